@@ -1,0 +1,41 @@
+# Each target sets up what it needs in .venv and nothing outside it.
+PYTHON ?= python3
+VENV := .venv
+PIP := $(VENV)/bin/pip --disable-pip-version-check
+
+.PHONY: demo test lint bench figures clean
+
+demo: $(VENV)/.base
+	$(VENV)/bin/divprism demo
+
+test: $(VENV)/.test
+	$(VENV)/bin/python -m pytest
+
+lint: $(VENV)/.lint
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/codespell
+
+bench: $(VENV)/.bench
+	$(VENV)/bin/python benchmarks/import_time.py
+	$(VENV)/bin/python benchmarks/exact.py
+
+figures: $(VENV)/.figures
+	$(VENV)/bin/python docs/figures/toy_worlds.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps: an extra is installed again when the requirements change. Order-only, so that one failed install leaves no stamp behind.
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.%: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[$*]'
+	touch $@

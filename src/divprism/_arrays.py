@@ -1,0 +1,133 @@
+"""What the array API standard leaves out: host copies, writing in place, equal rows.
+
+Everything else in the package calls the standard through `array_api_compat`, so the same lines run on NumPy, on torch (CPU or
+GPU) and on array-api-strict.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array, is_torch_array
+from array_api_compat import device as device_of
+
+__all__ = [
+    "Array",
+    "array_namespace",
+    "device_of",
+    "distinct_rows",
+    "eigvalsh",
+    "exp_in_place",
+    "fill_diagonal",
+    "is_array_api_obj",
+    "is_numpy_array",
+    "is_torch_array",
+    "machine_epsilon",
+    "outer_take",
+    "to_numpy",
+    "upload",
+]
+
+Array: TypeAlias = Any
+"""An array of any library that follows the array API standard."""
+
+_CHUNK_ENTRIES = 1 << 21  # rows are hashed in pieces of about 16 MB of float64
+
+
+def to_numpy(a: Array) -> np.ndarray:
+    """Copy of `a` in host memory, as NumPy."""
+    if is_torch_array(a):
+        a = a.detach().cpu()
+    return np.asarray(a)
+
+
+def upload(values: Any, like: Array) -> Array:
+    """`values` (a NumPy array) as an array of the library and on the device of `like`."""
+    return array_namespace(like).asarray(values, device=device_of(like))
+
+
+def machine_epsilon(a: Array) -> float:
+    """Spacing of floating-point numbers at one, for the dtype of `a`."""
+    return float(array_namespace(a).finfo(a.dtype).eps)
+
+
+def exp_in_place(a: Array) -> Array:
+    """exp(a), written over `a` where the library can do so: a kernel block is large and read once."""
+    if is_numpy_array(a):
+        return np.exp(a, out=a)
+    if is_torch_array(a):
+        return a.exp_()
+    return array_namespace(a).exp(a)
+
+
+def eigvalsh(matrix: Array) -> np.ndarray:
+    """Ascending eigenvalues of a symmetric matrix, on the host.
+
+    NumPy's own LAPACK rather than SciPy's: SciPy brings a second BLAS, and the idle threads of the first, still spinning after
+    a kernel block, slow it by up to a half (measured in benchmarks/exact.py).
+    """
+    return to_numpy(array_namespace(matrix).linalg.eigvalsh(matrix))
+
+
+def fill_diagonal(block: Array, row: int, column: int, length: int) -> Array:
+    """`block` with ones at (row, column), (row + 1, column + 1), ..., in place where the library can do so."""
+    xp = array_namespace(block)
+    place = xp.arange(length, device=device_of(block))
+    if is_numpy_array(block) or is_torch_array(block):
+        block[place + row, place + column] = 1.0
+        return block
+    square = block[row : row + length, column : column + length]
+    one = xp.ones((), dtype=block.dtype, device=device_of(block))
+    block[row : row + length, column : column + length] = xp.where(place[:, None] == place[None, :], one, square)
+    return block
+
+
+def outer_take(matrix: Array, index: Array | None) -> Array:
+    """matrix[index][:, index]; `None` stands for every row, and then nothing is copied."""
+    if index is None:
+        return matrix
+    xp = array_namespace(matrix)
+    return xp.take(xp.take(matrix, index, axis=0), index, axis=1)
+
+
+def _row_keys(x: Array) -> np.ndarray:
+    """A number per row: equal for equal rows, different for others but for chance."""
+    xp = array_namespace(x)
+    n, d = x.shape
+    step = max(1, _CHUNK_ENTRIES // d)
+    direction = np.random.default_rng(0).standard_normal(d)
+    if is_numpy_array(x):
+        # einsum without optimisation adds up each row in the same order wherever the row stands; a BLAS product does not.
+        x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+        return np.einsum("ij,j->i", x, direction.astype(x.dtype), optimize=False)
+    direction = upload(direction, x)
+    parts = [xp.sum(xp.astype(x[i : i + step, :], xp.float64) * direction, axis=1, dtype=xp.float64) for i in range(0, n, step)]
+    return np.concatenate([to_numpy(p) for p in parts])
+
+
+def distinct_rows(x: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows of `x` are equal: (`first`, `inverse`), with x[first][inverse] equal to x.
+
+    `first` holds the place of the first copy of each distinct row, in the order of appearance; `inverse` the distinct row that
+    each row equals. Candidates are found by a random projection and then compared entry by entry, so no two rows that differ
+    are ever taken for one. O(n d + n log n).
+
+    >>> first, inverse = distinct_rows(np.array([[3.0, 1.0], [2.0, 2.0], [3.0, 1.0]]))
+    >>> first.tolist(), inverse.tolist()
+    ([0, 1], [0, 1, 0])
+    """
+    n = x.shape[0]
+    _, leader, group = np.unique(_row_keys(x), return_index=True, return_inverse=True)
+    representative = leader[group]
+    copies = np.flatnonzero(representative != np.arange(n))
+    if copies.size:
+        xp = array_namespace(x)
+        equal = np.zeros(copies.size, bool)
+        step = max(1, _CHUNK_ENTRIES // x.shape[1])
+        for i in range(0, copies.size, step):
+            here = copies[i : i + step]
+            same = xp.take(x, upload(here, x), axis=0) == xp.take(x, upload(representative[here], x), axis=0)
+            equal[i : i + step] = to_numpy(xp.all(same, axis=1))
+        chance = copies[~equal]  # different rows with the same key stay apart
+        representative[chance] = chance
+    first, inverse = np.unique(representative, return_inverse=True)
+    return first, inverse

@@ -1,0 +1,33 @@
+"""`divprism ls`: what there is to choose from."""
+
+import dataclasses
+
+import typer
+
+from divprism import registry
+from divprism.cli.options import choice
+
+__all__ = ["ls"]
+
+_TABLES = {"kernels": registry.KERNELS, "estimators": registry.ESTIMATORS, "rules": registry.BANDWIDTH_RULES}
+_KINDS = ["kernels", "estimators", "rules", "scores"]
+
+
+def ls(kind: str = typer.Argument(..., metavar="|".join(_KINDS), help="What to list.")) -> None:
+    """List the kernels, estimators, bandwidth rules or scores, with what each is for."""
+    choice(kind, _KINDS, "the kind")
+    if kind == "scores":
+        rows = list(registry.SCORES.items())
+    else:
+        rows = [(_signature(name, entry), registry.summary(entry)) for name, entry in _TABLES[kind].items()]
+    width = max(len(name) for name, _ in rows)
+    for name, text in rows:
+        typer.echo(f"{name:<{width}}  {text}")
+
+
+def _signature(name: str, kind: type) -> str:
+    fields = [
+        field.name if field.default is dataclasses.MISSING else f"{field.name}={field.default!r}"
+        for field in dataclasses.fields(kind)
+    ]
+    return f"{name}({', '.join(fields)})" if fields else name

@@ -1,0 +1,77 @@
+"""What several commands share: settings from a file, kernels from flags, output to a file."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from divprism import registry
+from divprism.errors import ArgumentError, DataError
+from divprism.kernels import Gaussian, Kernel
+
+__all__ = ["choice", "kernel_from_flags", "load_config", "write_result"]
+
+
+def load_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Take defaults from a JSON file: the flags of the command as keys, or a result of `divprism score`."""
+    if path is None:
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not a JSON file: {error}.") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")
+    settings = content.get("settings", content)
+    if not isinstance(settings, dict):
+        raise DataError(f"`settings` in {path} must be a JSON object; it is a {type(settings).__name__}.")
+    known = {parameter.name for parameter in context.command.params} - {"config"}
+    values = {str(key).replace("-", "_"): value for key, value in settings.items()}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ArgumentError(f"{path} sets {unknown[0]!r}, which {context.info_name} does not know.")
+    context.default_map = {key: value for key, value in values.items() if value is not None}
+    return path
+
+
+def kernel_from_flags(spelling: str | None, bandwidth: float | None, side: str) -> Kernel | None:
+    """The kernel of one side; None leaves the bandwidth to the rule."""
+    if spelling is None or spelling == "gaussian":
+        return None if bandwidth is None else Gaussian(bandwidth)
+    if bandwidth is not None:
+        raise ArgumentError(f"--bandwidth-{side} goes with the gaussian kernel; --kernel-{side} is {spelling!r}.")
+    kernel: Kernel = registry.parse(spelling, registry.KERNELS, "kernel")
+    return kernel
+
+
+def write_result(text: str, output: Path | None) -> None:
+    """Print, or replace a file in one step so that a reader never sees half of it."""
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        handle, temporary = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(output)
+    except OSError as error:
+        raise DataError(f"cannot write {output}: {error.strerror}.") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def choice(value: Any, allowed: Any, flag: str) -> Any:
+    """Refuse a value that is not among those allowed."""
+    if value not in allowed:
+        raise ArgumentError(f"{flag} must be one of {', '.join(allowed)}; got {value!r}.")
+    return value

@@ -1,0 +1,23 @@
+"""The exceptions that divprism raises on purpose.
+
+Every one derives from `DivprismError`, so one `except` catches them all. Those about values also derive from `ValueError`,
+those about missing packages from `ImportError`, so code that knows nothing of divprism still does the expected thing.
+"""
+
+__all__ = ["ArgumentError", "DataError", "DivprismError", "MissingExtraError"]
+
+
+class DivprismError(Exception):
+    """Anything that divprism refuses to do, with the reason and the way out in one sentence."""
+
+
+class ArgumentError(DivprismError, ValueError):
+    """A setting that makes no sense (`order=-1`); the command line ends with exit code 2."""
+
+
+class DataError(DivprismError, ValueError):
+    """Data that cannot be scored (NaN, mismatched lengths, a broken file); the command line ends with exit code 4."""
+
+
+class MissingExtraError(DivprismError, ImportError):
+    """An optional package is not installed; the message says what to install, the command line ends with exit code 3."""

@@ -1,0 +1,32 @@
+"""Dual: the eigenvalues of the second moment of the features."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from divprism.errors import ArgumentError
+from divprism.estimators._direct import direct_spectra
+from divprism.estimators.base import Estimator
+from divprism.operators import Operator
+from divprism.spectrum import Spectrum
+
+__all__ = ["Dual"]
+
+
+@dataclass(frozen=True)
+class Dual(Estimator):
+    """Eigenvalues of the D x D second moment of the features: pick it for Cosine, or Polynomial of low degree, with D < n.
+
+    Equals `Exact` (F F' and F' F share their non-zero eigenvalues; Truncated Vendi, eq. 9). Demands a kernel with a finite
+    feature map; the product K_X o K_T has D = D_x D_t features. O(n D^2 + D^3) time and 8 D (n + D) bytes.
+    """
+
+    def spectra(self, operators: Sequence[Operator]) -> list[Spectrum]:
+        """The spectrum of each operator."""
+        return direct_spectra(operators, by_moment=_has_features)
+
+
+def _has_features(part: Operator) -> bool:
+    if part.size > 1 and part.feature_dimension is None:
+        names = " o ".join(type(factor.kernel).__name__ for factor in part.factors)
+        raise ArgumentError(f"Dual() needs a finite feature map, which {names} does not have. Use Exact() or Auto().")
+    return True

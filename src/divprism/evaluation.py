@@ -1,0 +1,208 @@
+"""evaluate: every score of a set of outputs and their prompts, from one pass over the pairs."""
+
+import hashlib
+import json
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from divprism import registry
+from divprism._arrays import to_numpy
+from divprism._problem import entropies, pose
+from divprism.bandwidth import BandwidthRule
+from divprism.estimators import Estimator
+from divprism.groups import cluster_score_from
+from divprism.kernels import Gaussian, Kernel
+from divprism.scores import COMBINATIONS, Score, score_from
+from divprism.version import __version__
+
+__all__ = ["SCHEMA", "Evaluation", "evaluate"]
+
+SCHEMA = 1
+"""Version of the result document that `to_dict` and `to_json` write."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All scores of one set of outputs, and everything needed to compute them again.
+
+    Attributes
+    ----------
+    vendi, rke : Score
+        Diversity of the outputs.
+    conditional_vendi, conditional_rke, information_vendi, information_rke : Score or None
+        Its two factors; None without prompts.
+    cluster_vendi, cluster_rke : Score or None
+        Mean diversity inside the groups given as `labels`; None without.
+    settings : dict
+        Keyword arguments that give this evaluation again: `evaluate(x, t, **evaluation.settings)`.
+    data : dict
+        Number of pairs, of distinct outputs and prompts, and a hash of the input.
+    runtime : dict
+        Seconds spent and versions used.
+    warnings : tuple of str
+        What a reader of the numbers should know.
+    """
+
+    vendi: Score
+    rke: Score
+    conditional_vendi: Score | None
+    information_vendi: Score | None
+    conditional_rke: Score | None
+    information_rke: Score | None
+    cluster_vendi: Score | None
+    cluster_rke: Score | None
+    settings: dict[str, Any]
+    data: dict[str, Any]
+    runtime: dict[str, Any] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def scores(self) -> dict[str, Score]:
+        """The scores that were computed, by name."""
+        return {name: score for name in registry.SCORES if (score := getattr(self, name)) is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result document: plain values only, every number finite."""
+        return {
+            "schema": SCHEMA,
+            "scores": {name: _score_entry(score) for name, score in self.scores.items()},
+            "data": self.data,
+            "settings": _spelled(self.settings),
+            "embedders": [],
+            "runtime": self.runtime,
+            "warnings": list(self.warnings),
+        }
+
+    def to_json(self) -> str:
+        """The result document as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def _finite(value: float) -> float | str:
+    return value if math.isfinite(value) else "inf"
+
+
+def _score_entry(score: Score) -> dict[str, Any]:
+    return {
+        "value": score.value,
+        "standard_error": score.standard_error,
+        "entropy": score.entropy,
+        "order": _finite(score.order),
+        "truncation": score.truncation,
+        "method": score.method,
+    }
+
+
+def _spelled(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as the command line takes them: kernels by name, Gaussian bandwidths under a key of their own."""
+    spelled: dict[str, Any] = {}
+    for side in ("x", "t"):
+        kernel = settings[f"kernel_{side}"]
+        gaussian = isinstance(kernel, Gaussian)
+        spelled[f"kernel_{side}"] = None if kernel is None else "gaussian" if gaussian else registry.spell(kernel)
+        spelled[f"bandwidth_{side}"] = kernel.bandwidth if gaussian else None
+    rule = settings["bandwidth_rule"]
+    return spelled | {
+        "bandwidth_rule": None if rule is None else registry.spell(rule),
+        "order": _finite(settings["order"]),
+        "truncation": settings["truncation"],
+        "estimator": registry.spell(settings["estimator"]),
+        "rng": settings["rng"],
+    }
+
+
+def _digest(*arrays: Any) -> str:
+    """SHA-256 over the dtypes, shapes and bytes of the input: equal hashes mean that two results saw the same data."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        values = None if array is None else np.ascontiguousarray(to_numpy(array))
+        if values is None:
+            digest.update(b"none;")
+            continue
+        if values.dtype == object:
+            values = values.astype(str)
+        digest.update(f"{values.dtype.str}{values.shape};".encode())
+        digest.update(values.data if values.dtype.kind != "U" else values.tobytes())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def evaluate(
+    x: Any,
+    t: Any = None,
+    labels: Any = None,
+    *,
+    kernel_x: Kernel | None = None,
+    kernel_t: Kernel | None = None,
+    bandwidth_rule: BandwidthRule | None = None,
+    order: float = 1.0,
+    truncation: int | None = None,
+    weights: Any = None,
+    estimator: Estimator | None = None,
+    rng: Any = 0,
+) -> Evaluation:
+    """All scores at once: each kernel matrix is computed once and each spectrum found once.
+
+    Costs what `information_vendi` costs alone. At `order=2` no eigenvalue is computed.
+
+    Parameters
+    ----------
+    x : array (n, d)
+        A row per output.
+    t : array (n, d_t), or flat collection of n group ids, optional
+        The prompt of each output, as in `conditional_vendi`. Without it only `vendi` and `rke` are computed.
+    labels : flat collection of n integers or strings, optional
+        Groups of prompts; adds `cluster_vendi` and `cluster_rke`.
+    kernel_x, kernel_t, bandwidth_rule, order, truncation, weights, estimator, rng
+        As in `conditional_vendi`. The rke scores are the same at order 2, with the same truncation.
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    Four prompts, five outputs each, all different: five of the twenty are the model's own.
+
+    >>> import numpy as np, divprism as dp
+    >>> r = dp.evaluate(np.eye(20), np.repeat(np.arange(4), 5), kernel_x=dp.Cosine())
+    >>> [round(float(s), 9) for s in (r.vendi, r.conditional_vendi, r.information_vendi)]
+    [20.0, 5.0, 4.0]
+    """
+    start = time.perf_counter()
+    problem = pose(
+        x,
+        t,
+        labels,
+        kernel_x=kernel_x,
+        kernel_t=kernel_t,
+        bandwidth_rule=bandwidth_rule,
+        order=order,
+        truncation=truncation,
+        weights=weights,
+        estimator=estimator,
+        rng=rng,
+    )
+    order = problem.settings["order"]
+    operators = ["x"] if problem.joint is None else ["x", "t", "joint"]
+    at_order, at_two = entropies(problem, operators, [order, 2.0])
+    scores: dict[str, Any] = dict.fromkeys(registry.SCORES)
+    for name, terms in COMBINATIONS.items():
+        if set(terms) <= set(operators):
+            second = name.endswith("rke")
+            scores[name] = score_from(name, at_two if second else at_order, problem, 2.0 if second else order)
+    if problem.grouped is not None:
+        scores["cluster_vendi"] = cluster_score_from("cluster_vendi", problem, order)
+        scores["cluster_rke"] = cluster_score_from("cluster_rke", problem, 2.0)
+    data = {
+        "n": problem.n,
+        "outputs": problem.x.size,
+        "prompts": None if problem.t is None else problem.t.size,
+        "hash": _digest(x, t, labels, weights),
+        "skipped": 0,
+    }
+    runtime = {"seconds": round(time.perf_counter() - start, 6), "divprism": __version__, "numpy": np.__version__}
+    return Evaluation(**scores, settings=problem.settings, data=data, runtime=runtime, warnings=problem.warnings)

@@ -1,0 +1,149 @@
+"""Files of numbers: .npy, .npz, .csv and standard input. Nothing in a file is ever executed."""
+
+import io
+import sys
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from divprism.errors import ArgumentError, DataError
+
+__all__ = ["read_array"]
+
+_NPY, _ZIP = b"\x93NUMPY", b"PK\x03\x04"
+_NAMES = {"outputs": ("outputs", "x"), "prompts": ("prompts", "t")}
+
+
+def read_array(source: str | Path, role: str) -> np.ndarray:
+    """The array in a file; `-` reads standard input.
+
+    `.npy` is mapped, not loaded; of an `.npz` with several arrays the one named after `role` is taken; `.csv` holds rows of
+    numbers, with or without a header line.
+
+    Parameters
+    ----------
+    source : str or Path
+        File name, or `-`.
+    role : str
+        "outputs", "prompts", "labels" or "weights": what the array is for.
+
+    Raises
+    ------
+    DataError
+        If the file is empty, truncated, pickled, or not what its suffix says.
+    """
+    if str(source) == "-":
+        return _from_bytes(sys.stdin.buffer.read(), role)
+    path = Path(source)
+    readers = {".npy": _read_npy, ".npz": _read_npz, ".csv": _read_csv}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise ArgumentError(
+            f"cannot tell what {path.name} is by its suffix; --{role} takes {', '.join(readers)} or - for stdin."
+        )
+    try:
+        with path.open("rb") as file:
+            start = file.read(8)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}.") from None
+    if not start:
+        raise DataError(f"{path} is empty.")
+    _require_content(path, start)
+    if path.suffix.lower() == ".npy":
+        return _read_npy(path, str(path), role)
+    with path.open("rb") as file:
+        return reader(file, str(path), role)
+
+
+def _require_content(path: Path, start: bytes) -> None:
+    """The first bytes must agree with the suffix."""
+    found = ".npy" if start.startswith(_NPY[:6]) else ".npz" if start.startswith(_ZIP) else ".csv"
+    if found != path.suffix.lower():
+        what = {".npy": "a NumPy array", ".npz": "a zip archive", ".csv": "neither a NumPy array nor an archive"}[found]
+        raise DataError(f"{path} is {what}, not the {path.suffix} that its name says.")
+
+
+def _from_bytes(content: bytes, role: str) -> np.ndarray:
+    """Standard input: the kind is told by the first bytes."""
+    if not content:
+        raise DataError("standard input is empty.")
+    file = io.BytesIO(content)
+    if content.startswith(_NPY[:6]):
+        return _read_npy(file, "standard input", role)
+    if content.startswith(_ZIP):
+        return _read_npz(file, "standard input", role)
+    return _read_csv(file, "standard input", role)
+
+
+def _read_npy(file: io.BufferedIOBase | Path, name: str, role: str) -> np.ndarray:
+    try:
+        if isinstance(file, Path):
+            return np.load(file, mmap_mode="r", allow_pickle=False)
+        return np.load(file, allow_pickle=False)
+    except (ValueError, EOFError, OSError, SyntaxError, OverflowError, MemoryError, TypeError, KeyError) as error:
+        raise DataError(_npy_problem(name, error)) from None
+
+
+def _npy_problem(name: str, error: Exception) -> str:
+    text = str(error)
+    if "allow_pickle" in text or "Python objects" in text:
+        return f"{name} holds pickled objects, which could run code when read. Save it as a plain array of numbers."
+    if "mmap length" in text or isinstance(error, EOFError) or "reading array data" in text:
+        return f"{name} is truncated: it ends before its array does."
+    return f"{name} is not a readable NumPy array: {text.splitlines()[0].rstrip('.') if text else type(error).__name__}."
+
+
+def _read_npz(file: io.BufferedIOBase, name: str, role: str) -> np.ndarray:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = [entry.removesuffix(".npy") for entry in archive.namelist() if entry.endswith(".npy")]
+            chosen = _choose(members, name, role)
+            with archive.open(f"{chosen}.npy") as member:
+                return _read_npy(io.BytesIO(member.read()), f"{chosen} in {name}", role)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        raise DataError(f"{name} is not a readable .npz archive: {str(error).rstrip('.')}.") from None
+
+
+def _choose(members: list[str], name: str, role: str) -> str:
+    wanted = [member for candidate in _NAMES.get(role, (role,)) for member in members if member == candidate]
+    if wanted:
+        return wanted[0]
+    if len(members) == 1:
+        return members[0]
+    if not members:
+        raise DataError(f"{name} holds no array.")
+    names = " or ".join(_NAMES.get(role, (role,)))
+    raise DataError(f"{name} holds {len(members)} arrays ({', '.join(sorted(members)[:5])}), none of them named {names}.")
+
+
+def _read_csv(file: io.BufferedIOBase, name: str, role: str) -> np.ndarray:
+    try:
+        text = file.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name} is not text in UTF-8: byte {error.start} cannot be read.") from None
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if lines and not _numbers(lines[0][1]):
+        lines = lines[1:]  # a header
+    if not lines:
+        raise DataError(f"{name} holds no rows of numbers.")
+    rows = []
+    width = lines[0][1].count(",") + 1
+    for number, line in lines:
+        row = _numbers(line)
+        if row is None:
+            raise DataError(f"line {number} of {name} is not a row of numbers: {line[:60]!r}.")
+        if len(row) != width:
+            raise DataError(f"line {number} of {name} has {len(row)} numbers, the first row {width}.")
+        rows.append(row)
+    values = np.array(rows)
+    flat = role in ("labels", "weights") and width == 1
+    return values[:, 0] if flat else values
+
+
+def _numbers(line: str) -> list[float] | None:
+    try:
+        return [float(cell) for cell in line.split(",")]
+    except ValueError:
+        return None

@@ -1,0 +1,5 @@
+"""Result documents as text: a table for people, JSON, CSV, Markdown and LaTeX for everything else."""
+
+from divprism.report.formats import FORMATS, render
+
+__all__ = ["FORMATS", "render"]

@@ -1,0 +1,120 @@
+"""One result document, five spellings."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+from divprism.registry import SCORES
+
+__all__ = ["FORMATS", "render"]
+
+Document = dict[str, Any]
+
+
+def render(document: Document, form: str) -> str:
+    """A result document (`Evaluation.to_dict()`) as text in one of `FORMATS`."""
+    return FORMATS[form](document)
+
+
+def _rows(document: Document) -> list[tuple[str, str, str, str]]:
+    """Name, value, standard error and meaning of each score."""
+    rows = []
+    for name, score in document["scores"].items():
+        error = f"{score['standard_error']:.2g}" if score["standard_error"] else "exact"
+        rows.append((name, f"{score['value']:.4f}", error, SCORES[name]))
+    return rows
+
+
+def caption(document: Document) -> str:
+    """What was scored and how, in one line."""
+    data, settings = document["data"], document["settings"]
+    subject = (
+        f"{data['n']:,} outputs" if data["prompts"] is None else f"{data['n']:,} pairs, {data['prompts']:,} distinct prompts"
+    )
+    cut = "" if settings["truncation"] is None else f", truncation {settings['truncation']}"
+    return f"{subject}; order {settings['order']:g}{cut}" if settings["order"] != "inf" else f"{subject}; order inf{cut}"
+
+
+def kernel_note(document: Document) -> str:
+    """The kernels, with the convention that a bandwidth is meant in."""
+    settings = document["settings"]
+    parts = []
+    for side, what in (("x", "outputs"), ("t", "prompts")):
+        kernel, bandwidth = settings[f"kernel_{side}"], settings[f"bandwidth_{side}"]
+        if kernel is not None:
+            parts.append(f"{what}: {kernel}" if bandwidth is None else f"{what}: {kernel}, bandwidth {bandwidth:.6g}")
+    note = "kernel of " + "; of ".join(parts)
+    if settings["bandwidth_x"] is not None or settings["bandwidth_t"] is not None:
+        note += "; k = exp(-d^2 / (2 bandwidth^2))"
+    if settings["bandwidth_rule"] is not None:
+        note += f"; bandwidth by rule: {settings['bandwidth_rule']}"
+    return note
+
+
+def _table(document: Document) -> str:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=caption(document), title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.add_column("score", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("error", justify="right", no_wrap=True)
+    table.add_column("reads as")
+    for row in _rows(document):
+        table.add_row(*row)
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=100, color_system=None, highlight=False)
+    console.print(table)
+    console.print(kernel_note(document), soft_wrap=True, markup=False)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+
+def _json(document: Document) -> str:
+    return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _csv(document: Document) -> str:
+    fields = ["value", "standard_error", "entropy", "order", "truncation", "method"]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["score", "n", *fields])
+    for name, score in document["scores"].items():
+        writer.writerow([name, document["data"]["n"], *("" if score[field] is None else score[field] for field in fields)])
+    return buffer.getvalue()
+
+
+def _markdown(document: Document) -> str:
+    lines = ["| score | value | error | reads as |", "|---|---:|---:|---|"]
+    lines += ["| " + " | ".join(row) + " |" for row in _rows(document)]
+    return "\n".join([*lines, "", f"{caption(document)}; {kernel_note(document)}"]) + "\n"
+
+
+def _latex(document: Document) -> str:
+    def escape(text: str) -> str:
+        for plain, escaped in (
+            ("\\", r"\textbackslash{}"),
+            ("_", r"\_"),
+            ("%", r"\%"),
+            ("&", r"\&"),
+            ("#", r"\#"),
+            ("^", r"\^{}"),
+        ):
+            text = text.replace(plain, escaped)
+        return text
+
+    lines = [r"% needs \usepackage{booktabs}", rf"% {caption(document)}; {kernel_note(document)}"]
+    lines += [r"\begin{tabular}{lrr}", r"\toprule", r"Score & Value & Error \\", r"\midrule"]
+    lines += [" & ".join(escape(cell) for cell in row[:3]) + r" \\" for row in _rows(document)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+FORMATS: dict[str, Callable[[Document], str]] = {
+    "table": _table,
+    "json": _json,
+    "csv": _csv,
+    "md": _markdown,
+    "latex": _latex,
+}
+"""The formats that `render` knows."""

@@ -1,0 +1,383 @@
+"""The scores of the papers, and the result they return.
+
+Three entropies make them all: H(X) of K_X / n, H(T) of K_T / n and H(X, T) of the entry-wise product K_X o K_T / n.
+
+    vendi        exp H(X)                      how many distinct outputs
+    conditional  exp (H(X, T) - H(T))          how many per kind of prompt: the model's own diversity
+    information  exp (H(X) + H(T) - H(X, T))   how much of the diversity follows the prompts
+
+and vendi = conditional x information, at every order and truncation (Conditional Vendi, eq. 8).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from divprism._problem import Entropy, Problem, entropies, pose
+from divprism.bandwidth import BandwidthRule
+from divprism.estimators import Estimator
+from divprism.kernels import Kernel
+
+__all__ = [
+    "COMBINATIONS",
+    "Score",
+    "build_score",
+    "conditional_rke",
+    "conditional_vendi",
+    "information_rke",
+    "information_vendi",
+    "rke",
+    "score_from",
+    "vendi",
+]
+
+COMBINATIONS: dict[str, dict[str, int]] = {
+    "vendi": {"x": 1},
+    "conditional_vendi": {"joint": 1, "t": -1},
+    "information_vendi": {"x": 1, "t": 1, "joint": -1},
+    "rke": {"x": 1},
+    "conditional_rke": {"joint": 1, "t": -1},
+    "information_rke": {"x": 1, "t": 1, "joint": -1},
+}
+"""How each score is put together: the log of the score is this sum of entropies."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One score and everything needed to compute it again. `float(score)` is its value.
+
+    Attributes
+    ----------
+    name : str
+        Which score it is.
+    value : float
+        The score, an effective number.
+    standard_error : float
+        Error of the value that the estimator brings (zero where it is exact); not the sampling error of the data.
+    entropy : float
+        Logarithm of the value, in nats.
+    order, truncation
+        Order of the entropy, and number of eigenvalues kept (None: all).
+    n : int
+        Number of outputs, or of pairs.
+    method : str
+        How the entropies were found: "exact", "dual", "frobenius", or several joined by "+".
+    settings : dict
+        Keyword arguments that give this score again, every default resolved.
+    warnings : tuple of str
+        What a reader of the number should know.
+    """
+
+    name: str
+    value: float
+    standard_error: float
+    entropy: float
+    order: float
+    truncation: int | None
+    n: int
+    method: str
+    settings: dict[str, Any] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        cut = "" if self.truncation is None else f", truncation {self.truncation}"
+        return f"{self.name} = {self.value:.4f} (order {self.order:g}{cut}, n = {self.n}, {self.method})"
+
+
+def score_from(name: str, found: dict[str, Entropy], problem: Problem, order: float) -> Score:
+    """Put a score together from the entropies of its operators."""
+    terms = COMBINATIONS[name]
+    entropy = math.fsum(sign * found[operator].value for operator, sign in terms.items())
+    return build_score(name, entropy, [found[operator].method for operator in terms], problem, order)
+
+
+def build_score(name: str, entropy: float, methods: Sequence[str], problem: Problem, order: float) -> Score:
+    """A `Score` with the settings under the names that the function called `name` takes them by."""
+    settings = dict(problem.settings)
+    if name.endswith("rke"):
+        del settings["order"]
+    if COMBINATIONS.get(name, {"x": 1}) == {"x": 1}:  # a score of the outputs alone
+        settings = {"kernel": settings.pop("kernel_x")} | settings
+        del settings["kernel_t"]
+    return Score(
+        name=name,
+        value=math.exp(entropy),
+        standard_error=0.0,
+        entropy=entropy,
+        order=order,
+        truncation=settings["truncation"],
+        n=problem.n,
+        method="+".join(sorted({part for method in methods for part in method.split("+")})),
+        settings=settings,
+        warnings=problem.warnings,
+    )
+
+
+def _score(name: str, data: Sequence[Any], **arguments: Any) -> Score:
+    problem = pose(*data, **arguments)
+    order = problem.settings["order"]
+    [found] = entropies(problem, list(COMBINATIONS[name]), [order])
+    return score_from(name, found, problem, order)
+
+
+def vendi(
+    x: Any,
+    *,
+    kernel: Kernel | None = None,
+    bandwidth_rule: BandwidthRule | None = None,
+    order: float = 1.0,
+    truncation: int | None = None,
+    weights: Any = None,
+    estimator: Estimator | None = None,
+    rng: Any = 0,
+) -> Score:
+    """Effective number of distinct items: exp H(K / n) (Conditional Vendi, eq. 3; any order: Truncated Vendi, eq. 8).
+
+    Between 1 (all alike) and n (nothing in common). O(n^3), less with repeated items or few features; order 2 O(n^2 d).
+
+    Parameters
+    ----------
+    x : array (n, d)
+        A row per item, from NumPy, torch or another array library; a kernel matrix under `Precomputed()`.
+    kernel : Kernel, optional
+        When two items count as alike. Default: Gaussian with the bandwidth that `bandwidth_rule` reads off the data.
+    bandwidth_rule : BandwidthRule, optional
+        Default: `MedianDistance()`, the median distance between distinct rows.
+    order : float
+        Order of the Renyi entropy, above 0; math.inf allowed. Called q by vendi-score and alpha by the papers. High orders
+        count common kinds only, low orders rare ones too.
+    truncation : int, optional
+        Keep the top t eigenvalues and spread the rest over them (Truncated Vendi, Def. 2): converges with O(t) samples.
+    weights : array (n,), optional
+        Sample weights that sum to one. Default: equal.
+    estimator : Estimator, optional
+        How to find the eigenvalues. Default: `Auto()`.
+    rng : int or numpy.random.Generator
+        Seed of whatever is drawn; same seed, same result.
+
+    Returns
+    -------
+    Score
+
+    Raises
+    ------
+    DataError, ArgumentError
+        If the data or a setting cannot be used; the message says why and what to do.
+
+    Examples
+    --------
+    Four directions, five items each:
+
+    >>> import numpy as np, divprism as dp
+    >>> round(float(dp.vendi(np.repeat(np.eye(4), 5, axis=0), kernel=dp.Cosine())), 12)
+    4.0
+    """
+    return _score(
+        "vendi",
+        [x],
+        kernel_x=kernel,
+        bandwidth_rule=bandwidth_rule,
+        order=order,
+        truncation=truncation,
+        weights=weights,
+        estimator=estimator,
+        rng=rng,
+    )
+
+
+def rke(
+    x: Any,
+    *,
+    kernel: Kernel | None = None,
+    bandwidth_rule: BandwidthRule | None = None,
+    truncation: int | None = None,
+    weights: Any = None,
+    estimator: Estimator | None = None,
+    rng: Any = 0,
+) -> Score:
+    """Effective number of distinct items at order 2: 1 / ||K / n||_F^2 (Conditional Vendi, eq. 4; Truncated Vendi, eq. 7).
+
+    The cheap cousin of `vendi`: no eigenvalue is computed (unless `truncation` asks for some), the kernel matrix is visited
+    tile by tile and never held, and the score converges with O(1 / sqrt(n)) for any kernel. O(n^2 d), or O(n d^2) for Cosine
+    with d < n. Between 1 and n. Arguments as in `vendi`.
+
+    >>> import numpy as np, divprism as dp
+    >>> round(float(dp.rke(np.repeat(np.eye(4), 5, axis=0), kernel=dp.Cosine())), 12)
+    4.0
+    """
+    return _score(
+        "rke",
+        [x],
+        kernel_x=kernel,
+        bandwidth_rule=bandwidth_rule,
+        order=2,
+        truncation=truncation,
+        weights=weights,
+        estimator=estimator,
+        rng=rng,
+    )
+
+
+def conditional_vendi(
+    x: Any,
+    t: Any,
+    *,
+    kernel_x: Kernel | None = None,
+    kernel_t: Kernel | None = None,
+    bandwidth_rule: BandwidthRule | None = None,
+    order: float = 1.0,
+    truncation: int | None = None,
+    weights: Any = None,
+    estimator: Estimator | None = None,
+    rng: Any = 0,
+) -> Score:
+    """Effective number of distinct outputs per kind of prompt: exp(H(X, T) - H(T)) (Conditional Vendi, eq. 6 and 13).
+
+    The diversity that the model brings, beyond what its prompts bring. Between 1 (the prompt decides the output) and
+    `vendi(x)` at order 1. Cost as of `vendi`, on pairs; with prompts as group ids the sum over groups.
+
+    Parameters
+    ----------
+    x : array (n, d)
+        A row per output.
+    t : array (n, d_t), or flat collection of n group ids
+        The prompt of each output: embeddings, a kernel matrix under `Precomputed()`, or ids (integers, strings), which count
+        as alike when equal.
+    kernel_x, kernel_t : Kernel, optional
+        When outputs, when prompts count as alike. Default as in `vendi`; `Categorical()` for ids.
+    bandwidth_rule, order, truncation, weights, estimator, rng
+        As in `vendi`. The truncation applies to both spectra.
+
+    Examples
+    --------
+    Four prompts, the same five outputs under each: five per prompt.
+
+    >>> import numpy as np, divprism as dp
+    >>> x, t = np.tile(np.eye(5), (4, 1)), np.repeat([0, 1, 2, 3], 5)
+    >>> round(float(dp.conditional_vendi(x, t, kernel_x=dp.Cosine())), 12)
+    5.0
+    """
+    return _score(
+        "conditional_vendi",
+        [x, t],
+        kernel_x=kernel_x,
+        kernel_t=kernel_t,
+        bandwidth_rule=bandwidth_rule,
+        order=order,
+        truncation=truncation,
+        weights=weights,
+        estimator=estimator,
+        rng=rng,
+    )
+
+
+def information_vendi(
+    x: Any,
+    t: Any,
+    *,
+    kernel_x: Kernel | None = None,
+    kernel_t: Kernel | None = None,
+    bandwidth_rule: BandwidthRule | None = None,
+    order: float = 1.0,
+    truncation: int | None = None,
+    weights: Any = None,
+    estimator: Estimator | None = None,
+    rng: Any = 0,
+) -> Score:
+    """How much of the diversity follows the prompts: exp(H(X) + H(T) - H(X, T)) (Conditional Vendi, eq. 7).
+
+    At least 1 at order 1 (outputs that ignore their prompts); at other orders it can fall slightly below. It is the factor
+    between the two diversities: vendi = conditional_vendi x information_vendi. Arguments and cost as of `conditional_vendi`.
+
+    >>> import numpy as np, divprism as dp
+    >>> t = np.repeat(np.eye(4), 5, axis=0)
+    >>> round(float(dp.information_vendi(t, t, kernel_x=dp.Cosine(), kernel_t=dp.Cosine())), 12)
+    4.0
+    """
+    return _score(
+        "information_vendi",
+        [x, t],
+        kernel_x=kernel_x,
+        kernel_t=kernel_t,
+        bandwidth_rule=bandwidth_rule,
+        order=order,
+        truncation=truncation,
+        weights=weights,
+        estimator=estimator,
+        rng=rng,
+    )
+
+
+def conditional_rke(
+    x: Any,
+    t: Any,
+    *,
+    kernel_x: Kernel | None = None,
+    kernel_t: Kernel | None = None,
+    bandwidth_rule: BandwidthRule | None = None,
+    truncation: int | None = None,
+    weights: Any = None,
+    estimator: Estimator | None = None,
+    rng: Any = 0,
+) -> Score:
+    """`conditional_vendi` at order 2: ||K_T||_F^2 / ||K_X o K_T||_F^2 (Conditional Vendi, eq. 9 and 11).
+
+    At least 1. No eigenvalue is computed: one sweep over the pairs, O(n^2 (d + d_t)) time, memory of a few tiles. Arguments
+    as in `conditional_vendi`.
+
+    >>> import numpy as np, divprism as dp
+    >>> x, t = np.tile(np.eye(5), (4, 1)), np.repeat([0, 1, 2, 3], 5)
+    >>> round(float(dp.conditional_rke(x, t, kernel_x=dp.Cosine())), 12)
+    5.0
+    """
+    return _score(
+        "conditional_rke",
+        [x, t],
+        kernel_x=kernel_x,
+        kernel_t=kernel_t,
+        bandwidth_rule=bandwidth_rule,
+        order=2,
+        truncation=truncation,
+        weights=weights,
+        estimator=estimator,
+        rng=rng,
+    )
+
+
+def information_rke(
+    x: Any,
+    t: Any,
+    *,
+    kernel_x: Kernel | None = None,
+    kernel_t: Kernel | None = None,
+    bandwidth_rule: BandwidthRule | None = None,
+    truncation: int | None = None,
+    weights: Any = None,
+    estimator: Estimator | None = None,
+    rng: Any = 0,
+) -> Score:
+    """`information_vendi` at order 2: n^2 ||K_X o K_T||^2 / (||K_X||^2 ||K_T||^2) (Conditional Vendi, eq. 10 and 11).
+
+    Arguments and cost as of `conditional_rke`.
+
+    >>> import numpy as np, divprism as dp
+    >>> x, t = np.tile(np.eye(5), (4, 1)), np.repeat([0, 1, 2, 3], 5)
+    >>> round(float(dp.information_rke(x, t, kernel_x=dp.Cosine())), 12)
+    1.0
+    """
+    return _score(
+        "information_rke",
+        [x, t],
+        kernel_x=kernel_x,
+        kernel_t=kernel_t,
+        bandwidth_rule=bandwidth_rule,
+        order=2,
+        truncation=truncation,
+        weights=weights,
+        estimator=estimator,
+        rng=rng,
+    )
