@@ -10,6 +10,8 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array, is_torch_array
 from array_api_compat import device as device_of
 
+from divprism._blocks import row_blocks
+
 __all__ = [
     "Array",
     "array_namespace",
@@ -42,6 +44,8 @@ def to_numpy(a: Array) -> np.ndarray:
 
 def upload(values: Any, like: Array) -> Array:
     """`values` (a NumPy array) as an array of the library and on the device of `like`."""
+    if not is_numpy_array(like) and not values.flags.writeable:
+        values = values.copy()  # torch shares memory with NumPy and refuses what it could not write to
     return array_namespace(like).asarray(values, device=device_of(like))
 
 
@@ -100,7 +104,7 @@ def _row_keys(x: Array) -> np.ndarray:
         x = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
         return np.einsum("ij,j->i", x, direction.astype(x.dtype), optimize=False)
     direction = upload(direction, x)
-    parts = [xp.sum(xp.astype(x[i : i + step, :], xp.float64) * direction, axis=1, dtype=xp.float64) for i in range(0, n, step)]
+    parts = [xp.sum(xp.astype(x[rows, :], xp.float64) * direction, axis=1) for rows in row_blocks(n, step)]
     return np.concatenate([to_numpy(p) for p in parts])
 
 
@@ -123,10 +127,10 @@ def distinct_rows(x: Array) -> tuple[np.ndarray, np.ndarray]:
         xp = array_namespace(x)
         equal = np.zeros(copies.size, bool)
         step = max(1, _CHUNK_ENTRIES // x.shape[1])
-        for i in range(0, copies.size, step):
-            here = copies[i : i + step]
+        for piece in row_blocks(copies.size, step):
+            here = copies[piece]
             same = xp.take(x, upload(here, x), axis=0) == xp.take(x, upload(representative[here], x), axis=0)
-            equal[i : i + step] = to_numpy(xp.all(same, axis=1))
+            equal[piece] = to_numpy(xp.all(same, axis=1))
         chance = copies[~equal]  # different rows with the same key stay apart
         representative[chance] = chance
     first, inverse = np.unique(representative, return_inverse=True)

@@ -18,6 +18,7 @@ from divprism._arrays import (
     to_numpy,
     upload,
 )
+from divprism._blocks import row_blocks
 from divprism.errors import ArgumentError, DataError
 
 __all__ = [
@@ -110,15 +111,15 @@ def _require_finite(x: Array, name: str) -> None:
     n, d = x.shape
     step = max(1, _CHUNK_ENTRIES // d)
     bad: list[np.ndarray] = []
-    for start in range(0, n, step):
-        fine = xp.isfinite(x[start : start + step, :])
+    for rows in row_blocks(n, step):
+        fine = xp.isfinite(x[rows, :])
         if not bool(xp.all(fine)):
-            bad.append(start + np.flatnonzero(~to_numpy(xp.all(fine, axis=1))))
+            bad.append(rows.start + np.flatnonzero(~to_numpy(xp.all(fine, axis=1))))
     if bad:
-        rows = np.concatenate(bad)
-        verb = "contains" if rows.size == 1 else "contain"
+        places = np.concatenate(bad)
+        verb = "contains" if places.size == 1 else "contain"
         raise DataError(
-            f"{rows.size:,} of {_count(n, 'row')} of `{name}` {verb} NaN or infinity (first: row {rows[0]}). "
+            f"{places.size:,} of {_count(n, 'row')} of `{name}` {verb} NaN or infinity (first: row {places[0]}). "
             "Scores need finite embeddings."
         )
 

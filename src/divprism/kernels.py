@@ -23,6 +23,7 @@ from divprism._arrays import (
     to_numpy,
     upload,
 )
+from divprism._blocks import row_blocks
 from divprism._validate import clean_ids, clean_rows
 from divprism.errors import ArgumentError, DataError
 
@@ -164,11 +165,14 @@ class Gaussian(Kernel):
         """Rows centred and divided by the bandwidth: far from the origin squared distances would cancel."""
         xp = array_namespace(x)
         resolution = _resolution(x)
-        centre = xp.sum(x, axis=0, dtype=xp.float64) / x.shape[0]
-        z = (xp.astype(x, dtype) - xp.astype(centre, dtype)) / self.bandwidth
-        half = 0.5 * xp.sum(z * z, axis=1)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is looked for below
+            centre = xp.sum(x, axis=0, dtype=xp.float64) / x.shape[0]
+            z = (xp.astype(x, dtype) - xp.astype(centre, dtype)) / self.bandwidth
+            half = 0.5 * xp.sum(z * z, axis=1)
         largest = float(xp.max(half))
         if not math.isfinite(largest):
+            if z.dtype != xp.float64:
+                return self.points(x, xp.float64, name)
             raise DataError(
                 f"squared distances of `{name}` overflow at bandwidth {self.bandwidth:g}. Rescale the data, or widen it."
             )
@@ -207,8 +211,8 @@ def _recompute_cancelled(exponent: Array, a: Points, b: Points) -> None:
     left, right = xp.nonzero(suspect)
     step = max(1, (1 << 22) // a.rows.shape[1])
     values = []
-    for i in range(0, left.shape[0], step):
-        gap = xp.take(a.rows, left[i : i + step], axis=0) - xp.take(b.rows, right[i : i + step], axis=0)
+    for piece in row_blocks(left.shape[0], step):
+        gap = xp.take(a.rows, left[piece], axis=0) - xp.take(b.rows, right[piece], axis=0)
         values.append(-0.5 * xp.sum(gap * gap, axis=1))
     if values:
         exponent[suspect] = xp.concat(values)

@@ -30,12 +30,12 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     settings = content.get("settings", content)
     if not isinstance(settings, dict):
         raise DataError(f"`settings` in {path} must be a JSON object; it is a {type(settings).__name__}.")
-    known = {parameter.name for parameter in context.command.params} - {"config"}
+    flags = {flag.lstrip("-").replace("-", "_"): option.name for option in context.command.params for flag in option.opts}
     values = {str(key).replace("-", "_"): value for key, value in settings.items()}
-    unknown = sorted(set(values) - known)
+    unknown = sorted(set(values) - (set(flags) - {"config"}))
     if unknown:
         raise ArgumentError(f"{path} sets {unknown[0]!r}, which {context.info_name} does not know.")
-    context.default_map = {key: value for key, value in values.items() if value is not None}
+    context.default_map = {flags[key]: value for key, value in values.items() if value is not None}
     return path
 
 

@@ -1,0 +1,41 @@
+"""Read-only data that the tests share, and the array libraries that every score is tested on."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import torch
+
+LIBRARIES: dict[str, Callable[[np.ndarray], Any]] = {
+    "numpy": lambda a: a,
+    "torch": lambda a: torch.from_numpy(np.array(a)),
+    "array-api-strict": lambda a: array_api_strict.asarray(np.array(a)),
+}
+
+
+def read_only(a: np.ndarray) -> np.ndarray:
+    a.setflags(write=False)
+    return a
+
+
+def _dataset_a() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.RandomState(0)
+    x = rng.randn(500, 64)
+    return read_only(x), read_only(rng.randn(500, 32))
+
+
+def _dataset_b() -> tuple[np.ndarray, np.ndarray]:
+    """Ten prompts, fifty outputs each, four modes per prompt."""
+    rng = np.random.RandomState(0)
+    t = np.repeat(rng.randn(10, 32), 50, axis=0)
+    centres = rng.randn(10, 4, 64)
+    group = np.repeat(np.arange(10), 50)
+    mode = rng.randint(0, 4, size=500)
+    return read_only(centres[group, mode] + 0.1 * rng.randn(500, 64)), read_only(t)
+
+
+DATA = {"A": _dataset_a(), "B": _dataset_b()}
+GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())

@@ -1,0 +1,25 @@
+"""Fixtures: the array library under test, and small data."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import LIBRARIES, read_only
+
+
+@pytest.fixture(params=list(LIBRARIES))
+def library(request) -> Callable[[np.ndarray], Any]:
+    """Turns a NumPy array into one of the library under test."""
+    return LIBRARIES[request.param]
+
+
+@pytest.fixture(scope="session")
+def pairs() -> tuple[np.ndarray, np.ndarray]:
+    """Sixty pairs with repeated prompts, repeated outputs and a few repeated pairs."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((60, 5)) + 3
+    t = rng.standard_normal((12, 4))[rng.integers(0, 12, 60)]
+    x[10:14], t[10:14] = x[0], t[0]
+    x[20] = x[21]
+    return read_only(x), read_only(t)

@@ -1,0 +1,156 @@
+"""The contract: every estimator on every operator, against the definition read plainly."""
+
+import math
+
+import numpy as np
+import pytest
+import reference
+
+import divprism as dp
+from divprism._arrays import eigvalsh
+from divprism.estimators import Estimator
+from divprism.operators import HadamardOperator, KernelOperator
+
+# Admission by table: a new kernel or estimator is one row here.
+KERNELS = {
+    "gaussian": (dp.Gaussian(2.0), lambda x: reference.gaussian(x, 2.0)),
+    "narrow gaussian": (dp.Gaussian(0.3), lambda x: reference.gaussian(x, 0.3)),
+    "cosine": (dp.Cosine(), reference.cosine),
+    "quadratic": (dp.Polynomial(2), lambda x: reference.polynomial(x, 2, 1 / x.shape[1], 1.0)),
+    "cubic": (dp.Polynomial(3, scale=0.5, offset=0.0), lambda x: reference.polynomial(x, 3, 0.5, 0.0)),
+    "categorical": (dp.Categorical(), lambda x: (x[:, None] == x[None]).all(axis=2) * 1.0),
+}
+ESTIMATORS: dict[str, Estimator] = {"exact": dp.Exact(), "dual": dp.Dual(), "auto": dp.Auto()}
+ORDERS = [0.5, 1.0, 1.5, 2.0, 3.0, math.inf]
+
+
+def _supports(estimator, *kernels):
+    """Dual wants a finite feature map, unless a Categorical side leaves single points."""
+    gaussian = [isinstance(kernel, dp.Gaussian) for kernel in kernels]
+    return not (isinstance(estimator, dp.Dual) and any(gaussian))
+
+
+@pytest.mark.parametrize("truncation", [None, 1, 5, 40])
+@pytest.mark.parametrize("name_t", KERNELS)
+@pytest.mark.parametrize("name_x", KERNELS)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_on_every_operator(name, name_x, name_t, truncation, pairs, library):
+    (kernel_x, plain_x), (kernel_t, plain_t) = KERNELS[name_x], KERNELS[name_t]
+    if not _supports(ESTIMATORS[name], kernel_x, kernel_t):
+        with pytest.raises(dp.ArgumentError, match="needs a finite feature map"):
+            dp.evaluate(*map(library, pairs), kernel_x=kernel_x, kernel_t=kernel_t, estimator=ESTIMATORS[name])
+        return
+    x, t = pairs
+    tables = plain_x(x), plain_t(t)
+    for order in ORDERS:
+        arguments = {"kernel_x": kernel_x, "kernel_t": kernel_t, "order": order, "truncation": truncation}
+        found = dp.evaluate(library(x), library(t), estimator=ESTIMATORS[name], **arguments)
+        for score, value in reference.scores(*tables, order, truncation).items():
+            # order 0.5 sees eigenvalues down to the reference's own floor of 1e-13
+            assert float(found.scores[score]) == pytest.approx(value, rel=1e-5 if order < 1 else 1e-9), (score, order)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_rows_and_tables_are_the_dense_matrix(name, pairs, library):
+    kernel, plain = KERNELS[name]
+    x, t = pairs
+    weights = np.full(len(x), 1 / len(x))
+    data = library(x)
+    operator = KernelOperator.from_data(kernel, data, weights, dtype=_float64(data), name="x")
+    right = KernelOperator.from_data(dp.Gaussian(1.0), library(t), weights, dtype=_float64(data), name="t")
+    joint = HadamardOperator.of(operator, right, weights)
+    for each in (operator, joint):
+        pieces = [np.asarray(each.rows(slice(i, min(i + 7, each.size)))) for i in range(0, each.size, 7)]
+        matrix = np.vstack(pieces)
+        assert np.trace(matrix) == pytest.approx(1)
+        np.testing.assert_allclose(matrix, matrix.T, atol=1e-15)
+    distinct = x[np.unique(operator.index, return_index=True)[1]]
+    np.testing.assert_allclose(np.asarray(operator.table()), plain(distinct), atol=1e-13)
+
+
+def _float64(a):
+    from array_api_compat import array_namespace
+
+    return array_namespace(a).float64
+
+
+@pytest.mark.parametrize("kernel", [dp.Cosine(), dp.Polynomial(2), dp.Polynomial(3, offset=0.0), dp.Polynomial(1)], ids=str)
+def test_features_multiply_to_the_kernel(kernel, library):
+    x = library(np.random.default_rng(0).standard_normal((9, 4)))
+    points = kernel.points(x, _float64(x), "x")
+    features = kernel.features(points)
+    assert features.shape == (9, kernel.feature_dimension(points))
+    np.testing.assert_allclose(np.asarray(features @ features.T), np.asarray(kernel.block(points, points)), atol=1e-14)
+
+
+@pytest.mark.parametrize("tile", [1, 7, 64, 4096])
+def test_tile_size_does_not_change_order_two(tile, pairs, monkeypatch):
+    right = dp.evaluate(*pairs, order=2)
+    monkeypatch.setattr("divprism.operators.upper_tiles", lambda size: _upper_tiles(size, tile))
+    found = dp.evaluate(*pairs, order=2)
+    for name, score in right.scores.items():
+        assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-13)
+
+
+def _upper_tiles(size, tile):
+    from divprism._blocks import upper_tiles
+
+    return upper_tiles(size, tile)
+
+
+@pytest.mark.parametrize("name_t", KERNELS)
+@pytest.mark.parametrize("name_x", KERNELS)
+def test_order_two_agrees_with_the_eigenvalues(name_x, name_t, pairs, library):
+    (kernel_x, _), (kernel_t, _) = KERNELS[name_x], KERNELS[name_t]
+    x, t = map(library, pairs)
+    by_squares = dp.evaluate(x, t, kernel_x=kernel_x, kernel_t=kernel_t, order=2)
+    by_spectra = dp.evaluate(x, t, kernel_x=kernel_x, kernel_t=kernel_t, order=1)
+    assert by_squares.rke.method == "frobenius"
+    assert by_spectra.rke.method != "frobenius"
+    for name in ("rke", "conditional_rke", "information_rke"):
+        assert float(by_squares.scores[name]) == pytest.approx(float(by_spectra.scores[name]), rel=1e-12)
+
+
+def test_order_two_computes_no_eigenvalue(pairs, monkeypatch):
+    def refuse(matrix):
+        raise AssertionError("an eigenvalue was asked for")
+
+    monkeypatch.setattr("divprism.estimators._direct.eigvalsh", refuse)
+    dp.evaluate(*pairs, order=2)
+    dp.rke(pairs[0]), dp.conditional_rke(*pairs), dp.information_rke(*pairs)
+    dp.cluster_rke(pairs[0], np.arange(60) // 20)
+    with pytest.raises(AssertionError, match="an eigenvalue was asked for"):
+        dp.vendi(pairs[0])
+
+
+def test_repeated_prompts_cost_their_number(pairs, monkeypatch):
+    """Twelve distinct prompts under sixty outputs: no matrix larger than 12 x 12 is solved for H(T)."""
+    sizes = []
+    solve = eigvalsh
+    monkeypatch.setattr("divprism.estimators._direct.eigvalsh", lambda matrix: sizes.append(len(matrix)) or solve(matrix))
+    dp.vendi(pairs[1], kernel=dp.Gaussian(1.0))
+    assert sizes == [len(np.unique(pairs[1], axis=0))]
+
+
+def test_auto_takes_the_dual_where_features_are_fewer(pairs):
+    x, t = pairs
+    assert dp.vendi(x, kernel=dp.Cosine()).method == "dual"
+    assert dp.vendi(x[:4], kernel=dp.Cosine()).method == "exact"
+    assert dp.vendi(x, kernel=dp.Gaussian(1.0)).method == "exact"
+    found = dp.evaluate(np.tile(x, (9, 1)) + np.arange(540)[:, None], np.tile(t, (9, 1)), kernel_x=dp.Cosine())
+    assert found.information_vendi.method == "dual+exact"
+
+
+def test_auto_says_what_it_would_take(pairs):
+    data, weights = pairs[0], np.full(60, 1 / 60)
+    for kernel, choice in ((dp.Cosine(), dp.Dual()), (dp.Gaussian(1.0), dp.Exact()), (dp.Polynomial(9), dp.Exact())):
+        operator = KernelOperator.from_data(kernel, data, weights, dtype=np.float64, name="x")
+        assert dp.Auto().select(operator) == choice
+
+
+def test_group_ids_split_the_work(pairs, monkeypatch):
+    sizes = []
+    solve = eigvalsh
+    monkeypatch.setattr("divprism.estimators._direct.eigvalsh", lambda matrix: sizes.append(len(matrix)) or solve(matrix))
+    dp.conditional_vendi(np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) // 6, kernel_x=dp.Gaussian(1.0))
+    assert sizes == [6] * 10

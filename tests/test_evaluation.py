@@ -1,0 +1,176 @@
+"""evaluate, its result, the cluster scores, bandwidths and settings."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import reference
+
+import divprism as dp
+from divprism import registry, toy
+
+
+def test_settings_fed_back_give_the_same_bits(pairs):
+    first = dp.evaluate(*pairs, order=1.5, truncation=9)
+    again = dp.evaluate(*pairs, **first.settings)
+    assert [float(score) for score in again.scores.values()] == [float(score) for score in first.scores.values()]
+    for name in ("conditional_vendi", "information_rke"):
+        score = first.scores[name]
+        assert float(getattr(dp, name)(*pairs, **score.settings)) == pytest.approx(float(score), rel=1e-14)
+    for name in ("vendi", "rke"):
+        score = first.scores[name]
+        assert float(getattr(dp, name)(pairs[0], **score.settings)) == pytest.approx(float(score), rel=1e-14)
+
+
+def test_the_rule_and_the_number_are_recorded(pairs):
+    found = dp.evaluate(*pairs)
+    assert found.settings["bandwidth_rule"] == dp.MedianDistance()
+    assert found.settings["kernel_x"].bandwidth == dp.MedianDistance().bandwidth(pairs[0])
+    assert found.settings["kernel_t"].bandwidth == dp.MedianDistance().bandwidth(pairs[1], name="t")
+    given = dp.evaluate(*pairs, kernel_x=dp.Gaussian(1.0), kernel_t=dp.Cosine())
+    assert given.settings["bandwidth_rule"] is None
+
+
+def test_the_median_distance_is_that_of_distinct_rows(pairs, library):
+    x = np.unique(pairs[0], axis=0)
+    gaps = np.linalg.norm(x[:, None] - x, axis=2)[np.triu_indices(len(x), 1)]
+    rule = dp.MedianDistance()
+    for data in (pairs[0], np.tile(pairs[0], (3, 1)), pairs[0] + 1e6):
+        assert rule.bandwidth(library(data)) == pytest.approx(np.median(gaps), rel=1e-9)
+    assert rule.bandwidth(library(np.ones((5, 2)))) == 1.0
+    assert rule.bandwidth(library(pairs[0] * 1e-200)) == pytest.approx(1e-200 * np.median(gaps), rel=1e-9)
+
+
+def test_the_median_distance_of_many_rows_is_drawn_by_the_seed():
+    x = np.random.default_rng(0).standard_normal((500, 4))
+    rule = dp.MedianDistance(max_rows=50)
+    assert rule.bandwidth(x, rng=1) == rule.bandwidth(x, rng=1) != rule.bandwidth(x, rng=2)
+    assert rule.bandwidth(x, rng=1) == pytest.approx(dp.MedianDistance().bandwidth(x), rel=0.1)  # 50 of 500 rows
+
+
+def test_the_document_is_json_with_finite_numbers(pairs):
+    found = dp.evaluate(*pairs, order=math.inf)
+    document = json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} in the document"))
+    assert document["schema"] == 1
+    assert document["settings"]["order"] == "inf"
+    assert document["scores"]["vendi"]["value"] == found.vendi.value
+    assert document["data"]["n"] == 60
+    assert document["data"]["prompts"] == len(np.unique(pairs[1], axis=0))
+    assert set(document) == {"schema", "scores", "data", "settings", "embedders", "runtime", "warnings"}
+
+
+def test_the_hash_follows_the_data(pairs):
+    x, t = pairs
+    digest = dp.evaluate(x, t).data["hash"]
+    assert dp.evaluate(np.asfortranarray(x), t).data["hash"] == digest
+    assert dp.evaluate(x, t[::-1]).data["hash"] != digest
+    assert dp.evaluate(x, list("ab" * 30)).data["hash"] != digest
+
+
+def test_without_prompts_there_are_two_scores(pairs, library):
+    found = dp.evaluate(library(pairs[0]))
+    assert list(found.scores) == ["vendi", "rke"]
+    assert found.conditional_vendi is None
+    assert found.data["prompts"] is None
+    json.loads(found.to_json())
+
+
+def test_texts_without_a_kernel_are_ids_and_the_result_says_so(pairs):
+    texts = ["a dog" if i % 2 else "a cat" for i in range(60)]
+    found = dp.evaluate(pairs[0], texts)
+    assert found.settings["kernel_t"] == dp.Categorical()
+    assert "equal texts count as the same prompt" in found.warnings[0]
+    assert found.conditional_vendi.warnings == found.warnings
+    by_number = dp.evaluate(pairs[0], [i % 2 for i in range(60)])
+    assert by_number.warnings == ()
+    assert float(by_number.conditional_vendi) == pytest.approx(float(found.conditional_vendi), rel=1e-14)
+    assert dp.evaluate(pairs[0], texts, kernel_t=dp.Categorical()).warnings == ()
+
+
+@pytest.mark.parametrize("order", [0.5, 1, 2, math.inf])
+@pytest.mark.parametrize("truncation", [None, 4])
+def test_cluster_scores_are_means_over_groups(order, truncation, pairs, library):
+    x, _ = pairs
+    labels = np.repeat([3, 1, 2], [30, 20, 10])
+    kernel = dp.Gaussian(2.0)
+    inside = [math.exp(reference.entropy(reference.gaussian(x[labels == g], 2.0), order, truncation)) for g in (3, 1, 2)]
+    value = np.dot([30 / 60, 20 / 60, 10 / 60], inside)
+    arguments = {"order": order, "truncation": truncation}
+    found = dp.cluster_vendi(library(x), labels, kernel=kernel, **arguments)
+    assert float(found) == pytest.approx(value, rel=1e-5 if order < 1 else 1e-9)  # below order 1 the reference has a floor
+    names = [f"group {g}" for g in labels]
+    both = dp.evaluate(library(x), None, names, kernel_x=kernel, **arguments)
+    assert float(both.cluster_vendi) == pytest.approx(float(found), rel=1e-12)
+    if order == 2:
+        alone = dp.cluster_rke(library(x), labels, kernel=kernel, truncation=truncation)
+        assert float(alone) == pytest.approx(value, rel=1e-9)
+        assert alone.settings["kernel"] == kernel
+
+
+def test_cluster_scores_weigh_groups_by_mass(pairs):
+    x, _ = pairs
+    labels = np.arange(60) // 30
+    weights = np.r_[np.full(30, 0.9 / 30), np.full(30, 0.1 / 30)]
+    inside = [float(dp.vendi(x[labels == g], kernel=dp.Gaussian(2.0))) for g in (0, 1)]
+    found = dp.cluster_vendi(x, labels, kernel=dp.Gaussian(2.0), weights=weights)
+    assert float(found) == pytest.approx(0.9 * inside[0] + 0.1 * inside[1], rel=1e-12)
+
+
+def test_kmeans_finds_groups_that_are_apart(library):
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], 20)
+    t = 50 * np.eye(3)[truth] + rng.standard_normal((60, 3))
+    labels = dp.kmeans_labels(library(t), 3, rng=np.random.default_rng(5))
+    assert len(set(zip(labels, truth, strict=True))) == 3
+
+
+def test_a_generator_is_recorded_as_a_seed(pairs):
+    found = dp.evaluate(*pairs, rng=np.random.default_rng(7))
+    assert found.settings["rng"] == int(np.random.default_rng(7).integers(2**63))
+
+
+def test_a_score_is_a_float_with_a_name(pairs):
+    score = dp.vendi(pairs[0], truncation=5)
+    assert float(score) == score.value == pytest.approx(math.exp(score.entropy))
+    assert score.standard_error == 0
+    assert str(score) == f"vendi = {score.value:.4f} (order 1, truncation 5, n = 60, exact)"
+
+
+@pytest.mark.parametrize("kernel", [dp.Gaussian(2.5), dp.Cosine(), dp.Polynomial(2, 0.5, 0.0), dp.Categorical()])
+def test_spelling_and_parsing_undo_each_other(kernel):
+    assert registry.parse(registry.spell(kernel), registry.KERNELS, "kernel") == kernel
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("laplace", "there is no kernel 'laplace'; choose from gaussian, cosine"),
+        ("gaussian", r"kernel gaussian needs bandwidth, as in gaussian\(bandwidth=...\)"),
+        ("cosine(width=3)", "kernel cosine has no setting 'width'; it takes no settings"),
+        ("polynomial(degree=__import__('os'))", "cannot read the settings of kernel"),
+        ("polynomial(3)", "cannot read the settings"),
+        ("polynomial(degree=2", "there is no kernel"),
+        ("polynomial(degree=0)", "`degree` must be"),
+    ],
+)
+def test_misspellings_are_refused(text, message):
+    with pytest.raises(dp.ArgumentError, match=message):
+        registry.parse(text, registry.KERNELS, "kernel")
+
+
+@pytest.mark.parametrize("rng", [0, 1])
+def test_toy_worlds_move_as_in_the_paper(rng):
+    """Conditional Vendi, App. G, Fig. 11: which way the two factors go in either series."""
+    kernels = {"kernel_x": dp.Gaussian(toy.BANDWIDTH), "kernel_t": dp.Gaussian(toy.BANDWIDTH)}
+
+    def ends(series):
+        first, last = (dp.evaluate(world.x, world.t, **kernels) for world in (series[0], series[-1]))
+        return [(float(e.conditional_vendi), float(e.information_vendi)) for e in (first, last)]
+
+    (conditional_1, information_1), (conditional_4, information_4) = ends(toy.text_series(n=400, rng=rng))
+    assert information_4 > 1.5 * information_1
+    assert conditional_4 < conditional_1 / 1.5
+    (conditional_2, information_2), (conditional_6, information_6) = ends(toy.image_series(n=400, rng=rng))
+    assert conditional_6 > 1.5 * conditional_2
+    assert information_6 < information_2

@@ -1,0 +1,165 @@
+"""Laws that hold for all data, tried on data that hypothesis makes up, on every array library."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from cases import DATA, LIBRARIES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import divprism as dp
+
+ORDERS = st.sampled_from([0.3, 0.999999, 1.0, 1.5, 2.0, 3.0, math.inf])
+TRUNCATIONS = st.sampled_from([None, None, 1, 3, 7])
+NAMES = ["vendi", "conditional_vendi", "information_vendi"]
+TIGHT = 1e-9
+settings.register_profile("divprism", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("divprism")
+
+
+@st.composite
+def problems(draw):
+    """Pairs with few distinct values, so that outputs, prompts and pairs repeat, plus kernels, order, truncation, library."""
+    n = draw(st.integers(1, 12))
+    entries = st.integers(-4, 4).map(lambda k: k / 2)
+    x = draw(hnp.arrays(np.float64, (n, draw(st.integers(1, 3))), elements=entries))
+    t = draw(hnp.arrays(np.float64, (n, draw(st.integers(1, 3))), elements=entries))
+    kernels = st.sampled_from([dp.Gaussian(0.7), dp.Gaussian(2.5), dp.Polynomial(2), dp.Categorical()])
+    return x, t, {
+        "kernel_x": draw(kernels),
+        "kernel_t": draw(kernels),
+        "order": draw(ORDERS),
+        "truncation": draw(TRUNCATIONS),
+    }, LIBRARIES[draw(st.sampled_from(list(LIBRARIES)))]  # fmt: skip
+
+
+def _values(x, t, library, **arguments):
+    found = dp.evaluate(library(x), library(t), **arguments)
+    return np.array([score.entropy for score in found.scores.values()])
+
+
+@given(problems(), st.randoms(use_true_random=False))
+def test_the_order_of_pairs_does_not_matter(problem, random):
+    x, t, arguments, library = problem
+    shuffled = list(range(len(x)))
+    random.shuffle(shuffled)
+    np.testing.assert_allclose(
+        _values(x[shuffled], t[shuffled], library, **arguments), _values(x, t, library, **arguments), atol=TIGHT
+    )
+
+
+@given(problems(), st.integers(2, 3))
+def test_duplicating_everything_changes_nothing(problem, times):
+    x, t, arguments, library = problem
+    twice = _values(np.tile(x, (times, 1)), np.tile(t, (times, 1)), library, **arguments)
+    np.testing.assert_allclose(twice, _values(x, t, library, **arguments), atol=TIGHT)
+
+
+@given(problems())
+def test_merging_equal_pairs_into_weights_changes_nothing(problem):
+    x, t, arguments, library = problem
+    rows, counts = np.unique(np.hstack([x, t]), axis=0, return_counts=True)
+    merged = rows[:, : x.shape[1]], rows[:, x.shape[1] :]
+    np.testing.assert_allclose(
+        _values(*merged, library, weights=counts / len(x), **arguments), _values(x, t, library, **arguments), atol=TIGHT
+    )
+
+
+@given(problems(), st.integers(1, 4))
+def test_items_of_weight_zero_are_not_there(problem, extra):
+    x, t, arguments, library = problem
+    n = len(x)
+    padded = [np.vstack([side, 9 + np.arange(extra * side.shape[1]).reshape(extra, -1)]) for side in (x, t)]
+    weights = np.r_[np.full(n, 1 / n), np.zeros(extra)]
+    np.testing.assert_allclose(
+        _values(*padded, library, weights=weights, **arguments), _values(x, t, library, **arguments), atol=TIGHT
+    )
+
+
+@given(problems(), st.sampled_from([1e-6, 0.25, 3.0, 1e5]))
+def test_rescaling_data_with_the_bandwidth_changes_nothing(problem, factor):
+    x, t, arguments, library = problem
+    kernels = {"kernel_x": dp.Gaussian(0.7), "kernel_t": dp.Gaussian(2.5)}
+    scaled = {"kernel_x": dp.Gaussian(0.7 * factor), "kernel_t": dp.Gaussian(2.5)}
+    np.testing.assert_allclose(
+        _values(x * factor, t, library, **(arguments | scaled)), _values(x, t, library, **(arguments | kernels)), atol=1e-8
+    )
+
+
+@given(problems())
+def test_the_two_factors_multiply_to_vendi(problem):
+    x, t, arguments, library = problem
+    found = dp.evaluate(library(x), library(t), **arguments)
+    for plain, conditional, information in (NAMES, ["rke", "conditional_rke", "information_rke"]):
+        product = float(found.scores[conditional]) * float(found.scores[information])
+        assert product == pytest.approx(float(found.scores[plain]), rel=TIGHT)
+
+
+@given(problems())
+def test_conditional_is_at_least_one_untruncated(problem):
+    x, t, arguments, library = problem
+    found = dp.evaluate(library(x), library(t), **(arguments | {"truncation": None}))
+    assert float(found.conditional_vendi) >= 1 - TIGHT
+    assert float(found.conditional_rke) >= 1 - TIGHT
+    if arguments["order"] == 1:
+        assert float(found.information_vendi) >= 1 - TIGHT
+
+
+@given(problems())
+def test_vendi_lies_between_one_and_the_number_of_distinct_outputs(problem):
+    x, _, arguments, library = problem
+    arguments.pop("kernel_t")
+    kernel = arguments.pop("kernel_x")
+    value = float(dp.vendi(library(x), kernel=kernel, **arguments))
+    assert 1 - TIGHT <= value <= len(np.unique(x, axis=0)) * (1 + TIGHT)
+
+
+@given(problems())
+def test_vendi_falls_with_the_order(problem):
+    x, _, arguments, library = problem
+    values = [float(dp.vendi(library(x), kernel=arguments["kernel_x"], order=order)) for order in (0.3, 1, 1.5, 2, 3, math.inf)]
+    assert all(low <= high * (1 + TIGHT) for high, low in pairwise(values))
+
+
+@given(problems())
+def test_constant_prompts_leave_the_plain_score(problem):
+    x, t, arguments, library = problem
+    found = dp.evaluate(library(x), library(np.ones_like(t)), **arguments)
+    assert float(found.conditional_vendi) == pytest.approx(float(found.vendi), rel=TIGHT)
+    assert float(found.information_vendi) == pytest.approx(1, rel=TIGHT)
+
+
+@given(problems())
+def test_truncation_beyond_the_number_of_items_is_none(problem):
+    x, t, arguments, library = problem
+    cut = _values(x, t, library, **(arguments | {"truncation": len(x)}))
+    np.testing.assert_allclose(cut, _values(x, t, library, **(arguments | {"truncation": None})), atol=TIGHT)
+
+
+@given(problems())
+def test_every_score_alone_is_the_score_of_evaluate(problem):
+    x, t, arguments, library = problem
+    found = dp.evaluate(library(x), library(t), **arguments)
+    for name in ("conditional_vendi", "information_vendi"):
+        alone = getattr(dp, name)(library(x), library(t), **arguments)
+        assert alone.entropy == pytest.approx(found.scores[name].entropy, abs=TIGHT)
+    arguments.pop("order")
+    for name in ("conditional_rke", "information_rke"):
+        alone = getattr(dp, name)(library(x), library(t), **arguments)
+        assert alone.entropy == pytest.approx(found.scores[name].entropy, abs=TIGHT)
+
+
+def test_information_is_not_clamped_at_other_orders():
+    x, t = DATA["A"]
+    found = dp.information_vendi(x, t, kernel_x=dp.Gaussian(20.0), kernel_t=dp.Gaussian(15.0), order=math.inf)
+    assert found.entropy == pytest.approx(-1.45e-5, rel=1e-2)
+
+
+def test_truncated_information_is_not_monotone_in_t():
+    x, t = DATA["A"]
+    kernels = {"kernel_x": dp.Gaussian(8.0), "kernel_t": dp.Gaussian(6.0)}
+    found = [dp.information_vendi(x, t, truncation=cut, **kernels).entropy for cut in (20, 50, 100, 200)]
+    assert found == pytest.approx([1.90, 2.21, 2.27, 2.26], abs=5e-3)

@@ -1,0 +1,127 @@
+"""Files of numbers, good and bad."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+import divprism as dp
+from divprism.readers import read_array
+
+X = np.random.default_rng(0).standard_normal((6, 3))
+
+
+def _npy(array, **arguments):
+    buffer = io.BytesIO()
+    np.save(buffer, array, **arguments)
+    return buffer.getvalue()
+
+
+def _npz(**arrays):
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+CSV = "\n".join(",".join(map(repr, map(float, row))) for row in X).encode()
+GOOD = {
+    "x.npy": _npy(X),
+    "fortran.npy": _npy(np.asfortranarray(X)),
+    "one.npz": _npz(anything=X),
+    "named.npz": _npz(prompts=X[:, :1], outputs=X),
+    "short.npz": _npz(t=X[:, :1], x=X),
+    "plain.csv": CSV,
+    "header.csv": b"a,b,c\n" + CSV,
+    "windows.csv": b"\xef\xbb\xbf" + CSV.replace(b"\n", b"\r\n") + b"\r\n\r\n",
+    "CAPITALS.CSV": CSV,
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_files_are_read(name, tmp_path):
+    (tmp_path / name).write_bytes(GOOD[name])
+    np.testing.assert_array_equal(read_array(tmp_path / name, "outputs"), X)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "named.npz", "plain.csv"])
+def test_standard_input_is_told_by_its_bytes(name, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(GOOD[name])))
+    np.testing.assert_array_equal(read_array("-", "outputs"), X)
+
+
+def test_an_array_on_disk_is_mapped(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    assert isinstance(read_array(tmp_path / "x.npy", "outputs"), np.memmap)
+
+
+def test_weights_in_a_column_are_flat(tmp_path):
+    (tmp_path / "w.csv").write_text("0.25\n0.75\n")
+    assert read_array(tmp_path / "w.csv", "weights").tolist() == [0.25, 0.75]
+
+
+class _Bomb:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was executed",))
+
+
+HUGE = _npy(X).replace(b"(6, 3)", b"(9**9, 3)").replace(b"(9**9, 3)", b"(600000000, 3)")
+BAD = {
+    "pickled.npy": (_npy(np.array([_Bomb()], object), allow_pickle=True), "holds pickled objects, which could run code"),
+    "pickled.npz": (_npz(outputs=np.array([_Bomb()], object)), "outputs in .*pickled.npz holds pickled objects"),
+    "cut.npy": (_npy(X)[:-20], "is truncated: it ends before its array does"),
+    "header.npy": (_npy(X)[:40], "is (truncated|not a readable NumPy array)"),
+    "huge.npy": (HUGE, "is (truncated|not a readable NumPy array)"),
+    "garbled.npy": (_npy(X).replace(b"descr", b"dexcr"), "is not a readable NumPy array"),
+    "empty.npy": (b"", "empty.npy is empty"),
+    "empty.csv": (b"", "empty.csv is empty"),
+    "blank.csv": (b"\n\n", "holds no rows of numbers"),
+    "csv.npy": (CSV, "is neither a NumPy array nor an archive, not the .npy that its name says"),
+    "npy.csv": (_npy(X), "is a NumPy array, not the .csv that its name says"),
+    "npz.npy": (_npz(x=X), "is a zip archive, not the .npy that its name says"),
+    "cut.npz": (_npz(x=X)[:-30], "is not a readable .npz archive"),
+    "none.npz": (_npz(), "neither a NumPy array nor an archive|holds no array"),
+    "several.npz": (_npz(a=X, b=X), r"holds 2 arrays \(a, b\), none of them named outputs or x"),
+    "words.csv": (b"1,2\n3,many\n", "line 2 of .*words.csv is not a row of numbers: '3,many'"),
+    "ragged.csv": (b"1,2\n\n3\n", "line 3 of .*ragged.csv has 1 numbers, the first row 2"),
+    "latin.csv": (b"1,2\n\xff,3\n", "is not text in UTF-8: byte 4 cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_broken_files_get_one_sentence(name, tmp_path):
+    content, message = BAD[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(dp.DataError, match=message) as caught:
+        read_array(tmp_path / name, "outputs")
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_an_archive_with_a_corrupt_member_is_refused(tmp_path):
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", _npy(np.zeros((100, 100))))
+    content = bytearray(path.read_bytes())
+    content[60] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(dp.DataError, match="is not a readable"):
+        read_array(path, "outputs")
+
+
+def test_missing_files_and_unknown_suffixes(tmp_path):
+    with pytest.raises(dp.DataError, match=r"cannot read .*nowhere.npy: No such file or directory"):
+        read_array(tmp_path / "nowhere.npy", "outputs")
+    with pytest.raises(dp.DataError, match=r"cannot read .*folder.npy: Is a directory"):
+        (tmp_path / "folder.npy").mkdir()
+        read_array(tmp_path / "folder.npy", "outputs")
+    with pytest.raises(
+        dp.ArgumentError, match=r"cannot tell what x.pt is by its suffix; --outputs takes .npy, .npz, .csv or -"
+    ):
+        read_array(tmp_path / "x.pt", "outputs")
+
+
+def test_empty_standard_input(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(dp.DataError, match="standard input is empty"):
+        read_array("-", "outputs")

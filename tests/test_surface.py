@@ -1,0 +1,114 @@
+"""What the package shows: names, layers, cheap import, documentation."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import divprism as dp
+
+SOURCE = Path(dp.__file__).parent
+
+# A module imports only what stands above it.
+LAYERS = [
+    "version", "errors", "_blocks", "_arrays", "_validate", "kernels", "bandwidth", "operators", "spectrum",
+    "estimators.base", "estimators._direct", "estimators.exact", "estimators.dual", "estimators.auto", "estimators",
+    "entropy", "_problem", "scores", "groups", "toy", "registry", "readers", "report.formats", "report", "evaluation",
+    "cli.options", "cli.score", "cli.demo", "cli.listing", "cli.doctor", "cli", "__main__",
+]  # fmt: skip
+
+
+def _modules():
+    return [m.name.removeprefix("divprism.") for m in pkgutil.walk_packages([str(SOURCE)], "divprism.")]
+
+
+def test_every_module_has_its_layer():
+    assert sorted(_modules()) == sorted(LAYERS)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_modules_import_from_above_only(name):
+    path = SOURCE.joinpath(*name.split("."))
+    text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+    above = set(LAYERS[: LAYERS.index(name)])
+    for node in ast.walk(ast.parse(text)):
+        targets = []
+        if isinstance(node, ast.ImportFrom) and node.module == "divprism":
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("divprism."):
+            module = node.module.removeprefix("divprism.")
+            inside = [f"{module}.{alias.name}" for alias in node.names if f"{module}.{alias.name}" in LAYERS]
+            targets = inside or [module]
+        for target in targets:
+            assert target in above, f"{name} imports {target}, which stands below it"
+
+
+def test_the_public_names_are_sorted_and_there():
+    assert dp.__all__ == sorted(dp.__all__)
+    for name in dp.__all__:
+        assert getattr(dp, name) is not None
+
+
+def test_every_public_thing_is_documented():
+    for module_name in _modules():
+        if module_name == "__main__":
+            continue
+        module = importlib.import_module(f"divprism.{module_name}")
+        assert module.__doc__
+        for name in getattr(module, "__all__", []):
+            thing = getattr(module, name)
+            if inspect.isclass(thing) or inspect.isfunction(thing):
+                assert inspect.getdoc(thing), f"{module_name}.{name}"
+
+
+def test_import_is_light():
+    heavy = ["torch", "pandas", "sklearn", "typer", "rich", "scipy.linalg", "matplotlib"]
+    code = f"import sys, divprism; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_help_does_not_import_torch():
+    code = (
+        "import sys\nfrom divprism.cli import app\n"
+        "try: app(['score', '--help'])\nexcept SystemExit: pass\n"
+        "print([m for m in ('torch', 'sklearn') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_nothing_is_drawn_from_a_global_generator(pairs):
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    dp.evaluate(*pairs)
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+
+
+def test_inputs_are_left_as_they_were(library):
+    x, t = np.random.default_rng(0).standard_normal((2, 30, 4))
+    for order in (1, 2):
+        given = library(x), library(t)
+        dp.evaluate(*given, order=order)
+        assert (np.asarray(given[0]) == x).all()
+        assert (np.asarray(given[1]) == t).all()
+
+
+def test_order_two_never_holds_the_matrix():
+    """12,000 pairs: a kernel matrix in single precision would take 576 MB."""
+    code = (
+        "import resource, numpy as np, divprism as dp\n"
+        "rng = np.random.default_rng(0)\n"
+        "x, t = (rng.standard_normal((12000, d), dtype=np.float32) for d in (96, 64))\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
+        "before = peak()\n"
+        "dp.conditional_rke(x, t, kernel_x=dp.Gaussian(10.0), kernel_t=dp.Gaussian(8.0))\n"
+        "print(peak() - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 150  # megabytes: copies of the data and a few tiles

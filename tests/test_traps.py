@@ -1,0 +1,223 @@
+"""What went wrong in other implementations, and what is delicate in floating point."""
+
+import math
+
+import numpy as np
+import pytest
+import reference
+from cases import DATA, LIBRARIES
+
+import divprism as dp
+
+A_KERNELS = {"kernel_x": dp.Gaussian(8.0), "kernel_t": dp.Gaussian(6.0)}
+
+
+def test_truncation_applies_to_every_spectrum(library):
+    x, t = (library(side) for side in DATA["A"])
+    found = dp.conditional_vendi(x, t, truncation=50, **A_KERNELS)
+    assert found.entropy == pytest.approx(0.8395277220, abs=5e-11)
+
+
+def test_truncated_mass_is_topped_up_to_one(library):
+    found = dp.vendi(library(DATA["A"][0]), kernel=dp.Gaussian(8.0), truncation=50)
+    assert float(found) == pytest.approx(21.085804, rel=1e-7)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_single_precision_far_from_the_origin_does_not_cancel(order, library):
+    x = DATA["A"][0]
+    near, far = x.astype(np.float32), (x + 1000).astype(np.float32)
+    right = reference.entropy(reference.gaussian(far.astype(np.float64), 8.0), order)
+    assert float(dp.vendi(library(far), kernel=dp.Gaussian(8.0), order=order)) == pytest.approx(math.exp(right), rel=1e-6)
+    if order == 1:
+        assert float(dp.vendi(library(near), kernel=dp.Gaussian(8.0))) == pytest.approx(56.215184, rel=1e-6)
+
+
+def _ten_points_fifty_times(dtype):
+    points = np.random.RandomState(1).randn(10, 16).astype(dtype)
+    return np.repeat(points, 50, axis=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("bandwidth", [1e-3, 2.0, 1e3])
+def test_copies_add_nothing_at_small_order(dtype, bandwidth, library):
+    x = _ten_points_fifty_times(dtype)
+    right = reference.entropy(reference.gaussian(x[::50].astype(np.float64), bandwidth), 0.1)
+    found = dp.vendi(library(x), kernel=dp.Gaussian(bandwidth), order=0.1)
+    assert float(found) <= 10 + 1e-9
+    if bandwidth < 1e3:  # at 1000 the reference itself sits on its rounding floor
+        assert float(found) == pytest.approx(math.exp(right), rel=1e-6)
+
+
+@pytest.mark.parametrize("bandwidth", [0.01, 1.0])
+def test_near_copies_add_nothing_at_small_order(bandwidth, library):
+    """Copies moved by less than rounding resolves must not leave a floor of spurious eigenvalues."""
+    x = _ten_points_fifty_times(np.float64)
+    jitter = 1e-13 * np.random.RandomState(2).randn(*x.shape)
+    found = dp.vendi(library(x + jitter), kernel=dp.Gaussian(bandwidth), order=0.1)
+    assert float(found) == pytest.approx(float(dp.vendi(library(x), kernel=dp.Gaussian(bandwidth), order=0.1)), rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("estimator", [dp.Exact(), dp.Dual(), dp.Auto()])
+def test_rank_deficient_data_have_no_more_than_their_rank(dtype, estimator, library):
+    rng = np.random.RandomState(0)
+    x = (rng.randn(500, 10) @ rng.randn(10, 64)).astype(dtype)
+    assert 9 < float(dp.vendi(library(x), kernel=dp.Cosine(), order=0.1, estimator=estimator)) <= 10
+
+
+def test_infinity_may_be_written_either_way(library):
+    x = library(DATA["A"][0])
+    values = [float(dp.vendi(x, kernel=dp.Gaussian(8.0), order=order)) for order in (math.inf, "inf", np.inf)]
+    assert values == [values[0]] * 3
+    assert values[0] > 1
+
+
+def test_all_fifty_eigenvalues_of_an_identity_count(library):
+    assert float(dp.vendi(library(np.eye(50)), kernel=dp.Precomputed())) == pytest.approx(50)
+
+
+def test_orders_beside_one_meet_at_one(library):
+    x = library(DATA["A"][0])
+    below, at, above = (float(dp.vendi(x, kernel=dp.Gaussian(8.0), order=order)) for order in (0.999999, 1, 1.000001))
+    assert below > at > above
+    # the derivative of the entropy at order 1 is minus half the variance of log lambda
+    assert (below - above) / at == pytest.approx(2e-6 * _half_variance(DATA["A"][0], 8.0), rel=1e-3)
+
+
+def _half_variance(x, bandwidth):
+    values = np.linalg.eigvalsh(reference.gaussian(x, bandwidth) / len(x))
+    surprise = -np.log(values)
+    return 0.5 * (values @ surprise**2 - (values @ surprise) ** 2)
+
+
+def test_formulas_for_orders_near_one_and_away_from_it_join(library):
+    x = library(DATA["B"][0])
+    inside, outside = (float(dp.vendi(x, kernel=dp.Gaussian(5.0), order=1.05 + e)) for e in (-1e-9, 1e-9))
+    assert inside == pytest.approx(outside, rel=1e-8)
+
+
+def test_order_a_million_is_nearly_infinity(library):
+    x = library(DATA["A"][0])
+    high, limit = (float(dp.vendi(x, kernel=dp.Gaussian(8.0), order=order)) for order in (1e6, math.inf))
+    assert high == pytest.approx(limit, rel=1e-5)
+    assert high >= limit
+
+
+@pytest.mark.parametrize("order", [0.1, 1, 2, math.inf])
+def test_one_item_is_one(order, library):
+    for kernel in (None, dp.Gaussian(2.0), dp.Cosine(), dp.Polynomial()):
+        found = dp.evaluate(library(np.array([[3.0, 4.0]])), [7], kernel_x=kernel, order=order)
+        assert [float(score) for score in found.scores.values()] == pytest.approx([1.0] * 6)
+
+
+@pytest.mark.parametrize("order", [0.1, 1, 2, math.inf])
+def test_constant_data_are_one(order, library):
+    x = library(np.full((30, 4), 7.25))
+    for kernel in (None, dp.Gaussian(1e-6), dp.Cosine(), dp.Polynomial()):
+        assert float(dp.vendi(x, kernel=kernel, order=order)) == pytest.approx(1.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("bandwidth", [1e-140, 1e-12, 1e-6])
+def test_tiny_bandwidths_count_distinct_items(bandwidth, library):
+    x = np.random.RandomState(0).randn(40, 3)
+    found = dp.evaluate(library(np.repeat(x, 2, axis=0)), kernel_x=dp.Gaussian(bandwidth))
+    assert [float(found.vendi), float(found.rke)] == pytest.approx([40, 40], rel=1e-12)
+
+
+@pytest.mark.parametrize("bandwidth", [1e9, 1e300])
+def test_huge_bandwidths_see_one_item(bandwidth, library):
+    x = library(np.random.RandomState(0).randn(40, 3))
+    assert float(dp.vendi(x, kernel=dp.Gaussian(bandwidth))) == pytest.approx(1, abs=1e-12)
+
+
+def test_a_bandwidth_whose_squares_overflow_is_refused():
+    with pytest.raises(dp.DataError, match="overflow at bandwidth 1e-200"):
+        dp.vendi(np.random.RandomState(0).randn(4, 3), kernel=dp.Gaussian(1e-200))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("order", [1, 2])
+def test_close_pairs_far_apart_are_resolved(dtype, order, library):
+    """Two clusters 10^7 bandwidths apart, whose members are one bandwidth apart: plain squared norms lose them."""
+    x = np.array([[0.0], [1.0], [2.0**23], [2.0**23 + 1]], dtype)
+    right = math.exp(reference.entropy(reference.gaussian(x.astype(np.float64), 1.0), order))
+    assert float(dp.vendi(library(x), kernel=dp.Gaussian(1.0), order=order)) == pytest.approx(right, rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-30, 1e150])
+def test_cosine_ignores_scale(scale, library):
+    x = np.random.RandomState(0).randn(40, 5)
+    assert float(dp.vendi(library(scale * x), kernel=dp.Cosine())) == pytest.approx(
+        float(dp.vendi(x, kernel=dp.Cosine())), rel=1e-12
+    )
+
+
+LAYOUTS = {
+    "fortran": np.asfortranarray,
+    "strided": lambda x: np.repeat(np.repeat(x, 2, axis=0), 3, axis=1)[::2, ::3],
+    "reversed": lambda x: x[::-1].copy()[::-1],
+    "transposed": lambda x: x.T.copy().T,
+    "read-only": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("order", [1, 2])
+def test_memory_layout_does_not_matter(layout, order, pairs):
+    x, t = pairs
+    right = dp.evaluate(x, t, order=order)
+    found = dp.evaluate(LAYOUTS[layout](x), LAYOUTS[layout](t), order=order)
+    for name, score in right.scores.items():
+        assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-6), (np.float16, 2e-3), (np.int64, 1e-12), (np.int8, 1e-12)])
+@pytest.mark.parametrize("order", [1, 2])
+def test_other_dtypes_are_taken_for_the_numbers_they_hold(dtype, tolerance, order, pairs, library):
+    """Tolerances are the rounding of the input itself, as a change of distances."""
+    x, t = pairs
+    x = np.round(4 * x) if np.issubdtype(dtype, np.integer) else x
+    kernels = {"kernel_x": dp.Gaussian(6.0), "kernel_t": dp.Gaussian(2.0), "order": order}
+    right = dp.evaluate(x, t, **kernels)
+    if dtype == np.float16 and library is LIBRARIES["array-api-strict"]:
+        library = LIBRARIES["numpy"]  # the standard knows no half precision
+    found = dp.evaluate(library(x.astype(dtype)), library(t), **kernels)
+    assert float(found.conditional_vendi) == pytest.approx(float(right.conditional_vendi), rel=tolerance)
+
+
+def test_booleans_are_zeros_and_ones(library):
+    x = np.random.RandomState(0).rand(30, 6) > 0.5
+    assert float(dp.vendi(library(x), kernel=dp.Gaussian(1.0))) == float(dp.vendi(library(x * 1.0), kernel=dp.Gaussian(1.0)))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_memory_mapped_files_are_scored(tmp_path, order, pairs):
+    for name, side in zip("xt", pairs, strict=True):
+        np.save(tmp_path / f"{name}.npy", side)
+    x, t = (np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "xt")
+    assert float(dp.conditional_vendi(x, t, order=order)) == float(dp.conditional_vendi(*pairs, order=order))
+
+
+def test_wide_and_narrow_data(library):
+    rng = np.random.RandomState(0)
+    for shape in [(5, 300), (300, 1), (2, 1)]:
+        x = rng.randn(*shape)
+        right = math.exp(reference.entropy(reference.gaussian(x, 1.5), 1))
+        assert float(dp.vendi(library(x), kernel=dp.Gaussian(1.5))) == pytest.approx(right, rel=1e-9)
+
+
+def test_a_tensor_that_needs_gradients_is_scored():
+    import torch
+
+    x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    assert float(dp.vendi(x)) == pytest.approx(float(dp.vendi(x.detach().numpy())), rel=1e-6)
+
+
+def test_half_precision_tensors_are_scored():
+    import torch
+
+    x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    for dtype, tolerance in ((torch.float16, 2e-3), (torch.bfloat16, 2e-2)):  # their rounding of the input
+        assert float(dp.vendi(x.to(dtype))) == pytest.approx(float(dp.vendi(x)), rel=tolerance)
+        assert float(dp.rke(x.to(dtype))) == pytest.approx(float(dp.rke(x)), rel=tolerance)
