@@ -19,6 +19,7 @@ lint: $(VENV)/.lint
 
 bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/import_time.py
+	$(VENV)/bin/python benchmarks/memory.py
 	$(VENV)/bin/python benchmarks/exact.py
 
 figures: $(VENV)/.figures

@@ -1,20 +1,29 @@
 """`divprism demo`: two series of toy worlds in which the right direction of every score is known."""
 
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
 import typer
 
+from divprism.errors import DataError
 from divprism.evaluation import Evaluation, evaluate
 from divprism.kernels import Gaussian
-from divprism.toy import BANDWIDTH, World, image_series, text_series
+from divprism.toy import BANDWIDTH, World, image_series, matched_mixtures, text_series
 
 __all__ = ["demo"]
 
 _HEAD = f"{'text modes':>10} {'image modes':>11} {'vendi':>8} = {'conditional':>11} x {'information':>11}"
 
 
-def demo() -> None:
+def demo(
+    save: Optional[Path] = typer.Option(None, "--save", help="Keep one world as outputs.npy and prompts.npy in this folder."),
+) -> None:
     """Score nine toy worlds (made on the fly, nothing is downloaded) and say what to read from them."""
-    typer.echo("Prompts and outputs are points in the plane, drawn from Gaussian modes; each prompt is given the output that")
-    typer.echo(f"lies closest. 1,000 pairs a world, Gaussian kernels exp(-d^2 / (2 bandwidth^2)), bandwidth {BANDWIDTH}.")
+    typer.echo("Prompts and outputs are points in the plane, drawn from Gaussian modes and paired so that the sum of squared")
+    typer.echo(
+        f"distances is least. 1,000 pairs a world, kernel exp(-d^2 / (2 bandwidth^2)), bandwidth {BANDWIDTH} on both sides."
+    )
     first = _series("Four kinds of image under more and more kinds of prompt", text_series())
     _read(
         first,
@@ -27,6 +36,8 @@ def demo() -> None:
         "The prompts stay the same, so the diversity that is added is the model's own: conditional rises with vendi, and a\n"
         "smaller part of it follows the prompts.",
     )
+    if save is not None:
+        _keep(matched_mixtures(2, 4), save)
 
 
 def _series(title: str, worlds: list[World]) -> list[Evaluation]:
@@ -42,6 +53,17 @@ def _series(title: str, worlds: list[World]) -> list[Evaluation]:
             f"{world.text_modes:>10} {world.image_modes:>11} {vendi:>8.2f} = {conditional:>11.2f} x {information:>11.2f}"
         )
     return results
+
+
+def _keep(world: World, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, values in (("outputs", world.x), ("prompts", world.t)):
+            np.save(folder / f"{name}.npy", values)
+    except OSError as error:
+        raise DataError(f"cannot write to {folder}: {error.strerror}.") from None
+    typer.echo(f"\nKept the world of 2 kinds of prompt and 4 kinds of image in {folder}. Next, score it from its files:")
+    typer.echo(f"divprism score --outputs {folder}/outputs.npy --prompts {folder}/prompts.npy")
 
 
 def _read(results: list[Evaluation], text: str) -> None:

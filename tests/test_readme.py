@@ -1,0 +1,65 @@
+"""What is written is run: console blocks of the README, its links, the set-up commands, the docs' module list."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def _commands(text):
+    """(command, expected output) of each `$ ` line in the console blocks, in order."""
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
+        for entry in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = entry.partition("\n")
+            yield command, output
+
+
+def test_console_blocks_print_what_the_readme_says(tmp_path):
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    commands = list(_commands(README))
+    assert len(commands) >= 2
+    for command, output in commands:
+        done = subprocess.run(command.split(), cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PATH": path})
+        assert done.stdout == output, command
+        assert done.stderr == ""
+
+
+def test_python_blocks_are_doctests():
+    """They run because pytest collects the README; this sees to it that none is written in a form that is not collected."""
+    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+        assert block.startswith(">>> ")
+
+
+def test_the_set_up_commands_are_targets_of_the_makefile():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"^make (\w+)", README, re.MULTILINE)
+    assert set(targets) >= {"demo", "test"}
+    for target in [*targets, "lint", "bench", "clean"]:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+def test_extras_that_the_readme_names_exist():
+    extras = re.findall(r"'\.\[(\w+)\]'", README)
+    assert extras
+    for extra in extras:
+        assert re.search(rf"^{extra} = ", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
+def test_links_lead_somewhere(name):
+    page = ROOT / name
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_every_module_is_in_the_architecture():
+    page = (ROOT / "docs/architecture.md").read_text()
+    for path in (ROOT / "src/divprism").iterdir():
+        if path.stem not in ("__init__", "__main__", "__pycache__", "py"):
+            assert re.search(rf"\b{path.stem}\b", page), path.stem
