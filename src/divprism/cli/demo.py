@@ -1,7 +1,6 @@
 """`divprism demo`: two series of toy worlds in which the right direction of every score is known."""
 
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 import typer
@@ -17,7 +16,7 @@ _HEAD = f"{'text modes':>10} {'image modes':>11} {'vendi':>8} = {'conditional':>
 
 
 def demo(
-    save: Optional[Path] = typer.Option(None, "--save", help="Keep one world as outputs.npy and prompts.npy in this folder."),
+    save: Path | None = typer.Option(None, "--save", help="Keep one world as outputs.npy and prompts.npy in this folder."),
 ) -> None:
     """Score nine toy worlds (made on the fly, nothing is downloaded) and say what to read from them."""
     typer.echo("Prompts and outputs are points in the plane, drawn from Gaussian modes and paired so that the sum of squared")
