@@ -32,6 +32,7 @@ __all__ = [
 Array: TypeAlias = Any
 """An array of any library that follows the array API standard."""
 
+_LARGE = 1800
 _CHUNK_ENTRIES = 1 << 21  # rows are hashed in pieces of about 16 MB of float64
 
 
@@ -64,11 +65,16 @@ def exp_in_place(a: Array) -> Array:
 
 
 def eigvalsh(matrix: Array) -> np.ndarray:
-    """Ascending eigenvalues of a symmetric matrix, on the host.
+    """Ascending eigenvalues of a symmetric matrix, on the host; `matrix` may be overwritten.
 
-    NumPy's own LAPACK rather than SciPy's: SciPy brings a second BLAS, and the idle threads of the first, still spinning after
-    a kernel block, slow it by up to a half (measured in benchmarks/exact.py).
+    NumPy and SciPy each bring a BLAS of their own. After a kernel block the threads of NumPy's still spin for some
+    milliseconds, which slows SciPy's by up to a half at n = 500; from n = 1800 on that no longer matters, and SciPy's gains a
+    few percent by working in place (on the transpose, because LAPACK wants Fortran order). benchmarks/exact.py shows both.
     """
+    if is_numpy_array(matrix) and matrix.shape[0] >= _LARGE:
+        import scipy.linalg
+
+        return scipy.linalg.eigvalsh(matrix.T, overwrite_a=True, check_finite=False)
     return to_numpy(array_namespace(matrix).linalg.eigvalsh(matrix))
 
 

@@ -62,31 +62,25 @@ def pose(x: Any, t: Any = None, labels: Any = None, **arguments: Any) -> Problem
     """
     weights, kernel_x, kernel_t = (arguments.pop(name, None) for name in ("weights", "kernel_x", "kernel_t"))
     settings = _settings(**arguments)
-    rule, seed = settings["bandwidth_rule"], settings["rng"]
     squares_only = settings["order"] == 2 and settings["truncation"] is None
-    warnings: tuple[str, ...] = ()
-    used: list[str] = []  # the sides that the bandwidth rule decided
-
-    kernel_x, x = _resolve(kernel_x, x, rule, seed, "x", used)
-    n = x.shape[0]
-    sides = {"x": (kernel_x, x)}
-    if t is not None:
-        if kernel_t is None and clean_ids(t, "t") is not None:
-            kernel_t = Categorical()
-            warnings = (TEXTS_AS_IDS,) if holds_text(t) else ()
-        kernel_t, t = _resolve(kernel_t, t, rule, seed, "t", used)
-        sides["t"] = kernel_t, t
-    if labels is not None:
-        sides["labels"] = Categorical(), _clean_labels(labels)
-    for name, (kernel, data) in sides.items():
-        check_pairing(n, data.shape[0], name)
-        sides[name] = kernel, like(data, x, name)
-
+    sides, warnings = _paired_sides(x, t, labels, kernel_x, kernel_t)
+    n = sides["x"][1].shape[0]
     masses = check_weights(weights, n)
     keep = np.flatnonzero(masses)
     if keep.size < n:
-        sides = {name: (kernel, kernel.pick(data, keep)) for name, (kernel, data) in sides.items()}
+        sides = {name: (kernel, (kernel or _GAUSSIAN).pick(data, keep)) for name, (kernel, data) in sides.items()}
         masses = masses[keep]
+    rule, seed = settings["bandwidth_rule"], settings["rng"]
+    by_rule = [name for name, (kernel, _) in sides.items() if kernel is None]
+    for name in by_rule:
+        data = sides[name][1]
+        sides[name] = Gaussian(rule.bandwidth(data, rng=seed, name=name)), data
+    settings |= {
+        "kernel_x": sides["x"][0],
+        "kernel_t": sides["t"][0] if "t" in sides else None,
+        "bandwidth_rule": rule if by_rule else None,
+    }
+
     operators = {
         name: KernelOperator.from_data(kernel, data, masses, dtype=_precision(data, squares_only), name=name)
         for name, (kernel, data) in sides.items()
@@ -94,8 +88,29 @@ def pose(x: Any, t: Any = None, labels: Any = None, **arguments: Any) -> Problem
     products = {
         name: HadamardOperator.of(operators["x"], operators[name], masses) for name in ("t", "labels") if name in operators
     }
-    settings |= {"kernel_x": kernel_x, "kernel_t": kernel_t, "bandwidth_rule": rule if used else None}
     return Problem(operators["x"], operators.get("t"), products.get("t"), products.get("labels"), n, settings, warnings)
+
+
+def _paired_sides(
+    x: Any, t: Any, labels: Any, kernel_x: Any, kernel_t: Any
+) -> tuple[dict[str, tuple[Any, Array]], tuple[str, ...]]:
+    """Kernel (None: left to the rule) and clean data of each side, checked to pair up and to live together; warnings."""
+    warnings: tuple[str, ...] = ()
+    sides = {"x": _clean(kernel_x, x, "x")}
+    if t is not None:
+        if kernel_t is None and clean_ids(t, "t") is not None:
+            kernel_t = Categorical()
+            warnings = (TEXTS_AS_IDS,) if holds_text(t) else ()
+        sides["t"] = _clean(kernel_t, t, "t")
+    elif kernel_t is not None:
+        raise ArgumentError("`kernel_t` was given, but no prompts `t`.")
+    if labels is not None:
+        sides["labels"] = Categorical(), _clean_labels(labels)
+    first = sides["x"][1]
+    for name, (kernel, data) in sides.items():
+        check_pairing(first.shape[0], data.shape[0], name)
+        sides[name] = kernel, like(data, first, name)
+    return sides, warnings
 
 
 def _clean_labels(labels: Any) -> Array:
@@ -126,15 +141,14 @@ def _instance(value: Any, kind: type, name: str, example: str) -> Any:
     return value
 
 
-def _resolve(
-    kernel: Kernel | None, data: Any, rule: BandwidthRule, seed: int, name: str, used: list[str]
-) -> tuple[Kernel, Array]:
-    """The kernel, Gaussian by the rule if none was given (and then noted in `used`), and the clean data."""
-    if kernel is not None:
-        return kernel, _instance(kernel, Kernel, f"kernel_{name}", "dp.Gaussian(1.0)").clean(data, name)
-    clean = Gaussian(1.0).clean(data, name)
-    used.append(name)
-    return Gaussian(rule.bandwidth(clean, rng=seed, name=name)), clean
+_GAUSSIAN = Gaussian(1.0)  # stands for the kernel while its bandwidth is not chosen yet
+
+
+def _clean(kernel: Kernel | None, data: Any, name: str) -> tuple[Any, Array]:
+    """A kernel, or None for a Gaussian whose bandwidth is left to the rule, and the clean data."""
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise ArgumentError(f"the kernel of `{name}` must be an object such as dp.Gaussian(1.0); got {kernel!r}.")
+    return kernel, (kernel or _GAUSSIAN).clean(data, name)
 
 
 def _precision(x: Array, squares_only: bool) -> Any:

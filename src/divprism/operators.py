@@ -341,10 +341,13 @@ def _sweep_product(operator: HadamardOperator) -> dict[Operator, float]:
 
 
 def _weighted_sum(block: Array, rows: np.ndarray, columns: np.ndarray) -> float:
-    """rows' block columns; each row is added up in the precision of the block, the rows in double."""
-    xp = array_namespace(block)
-    per_row = block @ xp.astype(upload(columns, block), block.dtype)
-    return float(rows @ to_numpy(per_row).astype(np.float64))
+    """rows' block columns; each row is added up in the precision of the block, the rows in double.
+
+    Equal masses reach the block as exact ones: rounded to single precision, 1 / n would put all sums off by the same factor.
+    """
+    largest = columns.max()
+    per_row = block @ array_namespace(block).astype(upload(columns / largest, block), block.dtype)
+    return float(largest * (rows @ to_numpy(per_row).astype(np.float64)))
 
 
 def require_definite(operator: KernelOperator) -> None:
@@ -353,11 +356,9 @@ def require_definite(operator: KernelOperator) -> None:
         return
     assert operator.points.table is not None
     matrix = to_numpy(operator.points.table)
-    slack = DEFINITE_TOLERANCE * max(
-        float(np.abs(matrix).sum(axis=0).max()), 1.0
-    )  # the largest eigenvalue is at most a row sum
+    largest = float(np.abs(matrix).sum(axis=0).max())  # an eigenvalue is at most the largest row sum
     try:
-        np.linalg.cholesky(matrix + slack * np.eye(operator.size))
+        np.linalg.cholesky(matrix + DEFINITE_TOLERANCE * largest * np.eye(operator.size))
     except np.linalg.LinAlgError:
         raise DataError(_indefinite(operator)) from None
 
