@@ -29,7 +29,7 @@ clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Stamps: an extra is installed again when the requirements change. Order-only, so that one failed install leaves no stamp behind.
+# A stamp per extra, made only when its install went through: it is installed again when the requirements change.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 

@@ -4,6 +4,8 @@ import json
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,6 +71,31 @@ def test_a_result_is_a_config(folder, tmp_path):
     assert flag_wins["settings"]["truncation"] == 7
 
 
+def test_a_kernel_flag_replaces_kernel_and_bandwidth_of_a_config(folder, tmp_path):
+    arguments = ("score", "--outputs", folder / "x.npy", "--format", "json")
+    (tmp_path / "r.json").write_bytes(run(*arguments, "--bandwidth-x", 2).stdout)
+    done = run(*arguments, "--config", tmp_path / "r.json", "--kernel-x", "cosine")
+    assert json.loads(done.stdout)["settings"]["kernel_x"] == "cosine"
+
+
+def test_numbers_in_a_config_are_not_cut(folder, tmp_path):
+    (tmp_path / "c.json").write_text('{"truncation": 2.5}')
+    done = run("score", "--outputs", folder / "x.npy", "--config", tmp_path / "c.json")
+    assert done.returncode == 2
+    assert b"--truncation" in done.stderr
+
+
+def test_a_device_is_written_to_and_a_link_followed(folder, tmp_path):
+    assert run("score", "--outputs", folder / "x.npy", "-o", "/dev/null").returncode == 0
+    assert Path("/dev/null").is_char_device()
+    (tmp_path / "link").symlink_to(tmp_path / "real.txt")
+    assert run("score", "--outputs", folder / "x.npy", "-o", tmp_path / "link").returncode == 0
+    assert (tmp_path / "link").is_symlink()
+    assert "vendi" in (tmp_path / "real.txt").read_text()
+    assert run("score", "--outputs", folder / "x.npy", "-o", tmp_path).returncode == 4
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "real.txt"]
+
+
 def test_a_config_may_hold_flags(folder, tmp_path):
     (tmp_path / "c.json").write_text(json.dumps({"outputs": str(folder / "x.npy"), "kernel-x": "cosine", "format": "csv"}))
     done = run("score", "--config", tmp_path / "c.json")
@@ -130,6 +157,8 @@ REFUSALS = [
     (("--estimator", "guess"), 2, "there is no estimator 'guess'"),
     (("--estimator", "dual"), 2, "Dual() needs a finite feature map"),
     (("--bandwidth-rule", "mean"), 2, "there is no bandwidth rule 'mean'"),
+    (("--prompts", "ids.npy", "--kernel-t", "gaussian"), 2, "--kernel-t gaussian needs a row of numbers per prompt"),
+    (("--kernel-x", 'polynomial(scale="a")'), 2, "`scale` must be positive"),
     (("--format", "xml"), 2, "--format must be one of table, json, csv, md, latex"),
     (("--prompts", "-", "--weights", "-"), 2, "only one of --outputs, --prompts, --labels and --weights can be -"),
     (("--flavour", "mint"), 2, "No such option"),
@@ -166,6 +195,7 @@ def test_an_interruption_ends_with_130():
     with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdin.write(b"1,2\n" * 100_000)  # more than a pipe holds: once written, the command is reading
         process.stdin.flush()
+        time.sleep(0.5)  # let it read all there is and wait for more
         process.send_signal(signal.SIGINT)
         errors = process.stderr.read()
         process.stdin.close()

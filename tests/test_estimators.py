@@ -25,7 +25,7 @@ ORDERS = [0.5, 1.0, 1.5, 2.0, 3.0, math.inf]
 
 
 def _supports(estimator, *kernels):
-    """Dual wants a finite feature map, unless a Categorical side leaves single points."""
+    """Dual wants a finite feature map."""
     gaussian = [isinstance(kernel, dp.Gaussian) for kernel in kernels]
     return not (isinstance(estimator, dp.Dual) and any(gaussian))
 

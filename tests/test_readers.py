@@ -60,6 +60,14 @@ def test_weights_in_a_column_are_flat(tmp_path):
     assert read_array(tmp_path / "w.csv", "weights").tolist() == [0.25, 0.75]
 
 
+def test_labels_in_a_file_are_words(tmp_path):
+    (tmp_path / "l.csv").write_text("1\n2\n\ndog\n")
+    assert read_array(tmp_path / "l.csv", "labels").tolist() == ["1", "2", "dog"]
+    (tmp_path / "l.csv").write_text("1,2\n")
+    with pytest.raises(dp.DataError, match=r"line 1 of .*l.csv holds several cells; labels are one per line"):
+        read_array(tmp_path / "l.csv", "labels")
+
+
 class _Bomb:
     def __reduce__(self):
         return (pytest.fail, ("a pickle was executed",))
@@ -84,6 +92,9 @@ BAD = {
     "several.npz": (_npz(a=X, b=X), r"holds 2 arrays \(a, b\), none of them named outputs or x"),
     "words.csv": (b"1,2\n3,many\n", "line 2 of .*words.csv is not a row of numbers: '3,many'"),
     "ragged.csv": (b"1,2\n\n3\n", "line 3 of .*ragged.csv has 1 numbers, the first row 2"),
+    "hole.csv": (b"1,,3\n4,5,6\n", "line 1 of .*hole.csv is not a row of numbers: '1,,3'"),
+    "columns.csv": (b"0,1,2\n4,5,6\n", "the first line of .*columns.csv counts 0, 1, ...: remove it if it is a header"),
+    "brace.npy": (_npy(X).replace(b"}", b" "), "is not a readable NumPy array"),
     "latin.csv": (b"1,2\n\xff,3\n", "is not text in UTF-8: byte 4 cannot be read"),
 }
 

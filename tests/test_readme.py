@@ -63,3 +63,8 @@ def test_every_module_is_in_the_architecture():
     for path in (ROOT / "src/divprism").iterdir():
         if path.stem not in ("__init__", "__main__", "__pycache__", "py"):
             assert re.search(rf"\b{path.stem}\b", page), path.stem
+
+
+def test_no_number_is_left_to_be_filled_in():
+    for page in (README, (ROOT / "docs/architecture.md").read_text()):
+        assert not re.findall(r"\b(BENCHMARK|IMPORT|MEMORY|TODO|XXX)\b", page)

@@ -1,5 +1,7 @@
 """Bad input gets one sentence: the argument, the demand, what it got, the way out."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,7 @@ DATA = [
     (lambda: dp.evaluate(X, _with_nan([0])), r"rows of `t` contains NaN"),
     (lambda: dp.vendi(X * (np.arange(6) != 2)[:, None], kernel=dp.Cosine()), r"row 2 of `x` is all zeros, so its cosine"),
     (lambda: dp.vendi(X * (np.arange(6) != 2)[:, None], kernel=dp.Polynomial(offset=0)), r"row 2 of `x` is all zeros"),
+    (lambda: dp.vendi([[1, 0], [1, 0], [0, 0]], kernel=dp.Cosine()), r"row 2 of `x` is all zeros"),
     (lambda: dp.vendi(X, kernel=dp.Precomputed()), r"must be a square kernel matrix under Precomputed\(\); got shape \(6, 3\)"),
     (lambda: dp.vendi(np.triu(np.ones((3, 3))), kernel=dp.Precomputed()), r"must be symmetric \(to 1e-08\); .* differ by 1"),
     (lambda: dp.vendi(2 * np.eye(3), kernel=dp.Precomputed()), r"ones on its diagonal \(to 1e-08\); `x`\[0, 0\] is 2"),
@@ -67,7 +70,10 @@ ARGUMENTS = [
     (lambda: dp.vendi(X, bandwidth_rule="median"), r"`bandwidth_rule` must be an object such as dp.MedianDistance\(\)"),
     (lambda: dp.vendi(X, kernel=dp.Gaussian(1.0), estimator=dp.Dual()), r"Dual\(\) needs a finite feature map, which Gaussian"),
     (lambda: dp.Gaussian(0), r"`bandwidth` must be positive and finite; got 0"),
-    (lambda: dp.Gaussian("wide"), r"`bandwidth` must be a positive number; got 'wide'"),
+    (lambda: dp.Gaussian("wide"), r"`bandwidth` must be positive and finite; got 'wide'"),
+    (lambda: dp.Gaussian.from_gamma("wide"), r"`gamma` must be positive and finite; got 'wide'"),
+    (lambda: dp.Polynomial(scale="a"), r"`scale` must be positive and finite, or None for 1 / d; got 'a'"),
+    (lambda: dp.Polynomial(offset="a"), r"`offset` must be finite and not negative; got 'a'"),
     (lambda: dp.Gaussian(float("inf")), r"`bandwidth` must be positive and finite"),
     (lambda: dp.Gaussian.from_gamma(-1), r"`gamma` must be positive and finite; got -1"),
     (lambda: dp.Polynomial(degree=0), r"`degree` must be a whole number of at least 1; got 0"),
@@ -103,6 +109,8 @@ def test_a_matrix_with_negative_eigenvalues_is_refused_on_either_side(order, lib
     matrix, x = library(INDEFINITE), library(np.eye(3))
     with pytest.raises(dp.DataError, match="`x` is not a kernel matrix: it has eigenvalues below zero"):
         dp.vendi(matrix, kernel=dp.Precomputed(), order=order)
+    with pytest.raises(dp.DataError, match="`x` is not a kernel matrix"):
+        dp.cluster_vendi(matrix, [0, 0, 1], kernel=dp.Precomputed(), order=order)
     with pytest.raises(dp.DataError, match="`t` is not a kernel matrix"):
         dp.conditional_vendi(x, matrix, kernel_x=dp.Cosine(), kernel_t=dp.Precomputed(), order=order)
     with pytest.raises(dp.DataError, match="`x` is not a kernel matrix"):
@@ -141,6 +149,17 @@ def test_a_sparse_tensor_is_refused():
 
     with pytest.raises(dp.DataError, match=r"`x` is a sparse tensor; scores need a dense one: call to_dense\(\) first"):
         dp.vendi(torch.eye(3).to_sparse())
+    with pytest.raises(dp.DataError, match="`x` is a sparse tensor"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls its own CSR support beta
+        dp.vendi(torch.eye(3).to_sparse_csr())
+
+
+def test_reversed_numpy_prompts_join_tensors(pairs):
+    import torch
+
+    x, t = pairs
+    found = dp.conditional_vendi(torch.from_numpy(np.array(x)), t[::-1])
+    assert float(found) == pytest.approx(float(dp.conditional_vendi(x, t[::-1])))
 
 
 def test_a_missing_extra_says_what_to_install(monkeypatch):

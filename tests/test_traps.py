@@ -8,6 +8,7 @@ import reference
 from cases import DATA, LIBRARIES
 
 import divprism as dp
+from divprism._arrays import distinct_rows
 
 A_KERNELS = {"kernel_x": dp.Gaussian(8.0), "kernel_t": dp.Gaussian(6.0)}
 
@@ -221,3 +222,66 @@ def test_half_precision_tensors_are_scored():
     for dtype, tolerance in ((torch.float16, 2e-3), (torch.bfloat16, 2e-2)):  # their rounding of the input
         assert float(dp.vendi(x.to(dtype))) == pytest.approx(float(dp.vendi(x)), rel=tolerance)
         assert float(dp.rke(x.to(dtype))) == pytest.approx(float(dp.rke(x)), rel=tolerance)
+
+
+def test_half_precision_tensors_are_evaluated_whole():
+    import torch
+
+    x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)).bfloat16()
+    assert dp.evaluate(x, x).data["n"] == 20
+    assert len(dp.kmeans_labels(x, 2)) == 20
+
+
+def test_copies_are_found_in_any_layout_and_precision(library):
+    """Equal rows must meet whatever their place in memory; otherwise bandwidths depend on the layout."""
+    import torch
+
+    rows = np.random.default_rng(0).standard_normal((20000, 40)).astype(np.float32)
+    assert dp.evaluate(library(np.tile(rows[:300], (2, 1)))).data["outputs"] == 300
+    assert distinct_rows(np.tile(rows, (2, 1)))[0].size == 20000
+    strided = torch.from_numpy(np.tile(rows[:20], (2, 1)).T.copy()).T
+    assert distinct_rows(strided)[0].size == 20
+    assert distinct_rows(np.array([[0.0, 1.0], [-0.0, 1.0]]))[0].size == 1
+
+
+def test_rows_that_agree_in_their_first_columns_stay_apart():
+    x = np.zeros((6, 50))
+    x[:, 49] = [0, 1, 2, 0, 1, 2]
+    first, inverse = distinct_rows(x)
+    assert first.tolist() == [0, 1, 2]
+    assert inverse.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_half_precision_matrices_keep_their_eigenvalues():
+    n = 1500
+    ids = np.r_[np.zeros(n // 2), np.arange(1, n // 2 + 1)]
+    matrix = (ids[:, None] == ids).astype(np.float16)
+    right = math.exp(0.5 * math.log(2) + 0.5 * math.log(n))
+    assert float(dp.vendi(matrix, kernel=dp.Precomputed())) == pytest.approx(right, rel=1e-3)
+    x = np.random.RandomState(0).randn(100, 5)
+    rounded = reference.gaussian(x, 2.0).astype(np.float16)
+    for order in (1, 2):
+        right = math.exp(reference.entropy(reference.gaussian(x, 2.0), order))
+        assert float(dp.vendi(rounded, kernel=dp.Precomputed(), order=order)) == pytest.approx(right, rel=1e-2)  # its rounding
+
+
+@pytest.mark.parametrize("order", [1e100, 1e308])
+def test_astronomic_orders_do_not_overflow(order):
+    assert float(dp.vendi(np.eye(10), kernel=dp.Cosine(), order=order)) == pytest.approx(10)
+    assert float(dp.conditional_vendi(np.eye(10), [0] * 10, kernel_x=dp.Cosine(), order=order)) == pytest.approx(10)
+
+
+def test_foreign_byte_order_is_no_loss_of_precision():
+    x = DATA["A"][0]
+    assert float(dp.rke(x.astype(">f8"), kernel=dp.Gaussian(8.0))) == float(dp.rke(x, kernel=dp.Gaussian(8.0)))
+
+
+def test_the_median_distance_does_not_cancel():
+    x = np.array([*(1e-9 * np.arange(12)), 1.0])[:, None]
+    gaps = np.abs(x - x.T)[np.triu_indices(13, 1)]
+    assert dp.MedianDistance().bandwidth(x) == pytest.approx(np.median(gaps), rel=1e-7)
+
+
+def test_single_precision_under_a_bandwidth_it_cannot_hold(library):
+    x = np.random.RandomState(0).randn(10, 3).astype(np.float32)
+    assert float(dp.rke(library(x), kernel=dp.Gaussian(1e-50))) == pytest.approx(10)

@@ -46,7 +46,7 @@ def _as_array(x: Any, name: str) -> Array:
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
         raise DataError(f"`{name}` is a masked array with masked entries. Fill or drop them first.")
     if is_torch_array(x):
-        if x.is_sparse:
+        if str(x.layout) != "torch.strided":
             raise DataError(f"`{name}` is a sparse tensor; scores need a dense one: call to_dense() first.")
         return x.detach()
     if is_array_api_obj(x):
@@ -81,8 +81,8 @@ def clean_rows(x: Any, name: str) -> Array:
         raise DataError(f"`{name}` is empty: its shape is {tuple(x.shape)}. Scores need at least one row and one column.")
     if not xp.isdtype(x.dtype, "real floating"):
         return _to_float64(x, name)
-    if is_numpy_array(x) and x.dtype.itemsize > 8:
-        x = x.astype(np.float64)
+    if is_numpy_array(x) and (x.dtype.itemsize > 8 or not x.dtype.isnative):
+        x = x.astype(np.float64 if x.dtype.itemsize > 8 else x.dtype.newbyteorder("="))
     _require_finite(x, name)
     _require_double(x, name)
     return x

@@ -55,5 +55,12 @@ class MedianDistance(BandwidthRule):
         gram = to_numpy(rows @ rows.T)
         norms = to_numpy(squares)
         upper = np.triu_indices(first.size, 1)
-        distances = norms[upper[0]] + norms[upper[1]] - 2 * gram[upper]
-        return float(scale * np.sqrt(max(np.median(distances), np.finfo(np.float64).tiny)))
+        median = float(np.median(norms[upper[0]] + norms[upper[1]] - 2 * gram[upper]))
+        if median < _CANCELLED * norms.max():
+            from scipy.spatial.distance import pdist
+
+            median = float(np.median(pdist(to_numpy(rows), "sqeuclidean")))
+        return float(scale * np.sqrt(median))
+
+
+_CANCELLED = 1e-6  # squared distances this far below the squared norms are computed from differences

@@ -36,7 +36,7 @@ def renyi_entropy(spectrum: Spectrum, order: float, truncation: int | None = Non
     # divided by the largest eigenvalue, so that order 1e6 does not underflow
     largest = values[0]
     tail = math.log(float(weights @ (values / largest) ** order))
-    return (order * math.log(largest) + tail) / (1 - order) + 0.0
+    return order / (1 - order) * math.log(largest) + tail / (1 - order) + 0.0
 
 
 def truncated(spectrum: Spectrum, truncation: int) -> Spectrum:

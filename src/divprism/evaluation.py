@@ -144,9 +144,9 @@ def evaluate(
     estimator: Estimator | None = None,
     rng: Any = 0,
 ) -> Evaluation:
-    """All scores at once: each kernel matrix is computed once and each spectrum found once.
+    """All scores at once: each kernel matrix is computed once, and its spectrum serves all orders.
 
-    Costs what `information_vendi` costs alone. At `order=2` no eigenvalue is computed.
+    Costs what `information_vendi` costs alone (with `labels`, plus the cluster scores). At `order=2` no eigenvalue is computed.
 
     Parameters
     ----------

@@ -110,8 +110,8 @@ def cluster_score_from(name: str, problem: Problem, order: float) -> Score:
     assert problem.grouped is not None
     groups = list(problem.grouped.groups())
     shares = [float(group.masses.sum()) for group in groups]
+    check_factors([problem.x], [])
     if squares_suffice(problem, [order]):
-        check_factors([problem.x], [])
         scores = [share**2 / norm for share, norm in zip(shares, squared_norms(groups), strict=True)]
         methods = ["frobenius"]
     else:

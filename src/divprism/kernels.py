@@ -7,6 +7,7 @@ turns items into `Points` once (centring, normalising, coding), and evaluates bl
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -114,18 +115,34 @@ def _resolution(x: Array) -> float:
     return max(float(np.finfo(np.float64).eps), machine_epsilon(x) ** 2)
 
 
-def _unit_rows(x: Array, dtype: Any, name: str, augment: float = 0.0) -> Array:
+def _require_directions(x: Array, name: str) -> Array:
+    """`x`, unless a row is all zeros and so points nowhere."""
+    xp = array_namespace(x)
+    zero = np.flatnonzero(to_numpy(xp.max(xp.abs(x), axis=1)) == 0)
+    if zero.size:
+        raise DataError(
+            f"row {zero[0]} of `{name}` is all zeros, so its cosine with any row is undefined. Drop it, or use Gaussian."
+        )
+    return x
+
+
+def _number(value: Any, name: str, demand: str) -> float:
+    """A setting as a finite float, or a sentence that says what it must be."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ArgumentError(f"`{name}` must be {demand}; got {value!r}.")
+    return number
+
+
+def _unit_rows(x: Array, dtype: Any, augment: float = 0.0) -> Array:
     """Rows of [x, augment] over their norms, scaled first so that no square overflows or underflows."""
     xp = array_namespace(x)
     x = xp.astype(x, dtype)
     scale = xp.max(xp.abs(x), axis=1, keepdims=True)
-    if augment == 0.0:
-        zero = np.flatnonzero(to_numpy(scale[:, 0]) == 0)
-        if zero.size:
-            raise DataError(
-                f"row {zero[0]} of `{name}` is all zeros, so its cosine with any row is undefined. Drop it, or use Gaussian."
-            )
-    else:
+    if augment > 0:
         x = xp.concat([x, xp.full((x.shape[0], 1), augment, dtype=dtype, device=device_of(x))], axis=1)
         scale = xp.maximum(scale, xp.full_like(scale, augment))
     x = x / scale
@@ -146,18 +163,15 @@ class Gaussian(Kernel):
     bandwidth: float
 
     def __post_init__(self) -> None:
-        try:
-            value = float(self.bandwidth)
-        except (TypeError, ValueError):
-            raise ArgumentError(f"`bandwidth` must be a positive number; got {self.bandwidth!r}.") from None
-        if not (value > 0 and math.isfinite(value)):
+        value = _number(self.bandwidth, "bandwidth", "positive and finite")
+        if value <= 0:
             raise ArgumentError(f"`bandwidth` must be positive and finite; got {self.bandwidth!r}.")
         object.__setattr__(self, "bandwidth", value)
 
     @classmethod
     def from_gamma(cls, gamma: float) -> "Gaussian":
         """The same kernel written exp(-gamma d^2), as scikit-learn does: bandwidth = 1 / sqrt(2 gamma)."""
-        if not (gamma > 0 and math.isfinite(gamma)):
+        if _number(gamma, "gamma", "positive and finite") <= 0:
             raise ArgumentError(f"`gamma` must be positive and finite; got {gamma!r}.")
         return cls(1 / math.sqrt(2 * gamma))
 
@@ -165,7 +179,7 @@ class Gaussian(Kernel):
         """Rows centred and divided by the bandwidth: far from the origin squared distances would cancel."""
         xp = array_namespace(x)
         resolution = _resolution(x)
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is looked for below
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what overflows is looked for below
             centre = xp.sum(x, axis=0, dtype=xp.float64) / x.shape[0]
             z = (xp.astype(x, dtype) - xp.astype(centre, dtype)) / self.bandwidth
             half = 0.5 * xp.sum(z * z, axis=1)
@@ -226,9 +240,13 @@ class Cosine(Kernel):
     estimator needs a d x d problem only.
     """
 
+    def clean(self, x: Any, name: str) -> Array:
+        """Rows that point somewhere."""
+        return _require_directions(clean_rows(x, name), name)
+
     def points(self, x: Array, dtype: Any, name: str) -> Points:
         """Rows divided by their norms."""
-        return Points(_unit_rows(x, dtype, name), noise=_resolution(x))
+        return Points(_unit_rows(x, dtype), noise=_resolution(x))
 
     def block(self, a: Points, b: Points) -> Array:
         """Inner products of unit rows."""
@@ -258,15 +276,21 @@ class Polynomial(Kernel):
     def __post_init__(self) -> None:
         if not isinstance(self.degree, int | np.integer) or isinstance(self.degree, bool) or self.degree < 1:
             raise ArgumentError(f"`degree` must be a whole number of at least 1; got {self.degree!r}.")
-        if self.scale is not None and not (self.scale > 0 and math.isfinite(self.scale)):
+        object.__setattr__(self, "degree", int(self.degree))
+        if self.scale is not None and _number(self.scale, "scale", "positive and finite, or None for 1 / d") <= 0:
             raise ArgumentError(f"`scale` must be positive and finite, or None for 1 / d; got {self.scale!r}.")
-        if not (self.offset >= 0 and math.isfinite(self.offset)):
+        if _number(self.offset, "offset", "finite and not negative") < 0:
             raise ArgumentError(f"`offset` must be finite and not negative, or the kernel is indefinite; got {self.offset!r}.")
+
+    def clean(self, x: Any, name: str) -> Array:
+        """Rows that point somewhere, once the offset has joined them."""
+        x = clean_rows(x, name)
+        return x if self.offset > 0 else _require_directions(x, name)
 
     def points(self, x: Array, dtype: Any, name: str) -> Points:
         """Unit rows of [a, sqrt(offset / scale)]."""
         scale = 1 / x.shape[1] if self.scale is None else self.scale
-        rows = _unit_rows(x, dtype, name, augment=math.sqrt(self.offset / scale))
+        rows = _unit_rows(x, dtype, augment=math.sqrt(self.offset / scale))
         return Points(rows, noise=self.degree * _resolution(x))
 
     def block(self, a: Points, b: Points) -> Array:
@@ -280,18 +304,20 @@ class Polynomial(Kernel):
     def features(self, points: Points) -> Array:
         """All monomials, each with the square root of its multinomial coefficient."""
         xp = array_namespace(points.rows)
-        monomials = np.array(list(combinations_with_replacement(range(points.rows.shape[1]), self.degree)))
-        coefficients = np.array([_multinomial(row) for row in monomials])
-        product = upload(np.sqrt(coefficients), points.rows)[None, :]
+        monomials, roots = _monomials(points.rows.shape[1], self.degree)
+        product = upload(roots, points.rows)[None, :]
         for factor in range(self.degree):
             product = product * xp.take(points.rows, upload(monomials[:, factor], points.rows), axis=1)
         return product
 
 
-def _multinomial(indices: np.ndarray) -> int:
-    """Number of orders in which the factors of a monomial can be written."""
-    _, powers = np.unique(indices, return_counts=True)
-    return math.factorial(len(indices)) // math.prod(math.factorial(int(p)) for p in powers)
+@lru_cache(maxsize=4)
+def _monomials(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """The factors of every monomial, and the square root of the number of orders that they can be written in."""
+    monomials = np.array(list(combinations_with_replacement(range(width), degree)))
+    powers = [np.unique(row, return_counts=True)[1] for row in monomials]
+    orders = [math.factorial(degree) // math.prod(math.factorial(int(p)) for p in row) for row in powers]
+    return monomials, np.sqrt(np.array(orders, np.float64))
 
 
 @dataclass(frozen=True)
@@ -319,14 +345,12 @@ class Categorical(Kernel):
         return array_namespace(a.rows).astype(a.rows[:, None] == b.rows[None, :], a.table.dtype)
 
 
-_LOOSE, _TIGHT = 1e-4, 1e-8  # how far a precomputed matrix may be from symmetric with unit diagonal, in float32 and float64
-
-
 @dataclass(frozen=True)
 class Precomputed(Kernel):
     """A kernel matrix of the user's own, passed in place of the data: square, symmetric, unit diagonal, no negative eigenvalue.
 
-    Symmetry and diagonal are checked to 1e-8 (1e-4 for single precision and below), eigenvalues to 1e-6 of the largest.
+    Symmetry and diagonal are checked to 1e-8 (for single precision to 1e-4, half 1e-2), eigenvalues to 1e-6 of the largest and
+    the rounding of the entries.
     """
 
     def clean(self, x: Any, name: str) -> Array:
@@ -336,7 +360,7 @@ class Precomputed(Kernel):
         n, d = x.shape
         if n != d:
             raise DataError(f"`{name}` must be a square kernel matrix under Precomputed(); got shape {(n, d)}.")
-        tolerance = _TIGHT if x.dtype == xp.float64 else _LOOSE
+        tolerance = 1e-8 if x.dtype == xp.float64 else 1e-4 if machine_epsilon(x) < 1e-6 else 1e-2
         diagonal = to_numpy(xp.abs(xp.astype(xp.linalg.diagonal(x), xp.float64) - 1))
         worst = int(diagonal.argmax())
         if diagonal[worst] > tolerance:
@@ -354,7 +378,8 @@ class Precomputed(Kernel):
     def points(self, x: Array, dtype: Any, name: str) -> Points:
         """Places in the matrix, and the matrix made exactly symmetric."""
         xp = array_namespace(x)
-        noise = machine_epsilon(x)
+        # entries rounded by eps / 2 at random move the eigenvalues of K / n by up to eps / sqrt(n)
+        noise = machine_epsilon(x) / math.sqrt(x.shape[0])
         matrix = xp.astype(x, xp.float64)
         matrix = 0.5 * (matrix + matrix.T)
         return Points(xp.arange(x.shape[0], dtype=xp.int64, device=device_of(x)), table=matrix, noise=noise)

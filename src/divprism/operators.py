@@ -17,7 +17,16 @@ from divprism._blocks import row_blocks, upper_tiles
 from divprism.errors import DataError
 from divprism.kernels import Categorical, Kernel, Points, Precomputed
 
-__all__ = ["HadamardOperator", "KernelOperator", "Operator", "dense", "require_definite", "require_positive", "squared_norms"]
+__all__ = [
+    "HadamardOperator",
+    "KernelOperator",
+    "Operator",
+    "dense",
+    "require_definite",
+    "require_positive",
+    "second_moment",
+    "squared_norms",
+]
 
 
 class Operator(ABC):
@@ -61,8 +70,13 @@ class Operator(ABC):
         """Columns of `features`, or None where the kernel has no finite feature map."""
 
     @abstractmethod
-    def features(self) -> Array:
-        """F with M = F F', shape (size, feature_dimension)."""
+    def features(self, rows: slice) -> Array:
+        """Rows of F with M = F F', shape (len(rows), feature_dimension)."""
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether distinct points have nothing in common, so that the masses are the eigenvalues."""
+        return self.size == 1
 
     def rows(self, rows: slice) -> Array:
         """A block of rows of M."""
@@ -134,13 +148,14 @@ class KernelOperator(Operator):
         """The kernel matrix itself."""
         return tables[0]
 
+    @property
+    def is_diagonal(self) -> bool:
+        """Under Categorical, distinct points have nothing in common."""
+        return self.size == 1 or isinstance(self.kernel, Categorical)
+
     def parts(self) -> Iterator[Operator]:
-        """The single points under Categorical, where distinct points have nothing in common."""
-        if not isinstance(self.kernel, Categorical) or self.size == 1:
-            yield self
-            return
-        for i in range(self.size):
-            yield self.subset(np.array([i]))
+        """Itself."""
+        yield self
 
     def subset(self, places: np.ndarray, masses: np.ndarray | None = None) -> "KernelOperator":
         """The operator on some of the points (its trace is their mass), with masses of their own if given."""
@@ -153,10 +168,10 @@ class KernelOperator(Operator):
         """That of the kernel."""
         return self.kernel.feature_dimension(self.points)
 
-    def features(self) -> Array:
+    def features(self, rows: slice) -> Array:
         """The kernel's features times the roots of the masses."""
-        features = self.kernel.features(self.points)
-        return features * upload(np.sqrt(self.masses), features)[:, None]
+        features = self.kernel.features(self.points[rows])
+        return features * upload(np.sqrt(self.masses[rows]), features)[:, None]
 
 
 _PANEL = 256  # rows computed at a time for a whole matrix: small enough that half of a small matrix is saved too
@@ -212,8 +227,7 @@ class HadamardOperator(Operator):
     def parts(self) -> Iterator[Operator]:
         """The groups, where a factor is Categorical: pairs of different groups have nothing in common."""
         if isinstance(self.right.kernel, Categorical):
-            for group in self.groups():
-                yield from group.parts()
+            yield from self.groups()
         elif isinstance(self.left.kernel, Categorical):
             yield from HadamardOperator(self.right, self.left, self.masses, self.right_index, self.left_index).groups()
         else:
@@ -225,18 +239,18 @@ class HadamardOperator(Operator):
         left, right = self.left.feature_dimension, self.right.feature_dimension
         return None if left is None or right is None else left * right
 
-    def features(self) -> Array:
+    def features(self, rows: slice) -> Array:
         """All products of a left with a right feature, times the roots of the masses.
 
         K_X o K_T is the kernel matrix of phi_X (x) phi_T (appendix of the first version of Conditional Vendi, Prop. 1).
         """
-        left = self.left.kernel.features(self.left.points)
-        right = self.right.kernel.features(self.right.points)
-        xp = array_namespace(left)
-        left = xp.take(left, upload(self.left_index, left), axis=0)
-        right = xp.take(right, upload(self.right_index, right), axis=0)
-        left = left * upload(np.sqrt(self.masses), left)[:, None]
-        return xp.reshape(left[:, :, None] * right[:, None, :], (self.size, left.shape[1] * right.shape[1]))
+        left, right = (
+            factor.kernel.features(factor.points.take(upload(index[rows], factor.points.rows)))
+            for factor, index in ((self.left, self.left_index), (self.right, self.right_index))
+        )
+        left = left * upload(np.sqrt(self.masses[rows]), left)[:, None]
+        product = left[:, :, None] * right[:, None, :]
+        return array_namespace(left).reshape(product, (left.shape[0], left.shape[1] * right.shape[1]))
 
 
 def _is_identity(index: np.ndarray, size: int) -> bool:
@@ -306,16 +320,34 @@ def squared_norms(operators: Sequence[Operator]) -> list[float]:
 
 def _must_sweep(operator: HadamardOperator) -> bool:
     split = any(isinstance(factor.kernel, Categorical) for factor in operator.factors)
+    return not split and not _moment_is_cheaper(operator)
+
+
+def _moment_is_cheaper(operator: Operator) -> bool:
+    """Whether n D^2 products for F' F are fewer than the n^2 d / 2 for half of the kernel matrix."""
     dimension = operator.feature_dimension
-    return not split and (dimension is None or dimension >= operator.size)
+    width = sum(factor.points.rows.shape[1] for factor in operator.factors if factor.points.rows.ndim == 2)
+    return dimension is not None and 2 * dimension**2 < operator.size * width
+
+
+def second_moment(operator: Operator) -> Array:
+    """F' F, which shares its non-zero eigenvalues and its norm with F F'; F is made and used a block of rows at a time."""
+    total: Array = None
+    for rows in row_blocks(operator.size, max(1, _FEATURE_ENTRIES // (operator.feature_dimension or 1))):
+        features = operator.features(rows)
+        total = features.T @ features if total is None else total + features.T @ features
+    return total
+
+
+_FEATURE_ENTRIES = 1 << 22  # 32 MB of float64
 
 
 def _part_norm(part: Operator) -> float:
     """||M||_F^2 of a connected operator, through its features if they are fewer than its points."""
-    dimension = part.feature_dimension
-    if dimension is not None and dimension < part.size:
-        features = part.features()
-        moment = features.T @ features
+    if part.is_diagonal:
+        return float(part.masses @ part.masses)
+    if _moment_is_cheaper(part):
+        moment = second_moment(part)
         return float(array_namespace(moment).sum(moment * moment))
     total = 0.0
     for rows, columns in upper_tiles(part.size):
@@ -357,15 +389,16 @@ def require_definite(operator: KernelOperator) -> None:
     assert operator.points.table is not None
     matrix = to_numpy(operator.points.table)
     largest = float(np.abs(matrix).sum(axis=0).max())  # an eigenvalue is at most the largest row sum
+    slack = DEFINITE_TOLERANCE * largest + 2 * operator.noise * operator.size
     try:
-        np.linalg.cholesky(matrix + DEFINITE_TOLERANCE * largest * np.eye(operator.size))
+        np.linalg.cholesky(matrix + slack * np.eye(operator.size))
     except np.linalg.LinAlgError:
         raise DataError(_indefinite(operator)) from None
 
 
 def require_positive(operator: Operator, eigenvalues: np.ndarray) -> None:
     """Refuse a matrix of which an eigenvalue came out clearly below zero."""
-    if eigenvalues.min() < -DEFINITE_TOLERANCE * eigenvalues.max():
+    if eigenvalues.min() < -(DEFINITE_TOLERANCE * eigenvalues.max() + 2 * operator.noise * operator.masses.sum()):
         raise DataError(_indefinite(operator))
 
 

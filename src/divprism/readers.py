@@ -2,9 +2,11 @@
 
 import io
 import sys
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from divprism.errors import ArgumentError, DataError
 __all__ = ["read_array"]
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK\x03\x04"
+# what NumPy lets through of a header that is cut, garbled or lies about the size
+_NPY_ERRORS = (ValueError, EOFError, OSError, SyntaxError, OverflowError, MemoryError, TypeError, KeyError, tokenize.TokenError)
 _NAMES = {"outputs": ("outputs", "x"), "prompts": ("prompts", "t")}
 
 
@@ -20,7 +24,7 @@ def read_array(source: str | Path, role: str) -> np.ndarray:
     """The array in a file; `-` reads standard input.
 
     `.npy` is mapped, not loaded; of an `.npz` with several arrays the one named after `role` is taken; `.csv` holds rows of
-    numbers, with or without a header line.
+    numbers, with or without a header line of words. Labels in a `.csv` are one word or number per line, without a header.
 
     Parameters
     ----------
@@ -35,7 +39,7 @@ def read_array(source: str | Path, role: str) -> np.ndarray:
         If the file is empty, truncated, pickled, or not what its suffix says.
     """
     if str(source) == "-":
-        return _from_bytes(sys.stdin.buffer.read(), role)
+        return _from_bytes(_standard_input(), role)
     path = Path(source)
     readers = {".npy": _read_npy, ".npz": _read_npz, ".csv": _read_csv}
     reader = readers.get(path.suffix.lower())
@@ -55,6 +59,12 @@ def read_array(source: str | Path, role: str) -> np.ndarray:
         return _read_npy(path, str(path), role)
     with path.open("rb") as file:
         return reader(file, str(path), role)
+
+
+def _standard_input() -> bytes:
+    """All of it, piece by piece: within one long read an interruption could go unnoticed until the input ends."""
+    stream = cast(io.BufferedReader, sys.stdin.buffer)
+    return b"".join(iter(lambda: stream.read1(1 << 20), b""))
 
 
 def _require_content(path: Path, start: bytes) -> None:
@@ -82,7 +92,7 @@ def _read_npy(file: io.BufferedIOBase | Path, name: str, role: str) -> np.ndarra
         if isinstance(file, Path):
             return np.load(file, mmap_mode="r", allow_pickle=False)
         return np.load(file, allow_pickle=False)
-    except (ValueError, EOFError, OSError, SyntaxError, OverflowError, MemoryError, TypeError, KeyError) as error:
+    except _NPY_ERRORS as error:
         raise DataError(_npy_problem(name, error)) from None
 
 
@@ -124,8 +134,10 @@ def _read_csv(file: io.BufferedIOBase, name: str, role: str) -> np.ndarray:
     except UnicodeDecodeError as error:
         raise DataError(f"{name} is not text in UTF-8: byte {error.start} cannot be read.") from None
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    if lines and not _numbers(lines[0][1]):
-        lines = lines[1:]  # a header
+    if role == "labels":
+        return _labels(lines, name)
+    if lines and _is_header(lines[0][1], name):
+        lines = lines[1:]
     if not lines:
         raise DataError(f"{name} holds no rows of numbers.")
     rows = []
@@ -138,8 +150,22 @@ def _read_csv(file: io.BufferedIOBase, name: str, role: str) -> np.ndarray:
             raise DataError(f"line {number} of {name} has {len(row)} numbers, the first row {width}.")
         rows.append(row)
     values = np.array(rows)
-    flat = role in ("labels", "weights") and width == 1
-    return values[:, 0] if flat else values
+    return values[:, 0] if role == "weights" and width == 1 else values
+
+
+def _labels(lines: list[tuple[int, str]], name: str) -> np.ndarray:
+    for number, line in lines:
+        if "," in line:
+            raise DataError(f"line {number} of {name} holds several cells; labels are one per line.")
+    return np.array([line.strip() for _, line in lines], dtype=str)
+
+
+def _is_header(line: str, name: str) -> bool:
+    """Words in every cell make a header; column numbers could be one or data, and are refused."""
+    cells = [cell.strip() for cell in line.split(",")]
+    if len(cells) > 1 and cells == [str(place) for place in range(len(cells))]:
+        raise DataError(f"the first line of {name} counts 0, 1, ...: remove it if it is a header, or write 0.0 if it is data.")
+    return all(cell and _numbers(cell) is None for cell in cells)
 
 
 def _numbers(line: str) -> list[float] | None:

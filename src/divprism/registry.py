@@ -66,7 +66,12 @@ def _keywords(text: str, whole: str, what: str) -> dict[str, Any]:
     """`degree=2, offset=0.5` as a dictionary of literals; nothing is evaluated."""
     try:
         call = ast.parse(f"f({text})", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args or any(word.arg is None for word in call.keywords):
+        if (
+            not isinstance(call, ast.Call)
+            or not isinstance(call.func, ast.Name)
+            or call.args
+            or any(word.arg is None for word in call.keywords)
+        ):
             raise ValueError
         return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
     except (SyntaxError, ValueError, RecursionError, MemoryError):

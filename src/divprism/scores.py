@@ -203,7 +203,7 @@ def rke(
 
     The cheap cousin of `vendi`: no eigenvalue is computed (unless `truncation` asks for some), the kernel matrix is visited
     tile by tile and never held, and the score converges with O(1 / sqrt(n)) for any kernel. O(n^2 d), or O(n d^2) for Cosine
-    with d < n. Between 1 and n. Arguments as in `vendi`.
+    with d < n / 2. Between 1 and n. Arguments as in `vendi`; `estimator` serves the truncated score only.
 
     >>> import numpy as np, divprism as dp
     >>> round(float(dp.rke(np.repeat(np.eye(4), 5, axis=0), kernel=dp.Cosine())), 12)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.optimize
 
 __all__ = ["BANDWIDTH", "World", "image_series", "matched_mixtures", "text_series"]
 
@@ -48,6 +47,8 @@ def matched_mixtures(text_modes: int, image_modes: int, *, n: int = 1000, rng: i
     >>> world.x.shape, world.t.shape
     ((10, 2), (10, 2))
     """
+    import scipy.optimize  # here, because the command line imports this module for its --help
+
     generator = np.random.default_rng([rng, text_modes, image_modes])
     t = _mixture(text_modes, _TEXT_SPREAD, n, generator)
     x = _mixture(image_modes, _IMAGE_SPREAD, n, generator)

@@ -32,8 +32,8 @@ def demo(
     second = _series("Two kinds of prompt over more and more kinds of image", image_series())
     _read(
         second,
-        "The prompts stay the same, so the diversity that is added is the model's own: conditional rises with vendi, and a\n"
-        "smaller part of it follows the prompts.",
+        "The prompts stay the same, so the diversity that is added is the model's own: from the first world to the last\n"
+        "conditional more than doubles, while less follows the prompts.",
     )
     if save is not None:
         _keep(matched_mixtures(2, 4), save)

@@ -12,7 +12,7 @@ from divprism import registry
 from divprism.errors import ArgumentError, DataError
 from divprism.kernels import Gaussian, Kernel
 
-__all__ = ["choice", "kernel_from_flags", "load_config", "write_result"]
+__all__ = ["choice", "kernel_from_flags", "load_config", "typed", "write_result"]
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -35,7 +35,8 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     unknown = sorted(set(values) - (set(flags) - {"config"}))
     if unknown:
         raise ArgumentError(f"{path} sets {unknown[0]!r}, which {context.info_name} does not know.")
-    context.default_map = {flags[key]: value for key, value in values.items() if value is not None}
+    # as text, so that a value is judged as if it had been typed (an integer flag would cut 2.5 to 2)
+    context.default_map = {flags[key]: str(value) for key, value in values.items() if value is not None}
     return path
 
 
@@ -49,17 +50,30 @@ def kernel_from_flags(spelling: str | None, bandwidth: float | None, side: str) 
     return kernel
 
 
+def typed(context: typer.Context, name: str) -> bool:
+    """Whether an option stood on the command line, rather than in a config file or nowhere."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def write_result(text: str, output: Path | None) -> None:
     """Print, or replace a file in one step so that a reader never sees half of it."""
     if output is None:
         typer.echo(text, nl=False)
         return
+    target = output.resolve()  # a link stays a link
     try:
-        handle, temporary = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(output)
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")  # a pipe or a device is written to, never replaced
+            return
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(temporary).chmod(0o666 & ~_umask())
+            Path(temporary).replace(target)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
     except OSError as error:
         raise DataError(f"cannot write {output}: {error.strerror}.") from None
 

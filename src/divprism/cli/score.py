@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 
 from divprism import registry
-from divprism.cli.options import choice, kernel_from_flags, load_config, write_result
+from divprism.cli.options import choice, kernel_from_flags, load_config, typed, write_result
 from divprism.errors import ArgumentError
 from divprism.evaluation import evaluate
 from divprism.readers import read_array
@@ -17,6 +17,7 @@ _FORMATS = "|".join(FORMATS)
 
 
 def score(
+    context: typer.Context,
     outputs: str = typer.Option(..., "--outputs", help="Outputs, a row each: .npy, .npz, .csv, or - for stdin."),
     prompts: str | None = typer.Option(None, "--prompts", help="The prompt of each output: rows, or group ids (.npy)."),
     labels: str | None = typer.Option(None, "--labels", help="A group per output; adds the cluster scores."),
@@ -40,9 +41,16 @@ def score(
     choice(form, FORMATS, "--format")
     if [outputs, prompts, labels, weights].count("-") > 1:
         raise ArgumentError("only one of --outputs, --prompts, --labels and --weights can be - (stdin).")
+    if typed(context, "kernel_x") and not typed(context, "bandwidth_x"):
+        bandwidth_x = None  # that of a config file belongs to the kernel that the flag replaces
+    if typed(context, "kernel_t") and not typed(context, "bandwidth_t"):
+        bandwidth_t = None
+    prompt_array = None if prompts is None else read_array(prompts, "prompts")
+    if kernel_t == "gaussian" and prompt_array is not None and prompt_array.ndim == 1:
+        raise ArgumentError("--kernel-t gaussian needs a row of numbers per prompt; these are ids. Leave it out to match ids.")
     result = evaluate(
         read_array(outputs, "outputs"),
-        None if prompts is None else read_array(prompts, "prompts"),
+        prompt_array,
         None if labels is None else read_array(labels, "labels"),
         weights=None if weights is None else read_array(weights, "weights"),
         kernel_x=kernel_from_flags(kernel_x, bandwidth_x, "x"),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from divprism._arrays import eigvalsh
-from divprism.operators import HadamardOperator, Operator, dense, require_positive
+from divprism.operators import HadamardOperator, Operator, dense, require_positive, second_moment
 from divprism.spectrum import Spectrum
 
 __all__ = ["direct_spectra"]
@@ -17,24 +17,28 @@ def direct_spectra(operators: Sequence[Operator], by_moment: Callable[[Operator]
     Kernel matrices that several operators need are computed once.
     """
     parts = {operator: list(operator.parts()) for operator in operators}
-    shared = [operator for operator in operators if parts[operator] == [operator] and not by_moment(operator)]
+    whole = [operator for operator in operators if parts[operator] == [operator] and not operator.is_diagonal]
+    shared = [operator for operator in whole if not by_moment(operator)]
     shared.sort(key=lambda operator: not isinstance(operator, HadamardOperator))  # products first: then their factors are free
     found = {operator: eigvalsh(matrix) for operator, matrix in zip(shared, dense(shared), strict=True)}
     spectra = []
     for operator in operators:
-        methods = {"dual" if by_moment(part) else "exact" for part in parts[operator] if part.size > 1} or {"exact"}
+        methods = {"dual" if by_moment(part) else "exact" for part in parts[operator] if not part.is_diagonal} or {"exact"}
         values = found.get(operator)
         if values is None:
             values = np.concatenate([_eigenvalues(part, by_moment) for part in parts[operator]])
         require_positive(operator, values)
-        spectra.append(Spectrum.from_eigenvalues(values, noise=operator.noise, method="+".join(sorted(methods))))
+        spectra.append(
+            Spectrum.from_eigenvalues(
+                values, noise=operator.noise * float(operator.masses.sum()), method="+".join(sorted(methods))
+            )
+        )
     return spectra
 
 
 def _eigenvalues(part: Operator, by_moment: Callable[[Operator], bool]) -> np.ndarray:
-    if part.size == 1:
+    if part.is_diagonal:
         return part.masses
     if by_moment(part):
-        features = part.features()
-        return eigvalsh(features.T @ features)
+        return eigvalsh(second_moment(part))
     return eigvalsh(next(dense([part])))

@@ -26,7 +26,7 @@ class Dual(Estimator):
 
 
 def _has_features(part: Operator) -> bool:
-    if part.size > 1 and part.feature_dimension is None:
+    if part.feature_dimension is None:
         names = " o ".join(type(factor.kernel).__name__ for factor in part.factors)
         raise ArgumentError(f"Dual() needs a finite feature map, which {names} does not have. Use Exact() or Auto().")
     return True
