@@ -137,7 +137,10 @@ def test_a_score_is_a_float_with_a_name(pairs):
     assert str(score) == f"vendi = {score.value:.4f} (order 1, truncation 5, n = 60, exact)"
 
 
-@pytest.mark.parametrize("kernel", [dp.Gaussian(2.5), dp.Cosine(), dp.Polynomial(np.int64(2), 0.5, 0.0), dp.Categorical()])
+@pytest.mark.parametrize(
+    "kernel",
+    [dp.Gaussian(2.5), dp.Cosine(), dp.Polynomial(np.int64(2), 0.5, 0.0), dp.Polynomial(2, np.float32(0.5)), dp.Categorical()],
+)
 def test_spelling_and_parsing_undo_each_other(kernel):
     assert registry.parse(registry.spell(kernel), registry.KERNELS, "kernel") == kernel
 

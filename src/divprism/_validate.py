@@ -80,18 +80,13 @@ def clean_rows(x: Any, name: str) -> Array:
     if n == 0 or d == 0:
         raise DataError(f"`{name}` is empty: its shape is {tuple(x.shape)}. Scores need at least one row and one column.")
     if not xp.isdtype(x.dtype, "real floating"):
-        return _to_float64(x, name)
+        _require_double(x, name)
+        return xp.astype(x, xp.float64)
     if is_numpy_array(x) and (x.dtype.itemsize > 8 or not x.dtype.isnative):
         x = x.astype(np.float64 if x.dtype.itemsize > 8 else x.dtype.newbyteorder("="))
     _require_finite(x, name)
     _require_double(x, name)
     return x
-
-
-def _to_float64(x: Array, name: str) -> Array:
-    xp = array_namespace(x)
-    _require_double(x, name)
-    return xp.astype(x, xp.float64)
 
 
 def _require_double(x: Array, name: str) -> None:

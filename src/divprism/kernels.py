@@ -171,9 +171,10 @@ class Gaussian(Kernel):
     @classmethod
     def from_gamma(cls, gamma: float) -> "Gaussian":
         """The same kernel written exp(-gamma d^2), as scikit-learn does: bandwidth = 1 / sqrt(2 gamma)."""
-        if _number(gamma, "gamma", "positive and finite") <= 0:
+        value = _number(gamma, "gamma", "positive and finite")
+        if value <= 0:
             raise ArgumentError(f"`gamma` must be positive and finite; got {gamma!r}.")
-        return cls(1 / math.sqrt(2 * gamma))
+        return cls(1 / math.sqrt(2 * value))
 
     def points(self, x: Array, dtype: Any, name: str) -> Points:
         """Rows centred and divided by the bandwidth: far from the origin squared distances would cancel."""
@@ -277,10 +278,15 @@ class Polynomial(Kernel):
         if not isinstance(self.degree, int | np.integer) or isinstance(self.degree, bool) or self.degree < 1:
             raise ArgumentError(f"`degree` must be a whole number of at least 1; got {self.degree!r}.")
         object.__setattr__(self, "degree", int(self.degree))
-        if self.scale is not None and _number(self.scale, "scale", "positive and finite, or None for 1 / d") <= 0:
-            raise ArgumentError(f"`scale` must be positive and finite, or None for 1 / d; got {self.scale!r}.")
-        if _number(self.offset, "offset", "finite and not negative") < 0:
+        if self.scale is not None:
+            scale = _number(self.scale, "scale", "positive and finite, or None for 1 / d")
+            if scale <= 0:
+                raise ArgumentError(f"`scale` must be positive and finite, or None for 1 / d; got {self.scale!r}.")
+            object.__setattr__(self, "scale", scale)
+        offset = _number(self.offset, "offset", "finite and not negative")
+        if offset < 0:
             raise ArgumentError(f"`offset` must be finite and not negative, or the kernel is indefinite; got {self.offset!r}.")
+        object.__setattr__(self, "offset", offset)
 
     def clean(self, x: Any, name: str) -> Array:
         """Rows that point somewhere, once the offset has joined them."""

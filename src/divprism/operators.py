@@ -60,9 +60,9 @@ class Operator(ABC):
     def combine(self, tables: Sequence[Array]) -> Array:
         """All of K, from the kernel matrices of `factors`."""
 
-    @abstractmethod
     def parts(self) -> Iterator["Operator"]:
-        """Smaller operators whose direct sum this is; itself where it is connected."""
+        """Smaller operators whose direct sum this is; itself, unless a subclass knows better."""
+        yield self
 
     @property
     @abstractmethod
@@ -153,13 +153,8 @@ class KernelOperator(Operator):
         """Under Categorical, distinct points have nothing in common."""
         return self.size == 1 or isinstance(self.kernel, Categorical)
 
-    def parts(self) -> Iterator[Operator]:
-        """Itself."""
-        yield self
-
-    def subset(self, places: np.ndarray, masses: np.ndarray | None = None) -> "KernelOperator":
-        """The operator on some of the points (its trace is their mass), with masses of their own if given."""
-        masses = self.masses[places] if masses is None else masses
+    def subset(self, places: np.ndarray, masses: np.ndarray) -> "KernelOperator":
+        """The operator on some of the points, with masses of their own; its trace is their sum."""
         points = self.points.take(upload(places, self.points.rows))
         return KernelOperator(self.kernel, points, masses, np.arange(places.size), self.name)
 
