@@ -79,23 +79,8 @@ def test_features_multiply_to_the_kernel(kernel, library):
     x = library(np.random.default_rng(0).standard_normal((9, 4)))
     points = kernel.points(x, _float64(x), "x")
     features = kernel.features(points)
-    assert features.shape == (9, kernel.feature_dimension(points))
+    assert features.shape == (9, kernel.feature_dimension(4))
     np.testing.assert_allclose(np.asarray(features @ features.T), np.asarray(kernel.block(points, points)), atol=1e-14)
-
-
-@pytest.mark.parametrize("tile", [1, 7, 64, 4096])
-def test_tile_size_does_not_change_order_two(tile, pairs, monkeypatch):
-    right = dp.evaluate(*pairs, order=2)
-    monkeypatch.setattr("divprism.operators.upper_tiles", lambda size: _upper_tiles(size, tile))
-    found = dp.evaluate(*pairs, order=2)
-    for name, score in right.scores.items():
-        assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-13)
-
-
-def _upper_tiles(size, tile):
-    from divprism._blocks import upper_tiles
-
-    return upper_tiles(size, tile)
 
 
 @pytest.mark.parametrize("name_t", KERNELS)
@@ -141,11 +126,15 @@ def test_auto_takes_the_dual_where_features_are_fewer(pairs):
     assert found.information_vendi.method == "dual+exact"
 
 
-def test_auto_says_what_it_would_take(pairs):
-    data, weights = pairs[0], np.full(60, 1 / 60)
-    for kernel, choice in ((dp.Cosine(), dp.Dual()), (dp.Gaussian(1.0), dp.Exact()), (dp.Polynomial(9), dp.Exact())):
-        operator = KernelOperator.from_data(kernel, data, weights, dtype=np.float64, name="x")
-        assert dp.Auto().select(operator) == choice
+@pytest.mark.parametrize(
+    ("n", "features", "choice"),
+    [(3000, None, dp.Exact()), (3001, None, dp.Lanczos()), (60, 5, dp.Dual()), (5, 5, dp.Exact()), (10**6, 2000, dp.Dual())],
+)
+def test_auto_says_what_it_would_take(n, features, choice):
+    found = dp.Auto().select(n, 768, 512, features=features)
+    assert found.estimator == choice
+    assert found.cost == choice.cost(n, 768, 512)
+    assert dp.Auto(tolerance=0.01).select(10**5, 768).estimator == dp.Lanczos(tolerance=0.01)
 
 
 def test_group_ids_split_the_work(pairs, monkeypatch):

@@ -2,7 +2,7 @@
 
 from divprism.bandwidth import BandwidthRule, MedianDistance
 from divprism.errors import ArgumentError, DataError, DivprismError, MissingExtraError
-from divprism.estimators import Auto, Dual, Estimator, Exact
+from divprism.estimators import Auto, Dual, Estimator, Exact, Lanczos
 from divprism.evaluation import Evaluation, evaluate
 from divprism.groups import cluster_rke, cluster_vendi, kmeans_labels
 from divprism.kernels import Categorical, Cosine, Gaussian, Kernel, Polynomial, Precomputed
@@ -31,6 +31,7 @@ __all__ = [
     "Exact",
     "Gaussian",
     "Kernel",
+    "Lanczos",
     "MedianDistance",
     "MissingExtraError",
     "Polynomial",

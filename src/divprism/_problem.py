@@ -1,14 +1,16 @@
 """The arguments of a score, validated once: operators, and settings with every default resolved."""
 
-import math
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from divprism._arrays import Array, array_namespace
+from divprism._blocks import Resources
 from divprism._validate import (
+    check_memory,
     check_order,
     check_pairing,
     check_seed,
@@ -19,13 +21,12 @@ from divprism._validate import (
     like,
 )
 from divprism.bandwidth import BandwidthRule, MedianDistance
-from divprism.entropy import renyi_entropy
 from divprism.errors import ArgumentError, DataError
-from divprism.estimators import Auto, Estimator
+from divprism.estimators import Auto, Entropy, Estimator, Question
 from divprism.kernels import Categorical, Gaussian, Kernel
-from divprism.operators import HadamardOperator, KernelOperator, Operator, require_definite, squared_norms
+from divprism.operators import HadamardOperator, KernelOperator, Operator, require_definite
 
-__all__ = ["Entropy", "Problem", "check_factors", "entropies", "pose", "squares_suffice"]
+__all__ = ["Problem", "check_factors", "entropies", "pose"]
 
 TEXTS_AS_IDS = "Prompts are texts and no kernel_t was given: equal texts count as the same prompt, all others as unrelated."
 
@@ -43,15 +44,12 @@ class Problem:
     grouped: HadamardOperator | None
     n: int
     settings: dict[str, Any]
+    resources: Resources
     warnings: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True)
-class Entropy:
-    """An entropy in nats, and the name of the method that found it."""
-
-    value: float
-    method: str
+    def question(self, orders: Sequence[float]) -> Question:
+        """What the estimator is asked, for some orders."""
+        return Question(tuple(orders), self.settings["truncation"], self.settings["rng"])
 
 
 def pose(x: Any, t: Any = None, labels: Any = None, **arguments: Any) -> Problem:
@@ -61,8 +59,9 @@ def pose(x: Any, t: Any = None, labels: Any = None, **arguments: Any) -> Problem
     order 2, which only adds up squares, single precision data stay single.
     """
     weights, kernel_x, kernel_t = (arguments.pop(name, None) for name in ("weights", "kernel_x", "kernel_t"))
+    resources = _resources(*(arguments.pop(name, None) for name in ("memory", "executor", "progress")))
     settings = _settings(**arguments)
-    squares_only = settings["order"] == 2 and settings["truncation"] is None
+    squares_only = settings["estimator"].squares_are_exact and settings["order"] == 2 and settings["truncation"] is None
     sides, warnings = _paired_sides(x, t, labels, kernel_x, kernel_t)
     n = sides["x"][1].shape[0]
     masses = check_weights(weights, n)
@@ -88,7 +87,9 @@ def pose(x: Any, t: Any = None, labels: Any = None, **arguments: Any) -> Problem
     products = {
         name: HadamardOperator.of(operators["x"], operators[name], masses) for name in ("t", "labels") if name in operators
     }
-    return Problem(operators["x"], operators.get("t"), products.get("t"), products.get("labels"), n, settings, warnings)
+    return Problem(
+        operators["x"], operators.get("t"), products.get("t"), products.get("labels"), n, settings, resources, warnings
+    )
 
 
 def _paired_sides(
@@ -135,6 +136,14 @@ def _settings(*, order: Any, truncation: Any, estimator: Any, rng: Any, bandwidt
     }
 
 
+def _resources(memory: Any, executor: Any, progress: Any) -> Resources:
+    if executor is not None:
+        _instance(executor, Executor, "executor", "concurrent.futures.ThreadPoolExecutor()")
+    if progress is not None and not callable(progress):
+        raise ArgumentError(f"`progress` must be a function of a text and a fraction; got {progress!r}.")
+    return Resources(check_memory(memory), executor, progress)
+
+
 def _instance(value: Any, kind: type, name: str, example: str) -> Any:
     if not isinstance(value, kind):
         raise ArgumentError(f"`{name}` must be an object such as {example}; got {value!r}.")
@@ -157,28 +166,14 @@ def _precision(x: Array, squares_only: bool) -> Any:
     return xp.float32 if single else xp.float64
 
 
-def squares_suffice(problem: Problem, orders: Sequence[float]) -> bool:
-    """Whether squared norms answer everything: order 2 and no truncation."""
-    return problem.settings["truncation"] is None and set(orders) == {2.0}
-
-
 def entropies(problem: Problem, names: Sequence[str], orders: Sequence[float]) -> list[dict[str, Entropy]]:
-    """For each order, the entropies of the operators called "x", "t" or "joint".
-
-    From squared norms where nothing but order 2 is asked for; else from spectra, each found once for all orders.
-    """
+    """For each order, the entropies of the operators called "x", "t" or "joint"."""
     operators: list[Operator] = [getattr(problem, name) for name in names]
-    truncation = problem.settings["truncation"]
-    if squares_suffice(problem, orders):
-        check_factors(operators, [])
-        found = [Entropy(-math.log(norm), "frobenius") for norm in squared_norms(operators)]
-        return [dict(zip(names, found, strict=True)) for _ in orders]
-    check_factors(operators, operators)
-    spectra = problem.settings["estimator"].spectra(operators)
-    return [
-        {name: Entropy(renyi_entropy(s, order, truncation), s.method) for name, s in zip(names, spectra, strict=True)}
-        for order in orders
-    ]
+    question = problem.question(orders)
+    estimator = problem.settings["estimator"]
+    check_factors(operators, [] if question.squares_suffice else operators)
+    found = estimator.entropies(operators, question, problem.resources)
+    return [dict(zip(names, row, strict=True)) for row in found]
 
 
 def check_factors(operators: list[Operator], solved: list[Operator]) -> None:

@@ -4,6 +4,7 @@ Below the door nothing is checked again.
 """
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from divprism._blocks import row_blocks
 from divprism.errors import ArgumentError, DataError
 
 __all__ = [
+    "check_memory",
     "check_order",
     "check_pairing",
     "check_seed",
@@ -196,6 +198,20 @@ def check_truncation(truncation: Any) -> int | None:
     if not whole or isinstance(truncation, bool) or truncation < 1:
         raise ArgumentError(f"`truncation` must be a whole number of at least 1, or None to keep all; got {truncation!r}.")
     return int(truncation)
+
+
+_UNITS = {"": 1, "b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def check_memory(memory: Any) -> int | None:
+    """A memory budget in bytes, from a number of bytes or a text such as "4 GB"; None for none."""
+    if memory is None:
+        return None
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmgt]?i?b?)\s*", str(memory).lower())
+    factor = None if match is None else _UNITS.get(match[2] if match[2].endswith("b") or not match[2] else match[2] + "b")
+    if isinstance(memory, bool) or match is None or factor is None or not 0 < float(match[1]) * factor < math.inf:
+        raise ArgumentError(f"`memory` must be a number of bytes, or a text such as '4 GB'; got {memory!r}.")
+    return int(float(match[1]) * factor)
 
 
 def check_seed(rng: Any) -> int:

@@ -1,12 +1,13 @@
-"""Renyi entropies of a spectrum, of any order, truncated or not."""
+"""Renyi entropies of a spectrum, of any order, truncated or not, with their errors."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from divprism.spectrum import Spectrum
+from divprism.spectrum import Estimate, Spectrum
 
-__all__ = ["renyi_entropy", "truncated"]
+__all__ = ["entropy_estimate", "renyi_entropy", "truncated"]
 
 _NEAR_ONE = 0.05
 
@@ -29,6 +30,8 @@ def renyi_entropy(spectrum: Spectrum, order: float, truncation: int | None = Non
         return float(-(weights * values) @ np.log(values)) + 0.0
     if math.isinf(order):
         return -math.log(values[0]) + 0.0
+    if order == 2 and spectrum.squares is not None:
+        return -math.log(spectrum.squares)
     if abs(order - 1) < _NEAR_ONE:
         # sum lambda^order - 1 = sum lambda (lambda^(order - 1) - 1): no cancellation for the division by 1 - order to blow up
         excess = float((weights * values) @ np.expm1((order - 1) * np.log(values)))
@@ -42,7 +45,9 @@ def renyi_entropy(spectrum: Spectrum, order: float, truncation: int | None = Non
 def truncated(spectrum: Spectrum, truncation: int) -> Spectrum:
     """The top t eigenvalues, each raised by (1 - S_t) / t with S_t their sum, so that they sum to one.
 
-    Truncated Vendi, Def. 2. Unchanged if there are no more than t. A node of the measure that straddles the cut is split.
+    Truncated Vendi, Def. 2. Unchanged if there are no more than t. A node of the measure that straddles the cut is split;
+    where weights are of either sign, and a node is followed by others that take back some of it, the cut is where their sum
+    leaves t behind for good.
 
     >>> three = Spectrum(np.array([0.5, 0.3, 0.2]), np.ones(3), "by hand")
     >>> truncated(three, 2).values
@@ -50,11 +55,43 @@ def truncated(spectrum: Spectrum, truncation: int) -> Spectrum:
     """
     t = float(truncation)
     reach = np.cumsum(spectrum.weights)
-    if reach[-1] <= t:
+    below = np.flatnonzero(reach <= t)
+    last = below[-1] + 1 if below.size else 0
+    if last == reach.size:
         return spectrum
-    last = int(np.searchsorted(reach, t))
     weights = spectrum.weights[: last + 1].copy()
     weights[-1] -= reach[last] - t
     values = spectrum.values[: last + 1]
     shift = max(0.0, 1.0 - float(weights @ values)) / t
-    return Spectrum(values + shift, weights, spectrum.method)
+    return Spectrum(values + shift, weights, spectrum.method, top_error=spectrum.top_error)
+
+
+def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = None) -> Estimate:
+    """The entropy with its error: zero for an exact spectrum.
+
+    The random error is the jackknife's over the replicates; each shift adds the change that it makes; under truncation the
+    alternatives add theirs, by the root of the mean square. Where `coarse` spectra are there, the value is extrapolated to
+    infinite effort, and half of the step taken counts as error. Sums of squares known exactly have no error.
+    """
+    value = renyi_entropy(spectrum, order, truncation)
+    if order == 2 and truncation is None and spectrum.squares is not None:
+        return Estimate(value)
+
+    def at(weights: np.ndarray) -> float:
+        return renyi_entropy(replace(spectrum, weights=weights), order, truncation)
+
+    left_out = np.array([at(weights) for weights in spectrum.replicates])
+    count = max(1, left_out.size)
+    deviations = math.sqrt((count - 1) / count) * (left_out - value)
+    systematic = [spectrum.rounding, *(at(spectrum.weights + shift) - value for shift in spectrum.shifts)]
+    if truncation is not None and len(spectrum.alternatives):
+        systematic.append(
+            math.hypot(*(at(weights) - value for weights in spectrum.alternatives)) / len(spectrum.alternatives) ** 0.5
+        )
+    if math.isinf(order):
+        systematic.append(spectrum.top_error / spectrum.values[0])
+    if spectrum.coarse:
+        step = value - float(np.mean([renyi_entropy(coarse, order, truncation) for coarse in spectrum.coarse]))
+        value += step
+        systematic.append(step / 2)
+    return Estimate(value, deviations, math.hypot(*systematic))

@@ -4,6 +4,8 @@ import hashlib
 import json
 import math
 import time
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,6 +145,9 @@ def evaluate(
     weights: Any = None,
     estimator: Estimator | None = None,
     rng: Any = 0,
+    memory: Any = None,
+    executor: Executor | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Evaluation:
     """All scores at once: each kernel matrix is computed once, and its spectrum serves all orders.
 
@@ -156,7 +161,7 @@ def evaluate(
         The prompt of each output, as in `conditional_vendi`. Without it only `vendi` and `rke` are computed.
     labels : flat collection of n integers or strings, optional
         Groups of prompts; adds `cluster_vendi` and `cluster_rke`.
-    kernel_x, kernel_t, bandwidth_rule, order, truncation, weights, estimator, rng
+    kernel_x, kernel_t, bandwidth_rule, order, truncation, weights, estimator, rng, memory, executor, progress
         As in `conditional_vendi`. The rke scores are the same at order 2, with the same truncation.
 
     Returns
@@ -185,6 +190,9 @@ def evaluate(
         weights=weights,
         estimator=estimator,
         rng=rng,
+        memory=memory,
+        executor=executor,
+        progress=progress,
     )
     order = problem.settings["order"]
     operators = ["x"] if problem.joint is None else ["x", "t", "joint"]

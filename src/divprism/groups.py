@@ -1,20 +1,21 @@
 """Scores inside groups of prompts: the oracle that the conditional scores should track."""
 
 import math
+from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
 
 from divprism._arrays import distinct_rows, to_numpy
-from divprism._problem import Problem, check_factors, pose, squares_suffice
+from divprism._problem import Problem, check_factors, pose
 from divprism._validate import check_seed, clean_rows
 from divprism.bandwidth import BandwidthRule
-from divprism.entropy import renyi_entropy
 from divprism.errors import ArgumentError, MissingExtraError
 from divprism.estimators import Estimator
 from divprism.kernels import Kernel
-from divprism.operators import squared_norms
 from divprism.scores import Score, build_score
+from divprism.spectrum import Estimate
 
 __all__ = ["cluster_rke", "cluster_score_from", "cluster_vendi", "kmeans_labels"]
 
@@ -30,6 +31,9 @@ def cluster_vendi(
     weights: Any = None,
     estimator: Estimator | None = None,
     rng: Any = 0,
+    memory: Any = None,
+    executor: Executor | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Score:
     """Mean over groups, by their share, of the `vendi` of the outputs inside each (Conditional Vendi, App. G, Cluster-Vendi).
 
@@ -65,6 +69,9 @@ def cluster_vendi(
         weights=weights,
         estimator=estimator,
         rng=rng,
+        memory=memory,
+        executor=executor,
+        progress=progress,
     )
 
 
@@ -78,6 +85,9 @@ def cluster_rke(
     weights: Any = None,
     estimator: Estimator | None = None,
     rng: Any = 0,
+    memory: Any = None,
+    executor: Executor | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Score:
     """`cluster_vendi` at order 2: no eigenvalue is computed (Conditional Vendi, App. G, Cluster-RKE). Arguments as there.
 
@@ -97,6 +107,9 @@ def cluster_rke(
         weights=weights,
         estimator=estimator,
         rng=rng,
+        memory=memory,
+        executor=executor,
+        progress=progress,
     )
 
 
@@ -111,15 +124,15 @@ def cluster_score_from(name: str, problem: Problem, order: float) -> Score:
     groups = list(problem.grouped.groups())
     shares = [float(group.masses.sum()) for group in groups]
     check_factors([problem.x], [])
-    if squares_suffice(problem, [order]):
-        scores = [share**2 / norm for share, norm in zip(shares, squared_norms(groups), strict=True)]
-        methods = ["frobenius"]
-    else:
-        spectra = problem.settings["estimator"].spectra(groups)
-        scores = [math.exp(renyi_entropy(spectrum, order, problem.settings["truncation"])) for spectrum in spectra]
-        methods = [spectrum.method for spectrum in spectra]
-    value = math.fsum(share * score for share, score in zip(shares, scores, strict=True))
-    return build_score(name, math.log(value), methods, problem, order)
+    [found] = problem.settings["estimator"].entropies(groups, problem.question([order]), problem.resources)
+    terms = []
+    for share, entropy in zip(shares, found, strict=True):
+        estimate = entropy.estimate
+        score = math.exp(estimate.value)
+        terms.append((share, Estimate(score, score * estimate.deviations, score * estimate.systematic)))
+    total = Estimate.total(terms)
+    in_nats = Estimate(math.log(total.value), total.deviations / total.value, total.systematic / total.value)
+    return build_score(name, in_nats, [entropy.method for entropy in found], problem, order)
 
 
 def kmeans_labels(t: Any, num_clusters: int, *, rng: Any = 0) -> np.ndarray:

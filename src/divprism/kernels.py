@@ -65,6 +65,16 @@ class Points:
         """The points at the places `index` (an integer array), in that order."""
         return self._map(lambda a: array_namespace(a).take(a, index, axis=0))
 
+    def double(self) -> "Points":
+        """The same points, exactly, for blocks in double precision."""
+        xp = array_namespace(self.rows)
+        table = None if self.table is None else xp.astype(self.table, xp.float64)
+        if self.rows.ndim == 1:  # codes
+            return Points(self.rows, None, table, self.noise, self.refine)
+        rows = xp.astype(self.rows, xp.float64)
+        squares = None if self.half_squares is None else 0.5 * xp.sum(rows * rows, axis=1)
+        return Points(rows, squares, table, self.noise, self.refine)
+
     def _map(self, pick: Any) -> "Points":
         squares = None if self.half_squares is None else pick(self.half_squares)
         return Points(pick(self.rows), squares, self.table, self.noise, self.refine)
@@ -85,8 +95,8 @@ class Kernel(ABC):
     def block(self, a: Points, b: Points) -> Array:
         """Kernel values between two sets of points, shape (len(a), len(b))."""
 
-    def feature_dimension(self, points: Points) -> int | None:
-        """Length of phi with k(a, b) = phi(a) . phi(b), or None where it is infinite."""
+    def feature_dimension(self, width: int) -> int | None:
+        """Length of phi with k(a, b) = phi(a) . phi(b) for rows of a width, or None where it is infinite."""
         return None
 
     def features(self, points: Points) -> Array:
@@ -253,9 +263,9 @@ class Cosine(Kernel):
         """Inner products of unit rows."""
         return a.rows @ b.rows.T
 
-    def feature_dimension(self, points: Points) -> int:
+    def feature_dimension(self, width: int) -> int:
         """d."""
-        return points.rows.shape[1]
+        return width
 
     def features(self, points: Points) -> Array:
         """The unit rows."""
@@ -303,9 +313,9 @@ class Polynomial(Kernel):
         """Inner products of unit rows, to the power `degree`."""
         return (a.rows @ b.rows.T) ** self.degree
 
-    def feature_dimension(self, points: Points) -> int:
-        """Number of monomials of degree `degree` in the unit row's entries."""
-        return math.comb(points.rows.shape[1] + self.degree - 1, self.degree)
+    def feature_dimension(self, width: int) -> int:
+        """Number of monomials of degree `degree` in the unit row's entries, the offset being one of them."""
+        return math.comb(width + (self.offset > 0) + self.degree - 1, self.degree)
 
     def features(self, points: Points) -> Array:
         """All monomials, each with the square root of its multinomial coefficient."""
@@ -386,7 +396,7 @@ class Precomputed(Kernel):
         xp = array_namespace(x)
         # entries rounded by eps / 2 at random move the eigenvalues of K / n by up to eps / sqrt(n)
         noise = machine_epsilon(x) / math.sqrt(x.shape[0])
-        matrix = xp.astype(x, xp.float64)
+        matrix = xp.astype(x, dtype)
         matrix = 0.5 * (matrix + matrix.T)
         return Points(xp.arange(x.shape[0], dtype=xp.int64, device=device_of(x)), table=matrix, noise=noise)
 

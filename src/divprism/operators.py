@@ -7,13 +7,14 @@ of distinct items. So K_T costs the number of distinct prompts, not the number o
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from divprism._arrays import Array, array_namespace, device_of, fill_diagonal, outer_take, to_numpy, upload
-from divprism._blocks import row_blocks, upper_tiles
+from divprism._blocks import row_blocks
 from divprism.errors import DataError
 from divprism.kernels import Categorical, Kernel, Points, Precomputed
 
@@ -22,10 +23,12 @@ __all__ = [
     "KernelOperator",
     "Operator",
     "dense",
+    "in_single",
+    "is_identity",
+    "on_pairs",
     "require_definite",
     "require_positive",
     "second_moment",
-    "squared_norms",
 ]
 
 
@@ -73,6 +76,10 @@ class Operator(ABC):
     def features(self, rows: slice) -> Array:
         """Rows of F with M = F F', shape (len(rows), feature_dimension)."""
 
+    @abstractmethod
+    def sample(self, places: np.ndarray, *, double: bool) -> "Operator":
+        """The operator on some of the points, with the masses they have; `double` computes on them in double precision."""
+
     @property
     def is_diagonal(self) -> bool:
         """Whether distinct points have nothing in common, so that the masses are the eigenvalues."""
@@ -91,26 +98,41 @@ class KernelOperator(Operator):
 
     Attributes
     ----------
-    kernel, points, masses
-        The kernel, the distinct points and their masses.
+    kernel, masses
+        The kernel, and the masses of the distinct points.
     index : ndarray
         For each item of the data, the point that it is.
     name : str
         What messages call the data.
+    width : int
+        Columns of the data.
+    dtype, single : data type
+        Precision of the kernel values, and what the array library calls single precision.
+    prepare : callable
+        dtype -> the points, ready for the kernel in that precision.
     """
 
     kernel: Kernel
-    points: Points
     masses: np.ndarray
     index: np.ndarray
     name: str
+    width: int
+    dtype: Any
+    single: Any
+    prepare: Callable[[Any], Points]
 
     @classmethod
     def from_data(cls, kernel: Kernel, x: Array, weights: np.ndarray, *, dtype: Any, name: str) -> "KernelOperator":
-        """Merge equal items of clean data `x` and make the rest ready for the kernel."""
+        """Merge equal items of clean data `x`; the rest is made ready for the kernel when a block is first asked for."""
         distinct, index = kernel.merge(x)
         masses = np.bincount(index, weights=weights, minlength=distinct.shape[0])
-        return cls(kernel, kernel.points(distinct, dtype, name), masses, index, name)
+        prepare = cache(lambda dtype: kernel.points(distinct, dtype, name))
+        return cls(kernel, masses, index, name, x.shape[1], dtype, array_namespace(x).float32, prepare)
+
+    @cached_property
+    def points(self) -> Points:
+        """The points, in the precision of the operator."""
+        return self.prepare(self.dtype)
 
     @property
     def factors(self) -> tuple["KernelOperator", ...]:
@@ -155,13 +177,23 @@ class KernelOperator(Operator):
 
     def subset(self, places: np.ndarray, masses: np.ndarray) -> "KernelOperator":
         """The operator on some of the points, with masses of their own; its trace is their sum."""
+
+        def prepare(dtype: Any) -> Points:
+            points = self.prepare(dtype)
+            return points.take(upload(places, points.rows))
+
+        return replace(self, masses=masses, index=np.arange(places.size), prepare=prepare)
+
+    def sample(self, places: np.ndarray, *, double: bool) -> "KernelOperator":
+        """The operator on some of the points."""
         points = self.points.take(upload(places, self.points.rows))
-        return KernelOperator(self.kernel, points, masses, np.arange(places.size), self.name)
+        points = points.double() if double else points
+        return replace(self, masses=self.masses[places], index=np.arange(places.size), prepare=lambda dtype: points)
 
     @property
     def feature_dimension(self) -> int | None:
         """That of the kernel."""
-        return self.kernel.feature_dimension(self.points)
+        return self.kernel.feature_dimension(self.width)
 
     def features(self, rows: slice) -> Array:
         """The kernel's features times the roots of the masses."""
@@ -205,7 +237,7 @@ class HadamardOperator(Operator):
 
     def values(self, rows: slice, columns: slice) -> Array:
         """A block of K_X o K_T."""
-        return _on_pairs(self.left, self.left_index)(rows, columns) * _on_pairs(self.right, self.right_index)(rows, columns)
+        return on_pairs(self.left, self.left_index)(rows, columns) * on_pairs(self.right, self.right_index)(rows, columns)
 
     def combine(self, tables: Sequence[Array]) -> Array:
         """Both matrices, repeated to the pairs, multiplied."""
@@ -228,6 +260,12 @@ class HadamardOperator(Operator):
         else:
             yield self
 
+    def sample(self, places: np.ndarray, *, double: bool) -> "HadamardOperator":
+        """The operator on some of the pairs."""
+        left = self.left.sample(self.left_index[places], double=double)
+        right = self.right.sample(self.right_index[places], double=double)
+        return HadamardOperator(left, right, self.masses[places], left.index, right.index)
+
     @property
     def feature_dimension(self) -> int | None:
         """The product of the factors' dimensions."""
@@ -248,17 +286,33 @@ class HadamardOperator(Operator):
         return array_namespace(left).reshape(product, (left.shape[0], left.shape[1] * right.shape[1]))
 
 
-def _is_identity(index: np.ndarray, size: int) -> bool:
+def in_single(operators: Sequence[Operator]) -> list[Operator]:
+    """The same operators with kernel values in single precision; factors that they share stay shared."""
+    factors: dict[KernelOperator, KernelOperator] = {}
+
+    def single(factor: KernelOperator) -> KernelOperator:
+        if factor not in factors:
+            factors[factor] = replace(factor, dtype=factor.single)
+        return factors[factor]
+
+    return [
+        replace(o, left=single(o.left), right=single(o.right)) if isinstance(o, HadamardOperator) else single(o.factors[0])
+        for o in operators
+    ]
+
+
+def is_identity(index: np.ndarray, size: int) -> bool:
+    """Whether `index` names all of `size` points once, in order."""
     return index.size == size and bool((index == np.arange(size)).all())
 
 
 def _spread(table: Array, index: np.ndarray) -> Array:
-    return outer_take(table, None if _is_identity(index, table.shape[0]) else upload(index, table))
+    return outer_take(table, None if is_identity(index, table.shape[0]) else upload(index, table))
 
 
-def _on_pairs(factor: KernelOperator, index: np.ndarray, *, repeated: bool = False) -> Callable[[slice, slice], Array]:
+def on_pairs(factor: KernelOperator, index: np.ndarray, *, repeated: bool = False) -> Callable[[slice, slice], Array]:
     """Blocks of a factor's kernel matrix between pairs; with `repeated`, read off its small table rather than computed."""
-    if _is_identity(index, factor.size):
+    if is_identity(index, factor.size):
         return factor.values
     if repeated and factor.size <= min(_MAX_TABLE, index.size // 2):
         table = factor.table()
@@ -296,35 +350,6 @@ def dense(operators: Sequence[Operator]) -> Iterator[Array]:
         yield matrix
 
 
-def squared_norms(operators: Sequence[Operator]) -> list[float]:
-    """||M||_F^2 of each operator: all that order-2 entropies need (Conditional Vendi, eq. 4 and 11). No eigenvalue is computed.
-
-    Summed in double precision over tiles of half the matrix. One sweep over pairs serves the product and both its factors,
-    because sums over pairs, with the masses of pairs, are sums over points. O(n^2 d), or O(n d^2) where the kernel has d < n
-    features; memory of a few tiles.
-    """
-    norms: dict[Operator, float] = {}
-    for operator in operators:
-        if isinstance(operator, HadamardOperator) and _must_sweep(operator):
-            norms.update(_sweep_product(operator))
-    for operator in operators:
-        if operator not in norms:
-            norms[operator] = sum(_part_norm(part) for part in operator.parts())
-    return [norms[operator] for operator in operators]
-
-
-def _must_sweep(operator: HadamardOperator) -> bool:
-    split = any(isinstance(factor.kernel, Categorical) for factor in operator.factors)
-    return not split and not _moment_is_cheaper(operator)
-
-
-def _moment_is_cheaper(operator: Operator) -> bool:
-    """Whether n D^2 products for F' F are fewer than the n^2 d / 2 for half of the kernel matrix."""
-    dimension = operator.feature_dimension
-    width = sum(factor.points.rows.shape[1] for factor in operator.factors if factor.points.rows.ndim == 2)
-    return dimension is not None and 2 * dimension**2 < operator.size * width
-
-
 def second_moment(operator: Operator) -> Array:
     """F' F, which shares its non-zero eigenvalues and its norm with F F'; F is made and used a block of rows at a time."""
     total: Array = None
@@ -335,46 +360,6 @@ def second_moment(operator: Operator) -> Array:
 
 
 _FEATURE_ENTRIES = 1 << 22  # 32 MB of float64
-
-
-def _part_norm(part: Operator) -> float:
-    """||M||_F^2 of a connected operator, through its features if they are fewer than its points."""
-    if part.is_diagonal:
-        return float(part.masses @ part.masses)
-    if _moment_is_cheaper(part):
-        moment = second_moment(part)
-        return float(array_namespace(moment).sum(moment * moment))
-    total = 0.0
-    for rows, columns in upper_tiles(part.size):
-        block = part.values(rows, columns)
-        total += (1 + (rows != columns)) * _weighted_sum(block * block, part.masses[rows], part.masses[columns])
-    return total
-
-
-def _sweep_product(operator: HadamardOperator) -> dict[Operator, float]:
-    """Squared norms of a product and of its factors from the same tiles."""
-    left_values = _on_pairs(operator.left, operator.left_index, repeated=True)
-    right_values = _on_pairs(operator.right, operator.right_index, repeated=True)
-    left_sum = right_sum = joint_sum = 0.0
-    for rows, columns in upper_tiles(operator.size):
-        twice = 1 + (rows != columns)
-        masses = operator.masses[rows], operator.masses[columns]
-        left, right = left_values(rows, columns), right_values(rows, columns)
-        left, right = left * left, right * right
-        left_sum += twice * _weighted_sum(left, *masses)
-        right_sum += twice * _weighted_sum(right, *masses)
-        joint_sum += twice * _weighted_sum(left * right, *masses)
-    return {operator: joint_sum, operator.left: left_sum, operator.right: right_sum}
-
-
-def _weighted_sum(block: Array, rows: np.ndarray, columns: np.ndarray) -> float:
-    """rows' block columns; each row is added up in the precision of the block, the rows in double.
-
-    Equal masses reach the block as exact ones: rounded to single precision, 1 / n would put all sums off by the same factor.
-    """
-    largest = columns.max()
-    per_row = block @ array_namespace(block).astype(upload(columns / largest, block), block.dtype)
-    return float(largest * (rows @ to_numpy(per_row).astype(np.float64)))
 
 
 def require_definite(operator: KernelOperator) -> None:

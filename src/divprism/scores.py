@@ -10,14 +10,16 @@ and vendi = conditional x information, at every order and truncation (Conditiona
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
-from divprism._problem import Entropy, Problem, entropies, pose
+from divprism._problem import Problem, entropies, pose
 from divprism.bandwidth import BandwidthRule
-from divprism.estimators import Estimator
+from divprism.estimators import Entropy, Estimator
 from divprism.kernels import Kernel
+from divprism.spectrum import Estimate
 
 __all__ = [
     "COMBINATIONS",
@@ -62,7 +64,7 @@ class Score:
     n : int
         Number of outputs, or of pairs.
     method : str
-        How the entropies were found: "exact", "dual", "frobenius", or several joined by "+".
+        How the entropies were found: "exact", "dual", "lanczos", "frobenius", ..., or several joined by "+".
     settings : dict
         Keyword arguments that give this score again, every default resolved.
     warnings : tuple of str
@@ -85,17 +87,18 @@ class Score:
 
     def __str__(self) -> str:
         cut = "" if self.truncation is None else f", truncation {self.truncation}"
-        return f"{self.name} = {self.value:.4f} (order {self.order:g}{cut}, n = {self.n}, {self.method})"
+        error = f" +- {self.standard_error:.2g}" if self.standard_error else ""
+        return f"{self.name} = {self.value:.4f}{error} (order {self.order:g}{cut}, n = {self.n}, {self.method})"
 
 
 def score_from(name: str, found: dict[str, Entropy], problem: Problem, order: float) -> Score:
     """Put a score together from the entropies of its operators."""
     terms = COMBINATIONS[name]
-    entropy = math.fsum(sign * found[operator].value for operator, sign in terms.items())
+    entropy = Estimate.total((sign, found[operator].estimate) for operator, sign in terms.items())
     return build_score(name, entropy, [found[operator].method for operator in terms], problem, order)
 
 
-def build_score(name: str, entropy: float, methods: Sequence[str], problem: Problem, order: float) -> Score:
+def build_score(name: str, entropy: Estimate, methods: Sequence[str], problem: Problem, order: float) -> Score:
     """A `Score` with the settings under the names that the function called `name` takes them by."""
     settings = dict(problem.settings)
     if name.endswith("rke"):
@@ -105,9 +108,9 @@ def build_score(name: str, entropy: float, methods: Sequence[str], problem: Prob
         del settings["kernel_t"]
     return Score(
         name=name,
-        value=math.exp(entropy),
-        standard_error=0.0,
-        entropy=entropy,
+        value=math.exp(entropy.value),
+        standard_error=math.exp(entropy.value) * entropy.standard_error,
+        entropy=entropy.value,
         order=order,
         truncation=settings["truncation"],
         n=problem.n,
@@ -134,6 +137,9 @@ def vendi(
     weights: Any = None,
     estimator: Estimator | None = None,
     rng: Any = 0,
+    memory: Any = None,
+    executor: Executor | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Score:
     """Effective number of distinct items: exp H(K / n) (Conditional Vendi, eq. 3; any order: Truncated Vendi, eq. 8).
 
@@ -158,6 +164,12 @@ def vendi(
         How to find the eigenvalues. Default: `Auto()`.
     rng : int or numpy.random.Generator
         Seed of whatever is drawn; same seed, same result.
+    memory : int or str, optional
+        Bytes that may be held beside the data, or a text such as "4 GB". Default: half of what is free. Changes no score.
+    executor : concurrent.futures.Executor, optional
+        Where blocks of the kernel matrix are computed. Default: a thread per core.
+    progress : callable, optional
+        Called as progress(text, fraction) while a long computation runs.
 
     Returns
     -------
@@ -186,6 +198,9 @@ def vendi(
         weights=weights,
         estimator=estimator,
         rng=rng,
+        memory=memory,
+        executor=executor,
+        progress=progress,
     )
 
 
@@ -198,6 +213,9 @@ def rke(
     weights: Any = None,
     estimator: Estimator | None = None,
     rng: Any = 0,
+    memory: Any = None,
+    executor: Executor | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Score:
     """Effective number of distinct items at order 2: 1 / ||K / n||_F^2 (Conditional Vendi, eq. 4; Truncated Vendi, eq. 7).
 
@@ -219,6 +237,9 @@ def rke(
         weights=weights,
         estimator=estimator,
         rng=rng,
+        memory=memory,
+        executor=executor,
+        progress=progress,
     )
 
 
@@ -234,6 +255,9 @@ def conditional_vendi(
     weights: Any = None,
     estimator: Estimator | None = None,
     rng: Any = 0,
+    memory: Any = None,
+    executor: Executor | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Score:
     """Effective number of distinct outputs per kind of prompt: exp(H(X, T) - H(T)) (Conditional Vendi, eq. 6 and 13).
 
@@ -249,7 +273,7 @@ def conditional_vendi(
         as alike when equal.
     kernel_x, kernel_t : Kernel, optional
         When outputs, when prompts count as alike. Default as in `vendi`; `Categorical()` for ids.
-    bandwidth_rule, order, truncation, weights, estimator, rng
+    bandwidth_rule, order, truncation, weights, estimator, rng, memory, executor, progress
         As in `vendi`. The truncation applies to both spectra.
 
     Examples
@@ -272,6 +296,9 @@ def conditional_vendi(
         weights=weights,
         estimator=estimator,
         rng=rng,
+        memory=memory,
+        executor=executor,
+        progress=progress,
     )
 
 
@@ -287,6 +314,9 @@ def information_vendi(
     weights: Any = None,
     estimator: Estimator | None = None,
     rng: Any = 0,
+    memory: Any = None,
+    executor: Executor | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Score:
     """How much of the diversity follows the prompts: exp(H(X) + H(T) - H(X, T)) (Conditional Vendi, eq. 7).
 
@@ -309,6 +339,9 @@ def information_vendi(
         weights=weights,
         estimator=estimator,
         rng=rng,
+        memory=memory,
+        executor=executor,
+        progress=progress,
     )
 
 
@@ -323,6 +356,9 @@ def conditional_rke(
     weights: Any = None,
     estimator: Estimator | None = None,
     rng: Any = 0,
+    memory: Any = None,
+    executor: Executor | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Score:
     """`conditional_vendi` at order 2: ||K_T||_F^2 / ||K_X o K_T||_F^2 (Conditional Vendi, eq. 9 and 11).
 
@@ -345,6 +381,9 @@ def conditional_rke(
         weights=weights,
         estimator=estimator,
         rng=rng,
+        memory=memory,
+        executor=executor,
+        progress=progress,
     )
 
 
@@ -359,6 +398,9 @@ def information_rke(
     weights: Any = None,
     estimator: Estimator | None = None,
     rng: Any = 0,
+    memory: Any = None,
+    executor: Executor | None = None,
+    progress: Callable[[str, float], None] | None = None,
 ) -> Score:
     """`information_vendi` at order 2: n^2 ||K_X o K_T||^2 / (||K_X||^2 ||K_T||^2) (Conditional Vendi, eq. 10 and 11).
 
@@ -380,4 +422,7 @@ def information_rke(
         weights=weights,
         estimator=estimator,
         rng=rng,
+        memory=memory,
+        executor=executor,
+        progress=progress,
     )

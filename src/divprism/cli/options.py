@@ -3,6 +3,8 @@
 import json
 import os
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from divprism import registry
 from divprism.errors import ArgumentError, DataError
 from divprism.kernels import Gaussian, Kernel
 
-__all__ = ["choice", "kernel_from_flags", "load_config", "typed", "write_result"]
+__all__ = ["choice", "kernel_from_flags", "load_config", "progress_on_stderr", "typed", "write_result"]
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -48,6 +50,29 @@ def kernel_from_flags(spelling: str | None, bandwidth: float | None, side: str) 
         raise ArgumentError(f"--bandwidth-{side} goes with the gaussian kernel; --kernel-{side} is {spelling!r}.")
     kernel: Kernel = registry.parse(spelling, registry.KERNELS, "kernel")
     return kernel
+
+
+@contextmanager
+def progress_on_stderr(quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
+    """A listener for `progress=`: plans as lines, and on a terminal a bar with the time left."""
+    if quiet:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, highlight=False)
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=1.0, visible=False)
+
+        def tell(text: str, fraction: float) -> None:
+            if fraction == 0:
+                console.print(text, markup=False)
+            else:
+                bar.update(task, description=text, completed=fraction, visible=True)
+
+        yield tell
 
 
 def typed(context: typer.Context, name: str) -> bool:

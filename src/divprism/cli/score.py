@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 
 from divprism import registry
-from divprism.cli.options import choice, kernel_from_flags, load_config, typed, write_result
+from divprism.cli.options import choice, kernel_from_flags, load_config, progress_on_stderr, typed, write_result
 from divprism.errors import ArgumentError
 from divprism.evaluation import evaluate
 from divprism.readers import read_array
@@ -31,6 +31,10 @@ def score(
     bandwidth_rule: str = typer.Option("median", "--bandwidth-rule", help="How a bandwidth that is not given is chosen."),
     estimator: str = typer.Option("auto", "--estimator", help="How spectra are found (see: divprism ls estimators)."),
     rng: int = typer.Option(0, "--rng", help="Seed of whatever is drawn."),
+    max_memory: str | None = typer.Option(
+        None, "--max-memory", help="Memory beside the data, as 4GB; default half of what is free."
+    ),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="Neither plan nor progress on stderr."),
     form: str = typer.Option("table", "--format", help=f"{_FORMATS}.", metavar=_FORMATS),
     output: Path | None = typer.Option(None, "--output", "-o", help="Write to a file in place of stdout."),
     config: Path | None = typer.Option(
@@ -48,19 +52,22 @@ def score(
     prompt_array = None if prompts is None else read_array(prompts, "prompts")
     if kernel_t == "gaussian" and prompt_array is not None and prompt_array.ndim == 1:
         raise ArgumentError("--kernel-t gaussian needs a row of numbers per prompt; these are ids. Leave it out to match ids.")
-    result = evaluate(
-        read_array(outputs, "outputs"),
-        prompt_array,
-        None if labels is None else read_array(labels, "labels"),
-        weights=None if weights is None else read_array(weights, "weights"),
-        kernel_x=kernel_from_flags(kernel_x, bandwidth_x, "x"),
-        kernel_t=kernel_from_flags(kernel_t, bandwidth_t, "t"),
-        bandwidth_rule=registry.parse(bandwidth_rule, registry.BANDWIDTH_RULES, "bandwidth rule"),
-        order=order,  # type: ignore[arg-type]
-        truncation=truncation,
-        estimator=registry.parse(estimator, registry.ESTIMATORS, "estimator"),
-        rng=rng,
-    )
+    with progress_on_stderr(quiet) as progress:
+        result = evaluate(
+            read_array(outputs, "outputs"),
+            prompt_array,
+            None if labels is None else read_array(labels, "labels"),
+            weights=None if weights is None else read_array(weights, "weights"),
+            kernel_x=kernel_from_flags(kernel_x, bandwidth_x, "x"),
+            kernel_t=kernel_from_flags(kernel_t, bandwidth_t, "t"),
+            bandwidth_rule=registry.parse(bandwidth_rule, registry.BANDWIDTH_RULES, "bandwidth rule"),
+            order=order,  # type: ignore[arg-type]
+            truncation=truncation,
+            estimator=registry.parse(estimator, registry.ESTIMATORS, "estimator"),
+            rng=rng,
+            memory=max_memory,
+            progress=progress,
+        )
     for warning in result.warnings:
         typer.echo(f"warning: {warning}", err=True)
     write_result(render(result.to_dict(), form), output)

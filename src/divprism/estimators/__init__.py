@@ -1,8 +1,9 @@
 """Estimators: ways to get the spectrum of an operator. Each is a frozen value, passed as `estimator=`."""
 
 from divprism.estimators.auto import Auto
-from divprism.estimators.base import Estimator
+from divprism.estimators.base import Cost, Entropy, Estimator, Question
 from divprism.estimators.dual import Dual
 from divprism.estimators.exact import Exact
+from divprism.estimators.lanczos import Lanczos
 
-__all__ = ["Auto", "Dual", "Estimator", "Exact"]
+__all__ = ["Auto", "Cost", "Dual", "Entropy", "Estimator", "Exact", "Lanczos", "Question"]

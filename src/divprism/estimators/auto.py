@@ -1,31 +1,94 @@
-"""Auto: the cheapest estimator that is exact."""
+"""Auto: the cheapest estimator that is exact, or else precise enough."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from divprism._blocks import RESOURCES, Resources
+from divprism.errors import ArgumentError
 from divprism.estimators._direct import direct_spectra
-from divprism.estimators.base import Estimator
+from divprism.estimators.base import QUESTION, Cost, Estimator, Question
 from divprism.estimators.dual import Dual
 from divprism.estimators.exact import Exact
+from divprism.estimators.lanczos import Lanczos
 from divprism.operators import Operator
 from divprism.spectrum import Spectrum
 
-__all__ = ["Auto"]
+__all__ = ["Auto", "Choice"]
+
+_CHEAP = 3000  # size of a matrix that is solved in about a second
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What `Auto` would take, and what that costs."""
+
+    estimator: Estimator
+    cost: Cost
 
 
 @dataclass(frozen=True)
 class Auto(Estimator):
-    """The default: for each matrix the cheapest exact way.
+    """The default: exact where that is cheap, else precise to `tolerance`.
 
-    The rule, for each connected part of a matrix: `Dual` where the kernel has fewer features than the part has distinct items,
-    `Exact` otherwise. `select` tells which it would be.
+    The rule, for each of K_X, K_T and their product, n being the number of distinct items in a connected part of it:
+
+    1. order 2 without truncation: squared norms, exactly, whatever n;
+    2. a kernel with fewer than n and at most 3,000 features (Cosine, low Polynomial): `Dual`, exact;
+    3. n of at most 3,000: `Exact`;
+    4. else `Lanczos(tolerance=tolerance)`: the standard error of the score is at most the tolerance times the score.
+
+    `select` tells which it would be and what it costs.
+
+    Attributes
+    ----------
+    tolerance : float
+        Relative error of a score that counts as precise.
     """
 
-    def select(self, part: Operator) -> Estimator:
-        """The estimator that a connected operator would get."""
-        dimension = part.feature_dimension
-        return Dual() if dimension is not None and dimension < part.size else Exact()
+    tolerance: float = 1e-3
 
-    def spectra(self, operators: Sequence[Operator]) -> list[Spectrum]:
+    def __post_init__(self) -> None:
+        if not isinstance(self.tolerance, int | float) or not 0 < self.tolerance < math.inf:
+            raise ArgumentError(f"`tolerance` must be positive and finite; got {self.tolerance!r}.")
+
+    def select(self, n: int, d_x: int, d_t: int | None = None, *, features: int | None = None) -> Choice:
+        """The estimator for n distinct items of width d_x (and prompts of width d_t), and its cost.
+
+        Parameters
+        ----------
+        n, d_x, d_t
+            Number of distinct items, widths of outputs and prompts; without d_t for the outputs alone.
+        features
+            Dimension of the kernel's feature map, where that is finite.
+        """
+        estimator: Estimator = Lanczos(tolerance=self.tolerance)
+        if features is not None and features < min(n, _CHEAP + 1):
+            estimator = Dual()
+        elif n <= _CHEAP:
+            estimator = Exact()
+        return Choice(estimator, estimator.cost(n, d_x, d_t))
+
+    def _select(self, part: Operator) -> Estimator:
+        width = sum(factor.width for factor in part.factors)
+        return self.select(part.size, width, features=part.feature_dimension).estimator
+
+    def spectra(
+        self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
+    ) -> list[Spectrum]:
         """The spectrum of each operator; kernel matrices are computed once."""
-        return direct_spectra(operators, by_moment=lambda part: self.select(part) == Dual())
+        beyond = Lanczos(tolerance=self.tolerance)
+        large = [
+            operator
+            for operator in operators
+            if not operator.is_diagonal and any(not p.is_diagonal and self._select(p) == beyond for p in operator.parts())
+        ]
+        small = [operator for operator in operators if operator not in large]
+        exact = direct_spectra(small, resources, by_moment=lambda part: self._select(part) == Dual())
+        found = dict(zip(small, exact, strict=True))
+        found.update(zip(large, beyond.spectra(large, question, resources), strict=True))
+        return [found[operator] for operator in operators]
+
+    def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
+        """That of the choice."""
+        return self.select(n, d_x, d_t).cost

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from divprism._blocks import RESOURCES, Resources
 from divprism.errors import ArgumentError
 from divprism.estimators._direct import direct_spectra
-from divprism.estimators.base import Estimator
+from divprism.estimators.base import QUESTION, Cost, Estimator, Question
 from divprism.operators import Operator
 from divprism.spectrum import Spectrum
 
@@ -20,9 +21,16 @@ class Dual(Estimator):
     feature map; the product K_X o K_T has D = D_x D_t features. O(n D^2 + D^3) time and 8 D (n + D) bytes.
     """
 
-    def spectra(self, operators: Sequence[Operator]) -> list[Spectrum]:
+    def spectra(
+        self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
+    ) -> list[Spectrum]:
         """The spectrum of each operator."""
-        return direct_spectra(operators, by_moment=_has_features)
+        return direct_spectra(operators, resources, by_moment=_has_features)
+
+    def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
+        """With d_x and d_t features: of the cosine kernel, those are the widths."""
+        sizes = [d_x] if d_t is None else [d_x, d_t, d_x * d_t]
+        return Cost(sum(n * size**2 + 4 / 3 * size**3 for size in sizes), 16 * max(sizes) ** 2)
 
 
 def _has_features(part: Operator) -> bool:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from divprism._blocks import RESOURCES, Resources
 from divprism.estimators._direct import direct_spectra
-from divprism.estimators.base import Estimator
+from divprism.estimators.base import QUESTION, Cost, Estimator, Question
 from divprism.operators import Operator
 from divprism.spectrum import Spectrum
 
@@ -19,6 +20,13 @@ class Exact(Estimator):
     and 8 n^2 bytes per matrix, n the number of distinct items; a block-diagonal matrix costs the sum over its blocks.
     """
 
-    def spectra(self, operators: Sequence[Operator]) -> list[Spectrum]:
+    def spectra(
+        self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
+    ) -> list[Spectrum]:
         """The spectrum of each operator; each kernel matrix is computed once."""
-        return direct_spectra(operators, by_moment=lambda part: False)
+        return direct_spectra(operators, resources, by_moment=lambda part: False)
+
+    def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
+        """Three matrices are held while a product is solved."""
+        matrices = 1 if d_t is None else 3
+        return Cost(matrices * 4 / 3 * n**3 + n**2 * (d_x + (d_t or 0)), 8 * n**2 * matrices)

@@ -1,0 +1,71 @@
+"""Block Lanczos: an orthonormal basis of the span of V, A V, ..., A^(m-1) V, and A compressed to it."""
+
+import numpy as np
+
+from divprism._arrays import Array, array_namespace, machine_epsilon, to_numpy
+
+__all__ = ["BlockKrylov"]
+
+
+class BlockKrylov:
+    """The Krylov space of a symmetric matrix A and a block of vectors V, grown by one product A @ block at a time.
+
+    The s columns run together: their common space holds that of each column alone, so its quadrature is finer than s separate
+    recurrences with the same products, and every step finds the same top eigenvectors once, not s times.
+
+    Attributes
+    ----------
+    block : array (n, s)
+        What to multiply next.
+    start : ndarray (s, s)
+        V = first block @ start.
+    compressed : ndarray (p, p)
+        Q' A Q on the p = s x steps basis vectors, in double precision.
+    coupling : ndarray (s, s)
+        Norm that is left outside the basis: Q_next' A Q_last.
+    """
+
+    def __init__(self, vectors: Array) -> None:
+        xp = array_namespace(vectors)
+        self.block, start = xp.linalg.qr(vectors)
+        self.start = to_numpy(start).astype(np.float64)
+        self.width: int = vectors.shape[1]
+        self.epsilon = machine_epsilon(vectors)
+        self.compressed = np.zeros((0, 0))
+        self.coupling = np.zeros((self.width, self.width))
+        self._basis = vectors[:, :0]
+
+    @property
+    def steps(self) -> int:
+        """Products so far."""
+        return self.compressed.shape[0] // self.width
+
+    def extend(self, product: Array) -> None:
+        """Take in A @ block, and make the next block orthogonal to all before it.
+
+        Projected before and after normalising: where the space is exhausted, what is left of the product is rounding error,
+        which need not be orthogonal to anything.
+        """
+        xp = array_namespace(product)
+        old, s = self.compressed.shape[0], self.width
+        grown = np.zeros((old + s, old + s))
+        grown[:old, :old] = self.compressed
+        if old:
+            grown[old:, old - s : old] = self.coupling
+            grown[old - s : old, old:] = self.coupling.T
+        self._basis = xp.concat([self._basis, self.block], axis=1)
+        remainder = xp.astype(product, self._basis.dtype)
+        for _ in range(2):
+            remainder = remainder - self._basis @ (self._basis.T @ remainder)
+        diagonal = to_numpy(xp.astype(self.block, xp.float64).T @ xp.astype(product, xp.float64))
+        grown[old:, old:] = 0.5 * (diagonal + diagonal.T)
+        block, first = xp.linalg.qr(remainder)
+        block = block - self._basis @ (self._basis.T @ block)
+        self.block, second = xp.linalg.qr(block)
+        self.coupling = to_numpy(second).astype(np.float64) @ to_numpy(first).astype(np.float64)
+        self.compressed = grown
+
+    def is_exhausted(self, noise: float) -> bool:
+        """Whether nothing but rounding error of size `noise` is left outside the basis."""
+        floor = max(noise, 4 * self.epsilon * float(np.abs(self.compressed).max(initial=0.0)))
+        return bool(np.linalg.norm(self.coupling, 2) <= floor) if self.steps else False

@@ -1,0 +1,309 @@
+"""Scale: sweeps, budgets and executors change no answer; estimators that draw state their error, and state it honestly."""
+
+import math
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from cases import read_only
+
+import divprism as dp
+from divprism._blocks import Resources, free_memory
+from divprism._sweep import Sweep, common_sweeps, squared_norms
+from divprism.entropy import entropy_estimate, renyi_entropy
+from divprism.estimators import Question
+from divprism.operators import HadamardOperator, KernelOperator, in_single
+from divprism.spectrum import Estimate, Spectrum
+
+
+@pytest.fixture(scope="session")
+def many():
+    """260 pairs in clusters, a few of them repeated: more than the small settings of the tests below solve exactly."""
+    rng = np.random.default_rng(5)
+    kind = rng.integers(0, 20, 260)
+    x = rng.standard_normal((20, 6))[kind] * 2 + rng.standard_normal((260, 6))
+    t = rng.standard_normal((8, 4))[kind % 8] + 0.3 * rng.standard_normal((260, 4))
+    x[100:110], t[100:105] = x[0], t[0]
+    return read_only(x), read_only(t)
+
+
+def operators_of(x, t, kernel_x, kernel_t, weights=None, dtype=np.float64):
+    weights = np.full(len(x), 1 / len(x)) if weights is None else weights
+    left = KernelOperator.from_data(kernel_x, x, weights, dtype=dtype, name="x")
+    right = KernelOperator.from_data(kernel_t, t, weights, dtype=dtype, name="t")
+    return [left, right, HadamardOperator.of(left, right, weights)]
+
+
+GAUSSIANS = dp.Gaussian(2.0), dp.Gaussian(1.0)
+KERNELS = {
+    "gaussian": dp.Gaussian(2.0),
+    "wide gaussian": dp.Gaussian(30.0),
+    "cosine": dp.Cosine(),
+    "quadratic": dp.Polynomial(2),
+    "categorical": dp.Categorical(),
+}
+ORDERS = [0.5, 1.0, 1.5, 2.0, 3.0, math.inf]
+
+# Admission by table: an estimator that draws is a row here, with settings small enough that it has to.
+DRAWING = {"lanczos": dp.Lanczos(num_probes=16, depth=8)}
+
+
+@pytest.mark.parametrize("truncation", [None, 1, 5, 40, 130])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("name", DRAWING)
+def test_every_drawing_estimator_is_right_within_its_error(name, kernel, order, truncation, many):
+    operators = operators_of(*many, KERNELS[kernel], dp.Gaussian(1.0))
+    question = Question((order,), truncation, rng=1)
+    right = dp.Exact().entropies(operators, question)[0]
+    for true, found in zip(right, DRAWING[name].entropies(operators, question)[0], strict=True):
+        # five standard errors, and what single precision leaves of the entropy of the zeros
+        slack = 1e-5 if order >= 1 else 1e-3
+        assert abs(found.estimate.value - true.estimate.value) < 5 * found.estimate.standard_error + slack
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_lanczos_is_exact_where_its_space_is_everything(order, many):
+    for truncation in (None, 40):
+        arguments = {"kernel_x": GAUSSIANS[0], "kernel_t": GAUSSIANS[1], "order": order, "truncation": truncation}
+        found = dp.evaluate(*many, estimator=dp.Lanczos(num_probes=33, depth=8), **arguments)
+        right = dp.evaluate(*many, estimator=dp.Exact(), **arguments)
+        for name, score in right.scores.items():
+            assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-12)
+            assert found.scores[name].standard_error == 0
+
+
+def test_lanczos_scores_where_the_arrays_live(many, library):
+    """The same probes on every library: the same numbers but for rounding."""
+    estimator = dp.Lanczos(num_probes=16, depth=6)
+    right = dp.evaluate(*many, kernel_x=GAUSSIANS[0], kernel_t=GAUSSIANS[1], estimator=estimator)
+    found = dp.evaluate(*map(library, many), kernel_x=GAUSSIANS[0], kernel_t=GAUSSIANS[1], estimator=estimator)
+    for name, score in right.scores.items():
+        assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-4)
+    assert right.vendi.method == "lanczos"
+    assert right.vendi.standard_error > 0
+    assert right.rke.standard_error == 0
+    assert float(right.rke) == pytest.approx(float(dp.rke(many[0], kernel=GAUSSIANS[0])), rel=1e-6)
+
+
+def test_weights_and_copies_reach_lanczos(many):
+    x, t = many
+    weights = np.random.default_rng(0).random(len(x))
+    weights /= weights.sum()
+    arguments = {"kernel_x": GAUSSIANS[0], "kernel_t": GAUSSIANS[1], "weights": weights}
+    right = dp.evaluate(x, t, **arguments)
+    found = dp.evaluate(x, t, estimator=dp.Lanczos(num_probes=24, depth=8), **arguments)
+    for name, score in right.scores.items():
+        assert abs(float(found.scores[name]) - float(score)) < 5 * found.scores[name].standard_error + 1e-5 * float(score)
+
+
+def spectra_cases():
+    """Operators of the kinds of spectra that tell an honest error from a lucky one."""
+    rng = np.random.default_rng(2)
+    n = 700
+    kind = rng.integers(0, 60, n)
+    clusters = rng.standard_normal((60, 30))[kind] * 3 + rng.standard_normal((n, 30))
+    return {
+        "smooth": (dp.Gaussian(2.0), rng.standard_normal((n, 6))),
+        "clustered": (dp.Gaussian(6.0), clusters),
+        "one dominant": (dp.Gaussian(12.0), rng.standard_normal((n, 30))),
+        "low rank": (dp.Cosine(), rng.standard_normal((n, 200))),
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["smooth", "clustered", "one dominant", "low rank"])
+def test_the_error_that_lanczos_states_is_honest(name, dtype):
+    """Errors over stated errors, for 30 seeds: root mean square within the range of a chi variable of as many degrees."""
+    kernel, x = spectra_cases()[name]
+    weights = np.full(len(x), 1 / len(x))
+    operator = KernelOperator.from_data(kernel, x.astype(dtype), weights, dtype=np.float64, name="x")
+    right = renyi_entropy(dp.Exact().spectrum(operator), 1.0)
+    scores = []
+    for seed in range(30):
+        # order 1 is wanted; orders below one have it computed in double precision
+        orders = (1.0,) if dtype == "float32" else (1.0, 0.9)
+        spectrum = dp.Lanczos(num_probes=24, depth=8).spectrum(operator, Question(orders, rng=seed))
+        found = entropy_estimate(spectrum, 1.0)
+        scores.append((found.value - right) / found.standard_error)
+    assert 0.7 < np.sqrt(np.mean(np.square(scores))) < 1.4
+
+
+def test_lanczos_meets_the_tolerance_by_adding_probes(many):
+    """At ten times the precision it takes more probes, and is as good as it says."""
+    x = np.random.default_rng(0).standard_normal((900, 40))
+    operator = KernelOperator.from_data(dp.Gaussian(5.0), x, np.full(900, 1 / 900), dtype=np.float64, name="x")
+    right = renyi_entropy(dp.Exact().spectrum(operator), 1.0)
+    rough, fine = (dp.Lanczos(depth=6, tolerance=tolerance).spectrum(operator) for tolerance in (5e-3, 5e-4))
+    assert len(fine.replicates) > len(rough.replicates)
+    for spectrum, tolerance in ((rough, 5e-3), (fine, 5e-4)):
+        found = entropy_estimate(spectrum, 1.0)
+        assert found.standard_error < tolerance
+        assert abs(found.value - right) < 5 * tolerance
+
+
+def test_common_errors_cancel_in_differences(many):
+    """With one output per prompt K_X o K_T is K_T: H(X, T) - H(T) is zero, and so is its error."""
+    x, t = many
+    kernel = dp.Gaussian(1.0)
+    operators = operators_of(np.ones_like(x), t + 0.0, dp.Gaussian(2.0), kernel)
+    found = dp.Lanczos(num_probes=16, depth=6).entropies(operators, Question((1.0,)))[0]
+    difference = Estimate.total([(1, found[2].estimate), (-1, found[1].estimate)])
+    assert found[1].estimate.standard_error > 1e-4
+    assert np.linalg.norm(difference.deviations) < 1e-6
+    assert abs(difference.value) < 1e-5
+
+
+def test_estimates_add_up_with_their_signs():
+    first = Estimate(1.0, np.array([0.3, 0.0]), 0.1)
+    second = Estimate(2.0, np.array([0.0, 0.4]), 0.2)
+    total = Estimate.total([(1, first), (-1, second), (1, Estimate(5.0))])
+    assert total.value == 4.0
+    assert total.deviations.tolist() == [0.3, -0.4]
+    assert total.systematic == pytest.approx(0.3)
+    assert total.standard_error == pytest.approx(math.hypot(0.5, 0.3))
+
+
+def test_signed_weights_truncate_where_they_leave_the_cut_behind():
+    plain = Spectrum(np.array([0.5, 0.3, 0.2]), np.ones(3), "by hand")
+    signed = Spectrum(np.array([0.5, 0.3, 0.3, 0.2, 0.2]), np.array([1.0, 2.0, -1.0, 3.0, -2.0]), "by hand")
+    for truncation in (1, 2, 3, 9):
+        assert renyi_entropy(signed, 1.0, truncation) == pytest.approx(renyi_entropy(plain, 1.0, truncation))
+
+
+# -- the engine
+
+
+@pytest.mark.parametrize("tile", [1, 7, 64, 4096])
+def test_tile_size_does_not_change_an_answer(tile, many):
+    operators = operators_of(*(a[:70] for a in many), *GAUSSIANS)
+    resources = Resources(tile=tile)
+    np.testing.assert_allclose(squared_norms(operators, resources), squared_norms(operators), rtol=1e-13)
+    estimator = dp.Lanczos(num_probes=8, depth=4)
+    right = estimator.entropies(operators, Question((0.9,)))[0]
+    found = estimator.entropies(operators, Question((0.9,)), resources)[0]
+    for one, other in zip(found, right, strict=True):
+        assert one.estimate.value == pytest.approx(other.estimate.value, rel=1e-9)
+        assert one.estimate.standard_error == pytest.approx(other.estimate.standard_error, rel=1e-6)
+
+
+@pytest.mark.parametrize("estimator", [dp.Lanczos(num_probes=8, depth=4), dp.Auto()], ids=["lanczos", "order 2"])
+def test_neither_threads_nor_memory_change_a_bit(estimator, many):
+    order = 1 if isinstance(estimator, dp.Lanczos) else 2
+    x, t = (np.tile(a, (5, 1)) + np.repeat(np.arange(5), len(a))[:, None] * 0.1 for a in many)
+
+    def scores(**resources):
+        found = dp.evaluate(x, t, kernel_x=GAUSSIANS[0], kernel_t=GAUSSIANS[1], order=order, estimator=estimator, **resources)
+        return [(score.value, score.standard_error) for score in found.scores.values()]
+
+    right = scores()
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(2) as two:
+        assert scores(executor=one) == right
+        assert scores(executor=two, memory="3 MB") == right
+        assert scores(executor=two, memory="4 GB") == right
+    assert scores(memory="6 MB") == right
+
+
+def test_sweeps_multiply_and_keep_what_fits(many):
+    operators = in_single(operators_of(*many, *GAUSSIANS))
+    [group, *rest] = common_sweeps(operators)
+    assert group == [operators[2]]  # copies make the factors smaller than the product
+    assert rest == [[operators[0]], [operators[1]]]
+    product = operators[2]
+    matrix = np.asarray(product.rows(slice(0, product.size)))
+    vectors = np.random.default_rng(0).standard_normal((product.size, 3))
+    with Resources().workers() as executor:
+        for keep in (0, 200_000, 10**9):
+            sweep = Sweep.over(group, Resources(tile=50), keep)
+            assert sweep.kept_bytes <= keep
+            for _ in range(2):
+                [found], [norm] = sweep.run(executor, [vectors], squares=True)
+                np.testing.assert_allclose(found, matrix @ vectors, atol=1e-6)
+                assert norm == pytest.approx((matrix**2).sum(), rel=1e-6)
+    assert sweep.kept_bytes == sweep.full_bytes
+
+
+def test_one_sweep_serves_pairs_without_copies(many):
+    x = many[0] + np.arange(260)[:, None] * 1e-3
+    operators = operators_of(x, x, *GAUSSIANS)
+    assert common_sweeps(operators) == [operators]
+
+
+def test_the_memory_budget_is_kept(many):
+    """6,000 pairs: kernel values of both sides take 288 MB in single precision; a tenth of that must do."""
+    code = (
+        "import resource, numpy as np, divprism as dp\n"
+        "rng = np.random.default_rng(0)\n"
+        "x, t = (rng.standard_normal((6000, d), dtype=np.float32) for d in (32, 16))\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
+        "dp.evaluate(x[:1500], t[:1500], estimator=dp.Lanczos(16, 4))\n"
+        "before = peak()\n"
+        "dp.evaluate(x, t, estimator=dp.Lanczos(16, 4), memory='30 MB')\n"
+        "print(peak() - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 100  # megabytes: the budget, copies of the data, tiles in flight
+
+
+def test_budgets_that_cannot_be_met_are_refused(many):
+    x = np.random.default_rng(0).standard_normal((4000, 3))
+    with pytest.raises(dp.ArgumentError, match=r"an exact solution holds .* above the memory budget of 1 MB.*Lanczos\(\)"):
+        dp.vendi(x[:2000], memory="1 MB")
+    with pytest.raises(dp.ArgumentError, match=r"Lanczos needs .* the memory budget is 1 MB.*Nystrom"):
+        dp.vendi(x, memory="1 MB")
+
+
+@pytest.mark.parametrize("memory", ["much", "-3", 0, "4 parsecs", True, "nan"])
+def test_memory_is_a_number_of_bytes(memory, many):
+    with pytest.raises(dp.ArgumentError, match="`memory` must be a number of bytes, or a text such as '4 GB'"):
+        dp.rke(many[0], memory=memory)
+
+
+def test_free_memory_is_told():
+    assert free_memory() > 10**6
+
+
+def test_executor_and_progress_are_checked(many):
+    with pytest.raises(dp.ArgumentError, match="`executor` must be an object such as"):
+        dp.rke(many[0], executor=4)
+    with pytest.raises(dp.ArgumentError, match="`progress` must be a function of a text and a fraction"):
+        dp.rke(many[0], progress="yes")
+
+
+def test_progress_is_told(many):
+    told = []
+    dp.evaluate(
+        *many, estimator=dp.Lanczos(num_probes=8, depth=3), progress=lambda text, fraction: told.append((text, fraction))
+    )
+    assert {text for text, _ in told} == {"sweep 1", "sweep 2", "sweep 3"}
+    assert all(0 < fraction < 1 for _, fraction in told)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"num_probes": 1}, {"depth": 0}, {"num_probes": 2.5}, {"tolerance": 0}, {"tolerance": "x"}]
+)
+def test_settings_of_lanczos_are_checked(settings):
+    with pytest.raises(dp.ArgumentError, match="must be"):
+        dp.Lanczos(**settings)
+
+
+def test_an_interrupted_sweep_ends_at_once_with_130(tmp_path):
+    """A minute of work, interrupted after the first of it: away within a few seconds, in one line, with code 130."""
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.standard_normal((30_000, 700), dtype=np.float32))
+    call = [sys.executable, "-m", "divprism", "score", "--outputs", str(tmp_path / "x.npy"), "--max-memory", "200MB"]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        plan = process.stderr.readline()
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        rest = process.stderr.read()
+        process.wait(timeout=60)
+    assert b"sweeps" in plan
+    assert process.returncode == 130
+    assert b"Traceback" not in rest
+    assert time.monotonic() - sent < 10  # not a test of speed: without the care taken it is a minute
