@@ -17,11 +17,12 @@ SOURCE = Path(dp.__file__).parent
 
 # A module imports only what stands above it.
 LAYERS = [
-    "version", "errors", "_blocks", "_arrays", "_validate", "kernels", "bandwidth", "operators", "_sweep", "spectrum",
-    "entropy", "estimators.base", "estimators._direct", "estimators._krylov", "estimators._quadrature", "estimators.exact",
-    "estimators.dual", "estimators.lanczos", "estimators.auto", "estimators", "_problem", "scores", "groups", "toy",
-    "registry", "readers", "report.formats", "report", "evaluation", "cli.options", "cli.score", "cli.demo", "cli.listing",
-    "cli.doctor", "cli", "__main__",
+    "version", "errors", "_blocks", "_arrays", "_validate", "kernels", "bandwidth", "operators", "_sweep", "features",
+    "spectrum", "moments", "entropy", "estimators.base", "estimators._direct", "estimators._krylov",
+    "estimators._quadrature", "estimators.exact", "estimators.dual", "estimators.lanczos", "estimators.nystrom",
+    "estimators.fourier", "estimators.subsample", "estimators.auto", "estimators", "_problem", "scores", "groups", "toy",
+    "registry", "readers", "report.formats", "report", "evaluation", "metric", "cli.options", "cli.score", "cli.demo",
+    "cli.listing", "cli.doctor", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -2,10 +2,11 @@
 
 from divprism.bandwidth import BandwidthRule, MedianDistance
 from divprism.errors import ArgumentError, DataError, DivprismError, MissingExtraError
-from divprism.estimators import Auto, Dual, Estimator, Exact, Lanczos
+from divprism.estimators import Auto, Dual, Estimator, Exact, Fourier, Lanczos, Nystrom, Subsample
 from divprism.evaluation import Evaluation, evaluate
 from divprism.groups import cluster_rke, cluster_vendi, kmeans_labels
 from divprism.kernels import Categorical, Cosine, Gaussian, Kernel, Polynomial, Precomputed
+from divprism.metric import Metric
 from divprism.scores import (
     Score,
     conditional_rke,
@@ -29,14 +30,18 @@ __all__ = [
     "Estimator",
     "Evaluation",
     "Exact",
+    "Fourier",
     "Gaussian",
     "Kernel",
     "Lanczos",
     "MedianDistance",
+    "Metric",
     "MissingExtraError",
+    "Nystrom",
     "Polynomial",
     "Precomputed",
     "Score",
+    "Subsample",
     "__version__",
     "cluster_rke",
     "cluster_vendi",

@@ -22,6 +22,7 @@ __all__ = [
     "fill_diagonal",
     "is_array_api_obj",
     "is_numpy_array",
+    "is_stored",
     "is_torch_array",
     "machine_epsilon",
     "outer_take",
@@ -51,6 +52,19 @@ def upload(values: Any, like: Array) -> Array:
     if not is_numpy_array(like):
         values = np.array(values)  # torch shares memory with NumPy, and refuses negative strides and what it cannot write to
     return array_namespace(like).asarray(values, device=device_of(like))
+
+
+def is_stored(a: Array) -> bool:
+    """Whether `a` is a view of a memory-mapped file.
+
+    >>> is_stored(np.zeros(3))
+    False
+    """
+    while isinstance(a, np.ndarray):
+        if isinstance(a, np.memmap):
+            return True
+        a = a.base
+    return False
 
 
 def machine_epsilon(a: Array) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from divprism._arrays import Array, array_namespace
+from divprism._arrays import Array, array_namespace, is_stored
 from divprism._blocks import Resources
 from divprism._validate import (
     check_memory,
@@ -23,7 +23,7 @@ from divprism._validate import (
 from divprism.bandwidth import BandwidthRule, MedianDistance
 from divprism.errors import ArgumentError, DataError
 from divprism.estimators import Auto, Entropy, Estimator, Question
-from divprism.kernels import Categorical, Gaussian, Kernel
+from divprism.kernels import Categorical, Gaussian, Kernel, Precomputed
 from divprism.operators import HadamardOperator, KernelOperator, Operator, require_definite
 
 __all__ = ["Problem", "check_factors", "entropies", "pose"]
@@ -80,10 +80,11 @@ def pose(x: Any, t: Any = None, labels: Any = None, **arguments: Any) -> Problem
         "bandwidth_rule": rule if by_rule else None,
     }
 
-    operators = {
-        name: KernelOperator.from_data(kernel, data, masses, dtype=_precision(data, squares_only), name=name)
-        for name, (kernel, data) in sides.items()
-    }
+    operators = {}
+    for name, (kernel, data) in sides.items():
+        beyond = is_stored(data) and 2 * data.nbytes > resources.budget and not isinstance(kernel, Precomputed | Categorical)
+        make = KernelOperator.from_file if beyond else KernelOperator.from_data
+        operators[name] = make(kernel, data, masses, dtype=_precision(data, squares_only), name=name)
     products = {
         name: HadamardOperator.of(operators["x"], operators[name], masses) for name in ("t", "labels") if name in operators
     }

@@ -12,7 +12,7 @@ from divprism._problem import Problem, check_factors, pose
 from divprism._validate import check_seed, clean_rows
 from divprism.bandwidth import BandwidthRule
 from divprism.errors import ArgumentError, MissingExtraError
-from divprism.estimators import Estimator
+from divprism.estimators import Entropy, Estimator
 from divprism.kernels import Kernel
 from divprism.scores import Score, build_score
 from divprism.spectrum import Estimate
@@ -126,13 +126,14 @@ def cluster_score_from(name: str, problem: Problem, order: float) -> Score:
     check_factors([problem.x], [])
     [found] = problem.settings["estimator"].entropies(groups, problem.question([order]), problem.resources)
     terms = []
-    for share, entropy in zip(shares, found, strict=True):
-        estimate = entropy.estimate
+    for share, one in zip(shares, found, strict=True):
+        estimate = one.estimate
         score = math.exp(estimate.value)
         terms.append((share, Estimate(score, score * estimate.deviations, score * estimate.systematic)))
     total = Estimate.total(terms)
     in_nats = Estimate(math.log(total.value), total.deviations / total.value, total.systematic / total.value)
-    return build_score(name, in_nats, [entropy.method for entropy in found], problem, order)
+    entropy = Entropy(in_nats, "+".join(one.method for one in found))
+    return build_score(name, entropy, order, settings=problem.settings, n=problem.n, warnings=problem.warnings)
 
 
 def kmeans_labels(t: Any, num_clusters: int, *, rng: Any = 0) -> np.ndarray:

@@ -6,6 +6,7 @@ turns items into `Points` once (centring, normalising, coding), and evaluates bl
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -28,7 +29,7 @@ from divprism._blocks import row_blocks
 from divprism._validate import clean_ids, clean_rows
 from divprism.errors import ArgumentError, DataError
 
-__all__ = ["Categorical", "Cosine", "Gaussian", "Kernel", "Points", "Polynomial", "Precomputed"]
+__all__ = ["Categorical", "Cosine", "Gaussian", "Kernel", "Points", "Polynomial", "Precomputed", "StoredPoints"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,23 @@ class Points:
         return Points(pick(self.rows), squares, self.table, self.noise, self.refine)
 
 
+@dataclass(frozen=True, eq=False)
+class StoredPoints(Points):
+    """Points that are made from rows on disk when they are asked for, a block at a time: data larger than memory.
+
+    `make` turns some of the rows into points.
+    """
+
+    make: Callable[[Array], Points] = lambda rows: Points(rows)
+
+    def __getitem__(self, index: slice) -> Points:
+        return self.make(np.asarray(self.rows[index]))
+
+    def take(self, index: Array) -> Points:
+        """The points at some places, in memory."""
+        return self.make(np.asarray(self.rows[index]))
+
+
 class Kernel(ABC):
     """When two items count as alike: k(a, b) with k(a, a) = 1, positive semidefinite.
 
@@ -90,6 +108,11 @@ class Kernel(ABC):
     @abstractmethod
     def points(self, x: Array, dtype: Any, name: str) -> Points:
         """Items ready for `block`; `dtype` is the precision to work in, `name` what messages call the data."""
+
+    def stored_points(self, x: Array, dtype: Any, name: str) -> Points:
+        """The same for rows that stay on disk; kernels that look at rows one by one need not say how."""
+        first = self.points(x[:1, :], dtype, name)
+        return StoredPoints(x, noise=first.noise, make=lambda rows: self.points(rows, dtype, name))
 
     @abstractmethod
     def block(self, a: Points, b: Points) -> Array:
@@ -207,6 +230,29 @@ class Gaussian(Kernel):
         noise = 2 * resolution * largest
         return Points(z, half, noise=min(noise, _REFINED), refine=z.dtype == xp.float64 and rounding > _REFINED)
 
+    def stored_points(self, x: Array, dtype: Any, name: str) -> Points:
+        """Centre and largest norm are found in a pass each; blocks are then made on the way."""
+        chunks = list(row_blocks(x.shape[0], max(1, _CHUNK_ENTRIES // x.shape[1])))
+        centre = sum(x[rows, :].sum(axis=0, dtype=np.float64) for rows in chunks) / x.shape[0]
+
+        def make(rows: Array) -> Points:
+            z = rows.astype(dtype)  # a copy, worked on in place: blocks of several threads are held at once
+            z -= centre.astype(dtype)
+            z /= dtype(self.bandwidth)
+            return Points(z, 0.5 * np.einsum("ij,ij->i", z, z))
+
+        largest = max(float(np.asarray(make(x[rows, :]).half_squares).max()) for rows in chunks)
+        if not math.isfinite(largest) or 4 * np.finfo(dtype).eps * largest > (
+            _WORST_SINGLE if dtype == np.float32 else _REFINED
+        ):
+            if dtype == np.float32:
+                return self.stored_points(x, np.float64, name)
+            raise DataError(
+                f"distances of `{name}` cannot be resolved at bandwidth {self.bandwidth:g} from a file larger than the memory "
+                "budget. Widen the bandwidth, or load the data."
+            )
+        return StoredPoints(x, noise=2 * _resolution(x) * largest, make=make)
+
     def block(self, a: Points, b: Points) -> Array:
         """exp(a.b - |a|^2/2 - |b|^2/2) by one matrix product."""
         assert a.half_squares is not None and b.half_squares is not None
@@ -218,6 +264,7 @@ class Gaussian(Kernel):
         return exp_in_place(exponent)
 
 
+_CHUNK_ENTRIES = 1 << 20  # of a file that are looked at together
 _WORST_SINGLE = 1e-4  # rounding of a float32 exponent beyond which blocks are computed in float64
 _REFINED = 1e-10  # rounding of a float64 exponent beyond which it is computed from differences
 _UNDERFLOW = 750.0  # exp(-750) is zero in double precision

@@ -77,6 +77,10 @@ class Operator(ABC):
         """Rows of F with M = F F', shape (len(rows), feature_dimension)."""
 
     @abstractmethod
+    def columns(self, places: np.ndarray) -> Callable[[slice], Array]:
+        """rows -> K[rows][:, places], without the masses."""
+
+    @abstractmethod
     def sample(self, places: np.ndarray, *, double: bool) -> "Operator":
         """The operator on some of the points, with the masses they have; `double` computes on them in double precision."""
 
@@ -128,6 +132,15 @@ class KernelOperator(Operator):
         masses = np.bincount(index, weights=weights, minlength=distinct.shape[0])
         prepare = cache(lambda dtype: kernel.points(distinct, dtype, name))
         return cls(kernel, masses, index, name, x.shape[1], dtype, array_namespace(x).float32, prepare)
+
+    @classmethod
+    def from_file(cls, kernel: Kernel, x: np.ndarray, weights: np.ndarray, *, dtype: Any, name: str) -> "KernelOperator":
+        """The same for a memory-mapped array that is not to be loaded: rows are read as blocks ask for them.
+
+        Equal items are not merged: that would take a copy.
+        """
+        prepare = cache(lambda dtype: kernel.stored_points(x, dtype, name))
+        return cls(kernel, weights, np.arange(x.shape[0]), name, x.shape[1], dtype, np.float32, prepare)
 
     @cached_property
     def points(self) -> Points:
@@ -183,6 +196,11 @@ class KernelOperator(Operator):
             return points.take(upload(places, points.rows))
 
         return replace(self, masses=masses, index=np.arange(places.size), prepare=prepare)
+
+    def columns(self, places: np.ndarray) -> Callable[[slice], Array]:
+        """Kernel values with some of the points."""
+        chosen = self.points.take(upload(places, self.points.rows))
+        return lambda rows: self.kernel.block(self.points[rows], chosen)
 
     def sample(self, places: np.ndarray, *, double: bool) -> "KernelOperator":
         """The operator on some of the points."""
@@ -259,6 +277,16 @@ class HadamardOperator(Operator):
             yield from HadamardOperator(self.right, self.left, self.masses, self.right_index, self.left_index).groups()
         else:
             yield self
+
+    def columns(self, places: np.ndarray) -> Callable[[slice], Array]:
+        """Products of kernel values with some of the pairs."""
+
+        def side(factor: KernelOperator, index: np.ndarray) -> Callable[[slice], Array]:
+            chosen = factor.points.take(upload(index[places], factor.points.rows))
+            return lambda rows: factor.kernel.block(factor.points.take(upload(index[rows], factor.points.rows)), chosen)
+
+        left, right = side(self.left, self.left_index), side(self.right, self.right_index)
+        return lambda rows: left(rows) * right(rows)
 
     def sample(self, places: np.ndarray, *, double: bool) -> "HadamardOperator":
         """The operator on some of the pairs."""

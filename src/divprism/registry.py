@@ -10,7 +10,7 @@ from typing import Any
 
 from divprism.bandwidth import MedianDistance
 from divprism.errors import ArgumentError
-from divprism.estimators import Auto, Dual, Exact, Lanczos
+from divprism.estimators import Auto, Dual, Exact, Fourier, Lanczos, Nystrom, Subsample
 from divprism.kernels import Categorical, Cosine, Gaussian, Polynomial, Precomputed
 
 __all__ = ["BANDWIDTH_RULES", "ESTIMATORS", "KERNELS", "SCORES", "parse", "spell", "summary"]
@@ -23,7 +23,15 @@ KERNELS: dict[str, type] = {
     "precomputed": Precomputed,
 }
 
-ESTIMATORS: dict[str, type] = {"auto": Auto, "exact": Exact, "dual": Dual, "lanczos": Lanczos}
+ESTIMATORS: dict[str, type] = {
+    "auto": Auto,
+    "exact": Exact,
+    "dual": Dual,
+    "lanczos": Lanczos,
+    "nystrom": Nystrom,
+    "fourier": Fourier,
+    "subsample": Subsample,
+}
 
 BANDWIDTH_RULES: dict[str, type] = {"median": MedianDistance}
 

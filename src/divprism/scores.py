@@ -10,7 +10,7 @@ and vendi = conditional x information, at every order and truncation (Conditiona
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +25,7 @@ __all__ = [
     "COMBINATIONS",
     "Score",
     "build_score",
+    "combined",
     "conditional_rke",
     "conditional_vendi",
     "information_rke",
@@ -93,30 +94,42 @@ class Score:
 
 def score_from(name: str, found: dict[str, Entropy], problem: Problem, order: float) -> Score:
     """Put a score together from the entropies of its operators."""
+    return build_score(name, combined(name, found), order, settings=problem.settings, n=problem.n, warnings=problem.warnings)
+
+
+def combined(name: str, found: dict[str, Entropy]) -> Entropy:
+    """The logarithm of a score from the entropies of its operators."""
     terms = COMBINATIONS[name]
     entropy = Estimate.total((sign, found[operator].estimate) for operator, sign in terms.items())
-    return build_score(name, entropy, [found[operator].method for operator in terms], problem, order)
+    return Entropy(entropy, _joined(found[operator].method for operator in terms))
 
 
-def build_score(name: str, entropy: Estimate, methods: Sequence[str], problem: Problem, order: float) -> Score:
+def _joined(methods: Iterable[str]) -> str:
+    return "+".join(sorted({part for method in methods for part in method.split("+")}))
+
+
+def build_score(
+    name: str, entropy: Entropy, order: float, *, settings: dict[str, Any], n: int, warnings: tuple[str, ...] = ()
+) -> Score:
     """A `Score` with the settings under the names that the function called `name` takes them by."""
-    settings = dict(problem.settings)
+    settings = dict(settings)
     if name.endswith("rke"):
         del settings["order"]
     if COMBINATIONS.get(name, {"x": 1}) == {"x": 1}:  # a score of the outputs alone
         settings = {"kernel": settings.pop("kernel_x")} | settings
         del settings["kernel_t"]
+    value = math.exp(entropy.estimate.value)
     return Score(
         name=name,
-        value=math.exp(entropy.value),
-        standard_error=math.exp(entropy.value) * entropy.standard_error,
-        entropy=entropy.value,
+        value=value,
+        standard_error=value * entropy.estimate.standard_error,
+        entropy=entropy.estimate.value,
         order=order,
         truncation=settings["truncation"],
-        n=problem.n,
-        method="+".join(sorted({part for method in methods for part in method.split("+")})),
+        n=n,
+        method=_joined([entropy.method]),
         settings=settings,
-        warnings=problem.warnings,
+        warnings=warnings,
     )
 
 

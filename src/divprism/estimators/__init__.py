@@ -4,6 +4,21 @@ from divprism.estimators.auto import Auto
 from divprism.estimators.base import Cost, Entropy, Estimator, Question
 from divprism.estimators.dual import Dual
 from divprism.estimators.exact import Exact
+from divprism.estimators.fourier import Fourier
 from divprism.estimators.lanczos import Lanczos
+from divprism.estimators.nystrom import Nystrom
+from divprism.estimators.subsample import Subsample
 
-__all__ = ["Auto", "Cost", "Dual", "Entropy", "Estimator", "Exact", "Lanczos", "Question"]
+__all__ = [
+    "Auto",
+    "Cost",
+    "Dual",
+    "Entropy",
+    "Estimator",
+    "Exact",
+    "Fourier",
+    "Lanczos",
+    "Nystrom",
+    "Question",
+    "Subsample",
+]

@@ -10,7 +10,7 @@ from divprism.errors import ArgumentError
 from divprism.operators import HadamardOperator, Operator, dense, require_positive, second_moment
 from divprism.spectrum import Spectrum
 
-__all__ = ["direct_spectra"]
+__all__ = ["direct_spectra", "largest_part"]
 
 
 def direct_spectra(
@@ -39,6 +39,11 @@ def direct_spectra(
             )
         )
     return spectra
+
+
+def largest_part(operator: Operator) -> int:
+    """Size of the largest matrix that has to be solved for the spectrum of an operator."""
+    return 1 if operator.is_diagonal else max(1 if part.is_diagonal else part.size for part in operator.parts())
 
 
 def _require_room(parts: dict[Operator, list[Operator]], resources: Resources, by_moment: Callable[[Operator], bool]) -> None:

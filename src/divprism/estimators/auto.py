@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from divprism._blocks import RESOURCES, Resources
 from divprism.errors import ArgumentError
 from divprism.estimators._direct import direct_spectra
-from divprism.estimators.base import QUESTION, Cost, Estimator, Question
+from divprism.estimators.base import QUESTION, Cost, Entropy, Estimator, Question
 from divprism.estimators.dual import Dual
 from divprism.estimators.exact import Exact
 from divprism.estimators.lanczos import Lanczos
+from divprism.estimators.subsample import Subsample
 from divprism.operators import Operator
 from divprism.spectrum import Spectrum
 
 __all__ = ["Auto", "Choice"]
 
+_TOO_LONG = 1e14  # operations that take a quarter of an hour
 _CHEAP = 3000  # size of a matrix that is solved in about a second
 
 
@@ -33,7 +35,7 @@ class Auto(Estimator):
 
     The rule, for each of K_X, K_T and their product, n being the number of distinct items in a connected part of it:
 
-    1. order 2 without truncation: squared norms, exactly, whatever n;
+    1. order 2 without truncation: squared norms, exactly; beyond 10^14 operations (n about 300,000), `Subsample`;
     2. a kernel with fewer than n and at most 3,000 features (Cosine, low Polynomial): `Dual`, exact;
     3. n of at most 3,000: `Exact`;
     4. else `Lanczos(tolerance=tolerance)`: the standard error of the score is at most the tolerance times the score.
@@ -88,6 +90,15 @@ class Auto(Estimator):
         found = dict(zip(small, exact, strict=True))
         found.update(zip(large, beyond.spectra(large, question, resources), strict=True))
         return [found[operator] for operator in operators]
+
+    def entropies(
+        self, operators: Sequence[Operator], question: Question, resources: Resources = RESOURCES
+    ) -> list[list[Entropy]]:
+        """Entropies by the rule."""
+        work = max(part.size**2 * sum(f.width for f in part.factors) for o in operators for part in o.parts())
+        if question.squares_suffice and work > _TOO_LONG:
+            return Subsample(tolerance=self.tolerance).entropies(operators, question, resources)
+        return super().entropies(operators, question, resources)
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
         """That of the choice."""

@@ -14,7 +14,7 @@ from divprism._blocks import RESOURCES, Resources, side_by_side, spell_bytes, sp
 from divprism._sweep import Sweep, common_sweeps
 from divprism.entropy import entropy_estimate
 from divprism.errors import ArgumentError
-from divprism.estimators._direct import direct_spectra
+from divprism.estimators._direct import direct_spectra, largest_part
 from divprism.estimators._krylov import BlockKrylov
 from divprism.estimators._quadrature import Batch, measure
 from divprism.estimators.base import QUESTION, Cost, Estimator, Question
@@ -90,7 +90,7 @@ class Lanczos(Estimator):
         self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
     ) -> list[Spectrum]:
         """The spectrum of each operator."""
-        small = [operator for operator in operators if _largest_part(operator) <= self._full]
+        small = [operator for operator in operators if largest_part(operator) <= self._full]
         found = dict(zip(small, direct_spectra(small, resources, by_moment=lambda part: False), strict=True))
         large = [operator for operator in operators if operator not in found]
         if large:
@@ -98,10 +98,6 @@ class Lanczos(Estimator):
             with resources.workers(threads=run.sweeps[0].in_threads) as executor:
                 found.update(zip(large, run.spectra(executor), strict=True))
         return [found[operator] for operator in operators]
-
-
-def _largest_part(operator: Operator) -> int:
-    return 1 if operator.is_diagonal else max(1 if part.is_diagonal else part.size for part in operator.parts())
 
 
 class _Run:

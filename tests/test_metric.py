@@ -1,0 +1,176 @@
+"""Streams: any cut into chunks and workers gives the same scores, and files stay on disk."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import divprism as dp
+
+X = np.random.default_rng(0).standard_normal((120, 4)) + 2
+T = np.random.default_rng(1).standard_normal((30, 3))[np.arange(120) % 30]
+KERNELS = {
+    "gaussian": (dp.Gaussian(2.0), dp.Gaussian(1.0), dp.Fourier(64)),
+    "cosine": (dp.Cosine(), dp.Cosine(), dp.Dual()),
+    "polynomial": (dp.Polynomial(2), dp.Cosine(), dp.Dual()),
+}
+
+
+def values(evaluation):
+    return {name: (score.value, score.standard_error) for name, score in evaluation.scores.items()}
+
+
+def stream(kernel_x, kernel_t, cuts, library=lambda a: a, **settings):
+    metric = dp.Metric(kernel_x, kernel_t, num_features=64, **settings)
+    for start, stop in zip([0, *cuts], [*cuts, len(X)], strict=True):
+        metric.update(library(X[start:stop]), None if kernel_t is None else library(T[start:stop]))
+    return metric
+
+
+@pytest.mark.parametrize("order", [1.0, 0.7, 2.0, "inf"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_stream_gives_what_evaluate_gives(name, order, library):
+    kernel_x, kernel_t, estimator = KERNELS[name]
+    right = dp.evaluate(X, T, kernel_x=kernel_x, kernel_t=kernel_t, estimator=estimator, order=order, truncation=20)
+    found = stream(kernel_x, kernel_t, [1, 50, 99], library, order=order, truncation=20).compute()
+    assert found.settings["estimator"] == estimator
+    for score, (value, error) in values(right).items():
+        assert float(found.scores[score]) == pytest.approx(value, rel=1e-7)
+        assert found.scores[score].standard_error == pytest.approx(error, abs=1e-6)
+
+
+def test_outputs_alone_have_two_scores():
+    found = stream(dp.Cosine(), None, [60]).compute()
+    assert set(found.scores) == {"vendi", "rke"}
+    assert float(found.vendi) == pytest.approx(float(dp.vendi(X, kernel=dp.Cosine())))
+    assert "120 outputs" in __import__("divprism.report", fromlist=["render"]).render(found.to_dict(), "table")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_workers_merge_to_one(name, tmp_path):
+    kernel_x, kernel_t, _ = KERNELS[name]
+    whole = stream(kernel_x, kernel_t, [])
+    first, second, empty = (dp.Metric(kernel_x, kernel_t, num_features=64) for _ in range(3))
+    first.update(X[:70], T[:70])
+    second.update(X[70:], T[70:])
+    second.save(tmp_path / "second.npz")
+    empty.merge(first)
+    empty.merge(dp.Metric.load(tmp_path / "second.npz"))
+    empty.merge(dp.Metric(kernel_x, kernel_t, num_features=64))
+    assert empty.n == 120
+    for score, (value, _) in values(whole.compute()).items():
+        assert float(empty.compute().scores[score]) == pytest.approx(value, rel=1e-10)
+
+
+def test_reset_forgets():
+    metric = stream(dp.Cosine(), dp.Cosine(), [10])
+    metric.reset()
+    assert metric.n == 0
+    with pytest.raises(dp.DataError, match="nothing has been seen yet"):
+        metric.compute()
+    metric.update(X[:, :2], T)  # another width is fine now
+    assert metric.n == 120
+
+
+def test_far_data_keep_their_precision():
+    near, far = (dp.Metric(dp.Gaussian(2.0), num_features=64) for _ in range(2))
+    near.update(X)
+    far.update(X + 1e6)
+    assert float(far.compute().vendi) == pytest.approx(float(near.compute().vendi), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda: dp.Metric(dp.Gaussian(1.0), dp.Cosine()), "two Gaussian kernels or none"),
+        (lambda: dp.Metric(dp.Categorical()), "Categorical has none"),
+        (lambda: dp.Metric("gaussian"), "`kernel_x` must be an object such as"),
+        (lambda: dp.Metric(dp.Gaussian(1.0), num_features=2), "`num_features` must be a whole number of at least 8"),
+        (lambda: dp.Metric(dp.Cosine()).update(X, T), "`t` goes with `kernel_t`"),
+        (lambda: dp.Metric(dp.Cosine(), dp.Cosine()).update(X, T[:5]), "must pair up"),
+        (lambda: stream(dp.Cosine(), None, []).update(X[:, :2]), "`x` has 2 columns; earlier chunks had 4"),
+        (lambda: dp.Metric(dp.Cosine()).update(X * np.nan), "NaN"),
+        (lambda: dp.Metric(dp.Polynomial(8)).update(np.ones((3, 40))), "features together, above 4,096"),
+        (lambda: dp.Metric(dp.Cosine()).merge(dp.Metric(dp.Cosine(), rng=1)), "same kernels, order, features and seed"),
+        (lambda: dp.Metric.load("nowhere.npz"), "no such file"),
+    ],
+)
+def test_bad_streams_are_refused(act, message):
+    with pytest.raises(dp.DivprismError, match=message):
+        act()
+
+
+def test_a_refused_chunk_changes_nothing():
+    metric = stream(dp.Cosine(), None, [])
+    before = values(metric.compute())
+    with pytest.raises(dp.DataError):
+        metric.update(np.full((3, 4), np.inf))
+    assert values(metric.compute()) == before
+
+
+def test_states_from_strangers_are_refused(tmp_path):
+    path = tmp_path / "state.npz"
+    stream(dp.Cosine(), None, []).save(path)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    header = json.loads(str(arrays["header"]))
+    bad = {
+        "not a zip": b"hello",
+        "cut": path.read_bytes()[:200],
+        "no header": {"total_x": arrays["total_x"]},
+        "wrong shape": arrays | {"total_x": np.zeros((2, 2))},
+        "not finite": arrays | {"total_x": arrays["total_x"] * np.nan},
+        "unknown kernel": arrays | {"header": np.array(json.dumps(header | {"settings": {"kernels": {"x": "exec(a=1)"}}}))},
+        "negative count": arrays | {"header": np.array(json.dumps(header | {"n": -1}))},
+        "newer": arrays | {"header": np.array(json.dumps(header | {"format": 99}))},
+        "objects": arrays | {"total_x": np.array([print], dtype=object)},
+    }
+    for name, content in bad.items():
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            np.savez(path, **content)
+        with pytest.raises(dp.DataError):
+            dp.Metric.load(path)
+            pytest.fail(name)
+    with pytest.raises(dp.DataError, match="cannot write"):
+        stream(dp.Cosine(), None, []).save(tmp_path / "no" / "folder.npz")
+
+
+@pytest.mark.parametrize("kernel", [dp.Gaussian(3.0), dp.Cosine(), dp.Polynomial(2)], ids=str)
+def test_files_beyond_the_budget_stay_on_disk(kernel, tmp_path):
+    """A budget smaller than the file: rows are read as tiles need them; the same scores."""
+    np.save(tmp_path / "x.npy", X.astype(np.float32))
+    np.save(tmp_path / "t.npy", T)
+    stored = [np.load(tmp_path / name, mmap_mode="r") for name in ("x.npy", "t.npy")]
+    right = dp.evaluate(X.astype(np.float32), T, kernel_x=kernel, kernel_t=dp.Gaussian(1.0), order=2)
+    found = dp.evaluate(*stored, kernel_x=kernel, kernel_t=dp.Gaussian(1.0), order=2, memory=2000)
+    for score, (value, _) in values(right).items():
+        assert float(found.scores[score]) == pytest.approx(value, rel=2e-6)
+    assert found.data["prompts"] == 120  # copies are not merged, which order 2 does not need
+    assert float(dp.vendi(stored[0], kernel=kernel)) == pytest.approx(float(dp.vendi(X.astype(np.float32), kernel=kernel)))
+
+
+def test_a_tiny_bandwidth_on_disk_is_refused(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(dp.DataError, match="cannot be resolved at bandwidth 1e-09 from a file larger"):
+        dp.rke(np.load(tmp_path / "x.npy", mmap_mode="r"), kernel=dp.Gaussian(1e-9), memory=1000)
+
+
+def test_order_two_of_a_file_needs_little_memory(tmp_path):
+    """80 MB of rows on disk, a budget of 20 MB: the resident anonymous memory does not grow by a copy of the file."""
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((4000, 2500)))
+    code = (
+        "import numpy as np, divprism as dp\n"
+        "def anonymous(): return int(next(l for l in open('/proc/self/status') if l.startswith('RssAnon')).split()[1]) / 1024\n"
+        f"x = np.load({str(tmp_path / 'x.npy')!r}, mmap_mode='r')\n"
+        "most = []\n"
+        "dp.rke(np.zeros((2, 2)))\n"
+        "before = anonymous()\n"
+        "dp.rke(x, kernel=dp.Gaussian(50.0), memory='20 MB', progress=lambda *a: most.append(anonymous()))\n"
+        "print(max(most) - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 75  # megabytes: row blocks of a few tiles in two threads
