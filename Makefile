@@ -21,6 +21,9 @@ bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/import_time.py
 	$(VENV)/bin/python benchmarks/memory.py
 	$(VENV)/bin/python benchmarks/exact.py
+	$(VENV)/bin/python benchmarks/limit.py
+	$(VENV)/bin/python benchmarks/scale.py
+	$(VENV)/bin/python benchmarks/scale.py --fourier
 
 figures: $(VENV)/.figures
 	$(VENV)/bin/python docs/figures/toy_worlds.py

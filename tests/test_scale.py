@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -91,6 +91,49 @@ def test_lanczos_is_exact_where_its_space_is_everything(order, many):
         for name, score in right.scores.items():
             assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-12)
             assert found.scores[name].standard_error == 0
+
+
+@pytest.mark.parametrize("estimator", [dp.Nystrom(260), dp.Subsample(260)], ids=str)
+def test_all_landmarks_and_all_rows_are_exact(estimator, many):
+    order = 2 if isinstance(estimator, dp.Subsample) else 1
+    arguments = {"kernel_x": GAUSSIANS[0], "kernel_t": GAUSSIANS[1], "order": order}
+    found, right = (dp.evaluate(*many, estimator=each, **arguments) for each in (estimator, dp.Exact()))
+    for name, score in right.scores.items():
+        assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-12)
+        assert found.scores[name].standard_error == 0
+
+
+def test_the_error_that_subsample_states_is_honest(many):
+    operators = operators_of(*many, *GAUSSIANS)
+    right = dp.Exact().entropies(operators, Question((2.0,)))[0]
+    scores = []
+    for seed in range(40):
+        found = dp.Subsample(90).entropies(operators, Question((2.0,), rng=seed))[0]
+        estimates = [(f.estimate, r.estimate) for f, r in zip(found, right, strict=True)]
+        difference = [Estimate.total([(1, pair[2]), (-1, pair[1])]) for pair in zip(*estimates, strict=True)]
+        for one, true in [*estimates, tuple(difference)]:
+            scores.append((one.value - true.value) / one.standard_error)
+    assert 0.7 < np.sqrt(np.mean(np.square(scores))) < 1.4
+
+
+def test_subsample_draws_until_it_is_precise():
+    x = np.random.default_rng(0).standard_normal((9000, 3))
+    found = dp.rke(x, kernel=dp.Gaussian(2.0), estimator=dp.Subsample(tolerance=1e-2))
+    assert 0 < found.standard_error < 1e-2 * float(found)
+    assert abs(float(found) - float(dp.rke(x, kernel=dp.Gaussian(2.0)))) < 5 * found.standard_error
+
+
+def test_more_features_and_landmarks_are_more_precise(many):
+    """Errors shrink, the stated ones too, and extrapolating helps: the plain value of 512 frequencies is further off."""
+    operator = operators_of(*many, *GAUSSIANS)[0]
+    right = renyi_entropy(dp.Exact().spectrum(operator), 1.0)
+    for kind, sizes in ((dp.Fourier, (128, 2048)), (dp.Nystrom, (50, 200))):
+        few, many_ = (entropy_estimate(kind(size).spectrum(operator), 1.0) for size in sizes)
+        assert many_.standard_error < few.standard_error
+        assert abs(many_.value - right) < abs(few.value - right)
+    spectra = [dp.Fourier(512).spectrum(operator, Question(rng=seed)) for seed in range(8)]
+    plain = np.mean([abs(renyi_entropy(spectrum, 1.0) - right) for spectrum in spectra])
+    assert np.mean([abs(entropy_estimate(spectrum, 1.0).value - right) for spectrum in spectra]) < plain / 2
 
 
 def test_lanczos_scores_where_the_arrays_live(many, library):
@@ -271,6 +314,11 @@ def test_budgets_that_cannot_be_met_are_refused(many):
         dp.vendi(x[:2000], memory="1 MB")
     with pytest.raises(dp.ArgumentError, match=r"Lanczos needs .* the memory budget is 1 MB.*Nystrom"):
         dp.vendi(x, memory="1 MB")
+    for estimator in (dp.Fourier(1000), dp.Nystrom(1000)):
+        with pytest.raises(
+            dp.ArgumentError, match=r"1000\) holds .* above the memory budget of 1 MB. Allow more, or take fewer"
+        ):
+            dp.vendi(x, kernel=dp.Gaussian(1.0), estimator=estimator, memory="1 MB")
 
 
 @pytest.mark.parametrize("memory", ["much", "-3", 0, "4 parsecs", True, "nan"])
@@ -286,6 +334,8 @@ def test_free_memory_is_told():
 def test_executor_and_progress_are_checked(many):
     with pytest.raises(dp.ArgumentError, match="`executor` must be an object such as"):
         dp.rke(many[0], executor=4)
+    with ProcessPoolExecutor(1) as processes, pytest.raises(dp.ArgumentError, match="`executor` must share our memory"):
+        dp.rke(many[0], executor=processes)
     with pytest.raises(dp.ArgumentError, match="`progress` must be a function of a text and a fraction"):
         dp.rke(many[0], progress="yes")
 
@@ -305,6 +355,31 @@ def test_progress_is_told(many):
 def test_settings_of_lanczos_are_checked(settings):
     with pytest.raises(dp.ArgumentError, match="must be"):
         dp.Lanczos(**settings)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: dp.Nystrom(1), "`num_landmarks` must be a whole number of at least 2"),
+        (lambda: dp.Fourier(2.5), "`num_features` must be a whole number of at least 8"),
+        (lambda: dp.Subsample(2), "`num_rows` must be a whole number of at least 3"),
+        (lambda: dp.Subsample(tolerance=-1), "`tolerance` must be positive"),
+        (lambda: dp.Auto(tolerance=math.inf), "`tolerance` must be positive"),
+    ],
+)
+def test_settings_of_estimators_are_checked(build, message):
+    with pytest.raises(dp.ArgumentError, match=message):
+        build()
+
+
+@pytest.mark.parametrize(
+    "estimator", [dp.Exact(), dp.Dual(), dp.Lanczos(), dp.Nystrom(), dp.Fourier(), dp.Subsample(5000), dp.Auto()]
+)
+def test_costs_grow_with_the_data(estimator):
+    small, large, both = estimator.cost(10_000, 64), estimator.cost(100_000, 64), estimator.cost(10_000, 64, 32)
+    assert 0 < small.flops <= large.flops
+    assert small.flops < both.flops
+    assert 0 < small.bytes <= both.bytes
 
 
 def test_an_interrupted_sweep_ends_at_once_with_130(tmp_path):

@@ -16,7 +16,7 @@ TILE = 512
 """Rows of a tile: 512 x 512 entries stay in cache between the passes that a kernel block needs."""
 
 _SHARE = 0.5  # of the free memory that may be used when nothing is said
-_WINDOW = 16  # tasks handed to the executor ahead of the one whose result is awaited
+_WINDOW = 8  # tasks handed to the executor ahead of the one whose result is awaited
 
 T = TypeVar("T")
 R = TypeVar("R")

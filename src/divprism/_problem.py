@@ -1,7 +1,7 @@
 """The arguments of a score, validated once: operators, and settings with every default resolved."""
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,6 +140,8 @@ def _settings(*, order: Any, truncation: Any, estimator: Any, rng: Any, bandwidt
 def _resources(memory: Any, executor: Any, progress: Any) -> Resources:
     if executor is not None:
         _instance(executor, Executor, "executor", "concurrent.futures.ThreadPoolExecutor()")
+        if isinstance(executor, ProcessPoolExecutor):
+            raise ArgumentError("`executor` must share our memory: use concurrent.futures.ThreadPoolExecutor; got processes.")
     if progress is not None and not callable(progress):
         raise ArgumentError(f"`progress` must be a function of a text and a fraction; got {progress!r}.")
     return Resources(check_memory(memory), executor, progress)

@@ -134,7 +134,7 @@ class Metric:
             worst = max(sizes[name] for name in names)
             if worst > _MOST_FEATURES:
                 raise ArgumentError(
-                    f"these kernels have {worst:,} features together, above {_MOST_FEATURES:,}: use Gaussian kernels, or evaluate."
+                    f"these kernels have {worst:,} features together, above {_MOST_FEATURES:,}. Use Gaussian, or evaluate."
                 )
         self._widths = widths
         self._moments = {name: FeatureMoments(sizes[name], self._is_random) for name in names}

@@ -180,7 +180,7 @@ def vendi(
     memory : int or str, optional
         Bytes that may be held beside the data, or a text such as "4 GB". Default: half of what is free. Changes no score.
     executor : concurrent.futures.Executor, optional
-        Where blocks of the kernel matrix are computed. Default: a thread per core.
+        Threads that compute blocks of the kernel matrix. Default: one per core.
     progress : callable, optional
         Called as progress(text, fraction) while a long computation runs.
 

@@ -65,6 +65,11 @@ class BlockKrylov:
         self.coupling = to_numpy(second).astype(np.float64) @ to_numpy(first).astype(np.float64)
         self.compressed = grown
 
+    def release(self) -> None:
+        """Let the basis go: what is told from here on needs the compressed matrix only."""
+        self._basis = self._basis[:0, :0]
+        self.block = self.block[:0, :0]
+
     def is_exhausted(self, noise: float) -> bool:
         """Whether nothing but rounding error of size `noise` is left outside the basis."""
         floor = max(noise, 4 * self.epsilon * float(np.abs(self.compressed).max(initial=0.0)))

@@ -251,22 +251,6 @@ class _Atoms:
     surprise: np.ndarray
     by_rule: np.ndarray
 
-    @classmethod
-    def joined(cls, atoms: Sequence["_Atoms"]) -> "_Atoms":
-        """Those of several batches together."""
-        counts, sizes = [a.precision.size for a in atoms], [a.values.size for a in atoms]
-        probes = np.zeros((sum(counts), sum(sizes)))
-        by_rule = np.zeros((atoms[0].by_rule.shape[0], sum(counts), sum(sizes)))
-        row = column = 0
-        for a, count, size in zip(atoms, counts, sizes, strict=True):
-            probes[row : row + count, column : column + size] = a.probes
-            by_rule[:, row : row + count, column : column + size] = a.by_rule
-            row, column = row + count, column + size
-        values, precision, surprise = (
-            np.concatenate([getattr(a, name) for a in atoms]) for name in ("values", "precision", "surprise")
-        )
-        return cls(values, probes, precision, surprise, by_rule)
-
 
 def _ritz_pairs(matrix: np.ndarray, start: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Ritz values and vectors of a small matrix on the Krylov space of some vectors; largest first."""
@@ -302,25 +286,34 @@ def measure(
     squares, trace
         Known ||A||_F^2 and tr A.
     """
-    atoms = _Atoms.joined([batch.atoms(f, size=size, known=(trace, squares)) for batch in batches])
-    shares = _balanced(atoms.precision, atoms.surprise)
-    weights = shares @ atoms.probes
-    others = ~np.eye(shares.size, dtype=bool)
-    left_out = np.array([_balanced(atoms.precision[row], atoms.surprise[row]) @ atoms.probes[row] for row in others])
+    atoms = [batch.atoms(f, size=size, known=(trace, squares)) for batch in batches]
+    nodes, precision, surprise = (
+        np.concatenate([getattr(a, name) for a in atoms]) for name in ("values", "precision", "surprise")
+    )
+    ends = np.cumsum([0, *(a.precision.size for a in atoms)])
+
+    def mean(shares: np.ndarray, name: str = "probes") -> np.ndarray:
+        pieces = [shares[start:stop] @ getattr(a, name) for a, (start, stop) in zip(atoms, pairwise(ends), strict=True)]
+        return np.concatenate(pieces, axis=-1)
+
+    shares = _balanced(precision, surprise)
+    weights, rules = mean(shares), mean(shares, "by_rule")
+    left_out = np.array(
+        [mean(_balanced(np.where(others, precision, 0.0), surprise)) for others in ~np.eye(shares.size, dtype=bool)]
+    )
     # few probes that count tell their spread poorly: by Student's distribution errors exceed it more often
     freedom = max(3.0, 1 / float(shares @ shares) - 2)
     left_out = weights + math.sqrt(freedom / (freedom - 2)) * (left_out - weights)
-    rules = shares @ atoms.by_rule
     # what rounding may have put in place of zeros, or hidden: half of the missing eigenvalues, spread over a semicircle
     missing = max(0.0, size - float(weights.sum()))
     floor = max(batch.floor(size) for batch in batches)
-    values = np.append(atoms.values, max(_MEAN_OF_SEMICIRCLE * floor, np.finfo(np.float64).tiny))
+    values = np.append(nodes, max(_MEAN_OF_SEMICIRCLE * floor, np.finfo(np.float64).tiny))
     shifts = np.array(
         [
             np.append(_UNCERTAIN * (rules[0] - rules[1]), 0.0),
             np.append(np.zeros(weights.size), missing / 2),
             # rounding in a product moves an eigenvalue by about a tenth of floor^2 over the eigenvalue (measured)
-            np.append(0.1 * weights * (floor / atoms.values) ** 2, 0.0),
+            np.append(0.1 * weights * (floor / nodes) ** 2, 0.0),
         ]
     )
     order = np.argsort(values)[::-1]

@@ -27,8 +27,8 @@ _DEPTH = 24  # steps at most, where the depth is left open
 _USUAL = 8  # steps that most data need
 _LONG = 5.0  # seconds from which work is announced
 _FEWEST = 4  # steps before the error is looked at
-_MOST_PROBES = 512
-_BATCH = 128  # probes at most in one batch
+_MOST_PROBES = 256
+_BATCH = 64  # probes at most in one batch
 _SETTLED = 2.0  # gap between the two rules, in tolerances: where the truth lies between them is known to a tenth of it
 _SAMPLE = 256  # points whose kernel values are computed again in double precision
 
@@ -59,10 +59,12 @@ class Lanczos(Estimator):
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
-        for name in ("num_probes", "depth"):
+        for name, least in (("num_probes", 4), ("depth", 2)):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 2):
-                raise ArgumentError(f"`{name}` must be a whole number of at least 2, or None to choose it; got {value!r}.")
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least):
+                raise ArgumentError(
+                    f"`{name}` must be a whole number of at least {least}, or None to choose it; got {value!r}."
+                )
         if not isinstance(self.tolerance, int | float) or not 0 < self.tolerance < math.inf:
             raise ArgumentError(f"`tolerance` must be positive and finite; got {self.tolerance!r}.")
 
@@ -196,6 +198,8 @@ class _Run:
                 if error <= self.settings.tolerance or slow:
                     break
                 previous = error
+        for batch in fresh.values():
+            batch.krylov.release()
 
     @property
     def _fewest(self) -> int:
