@@ -110,6 +110,24 @@ def test_a_refused_chunk_changes_nothing():
     assert values(metric.compute()) == before
 
 
+class _Payload:
+    """Runs when it is unpickled."""
+
+    ran = False
+
+    def __reduce__(self):
+        return setattr, (_Payload, "ran", True)
+
+
+def test_what_overflows_is_refused_and_forgotten():
+    metric = dp.Metric(dp.Gaussian(1e-10), num_features=16)
+    metric.update(X * 1e-10)
+    before = values(metric.compute())
+    with np.errstate(all="ignore"), pytest.raises(dp.DataError, match="overflow"):
+        metric.update(X * 1e300)
+    assert values(metric.compute()) == before
+
+
 def test_states_from_strangers_are_refused(tmp_path):
     path = tmp_path / "state.npz"
     stream(dp.Cosine(), None, []).save(path)
@@ -125,7 +143,12 @@ def test_states_from_strangers_are_refused(tmp_path):
         "unknown kernel": arrays | {"header": np.array(json.dumps(header | {"settings": {"kernels": {"x": "exec(a=1)"}}}))},
         "negative count": arrays | {"header": np.array(json.dumps(header | {"n": -1}))},
         "newer": arrays | {"header": np.array(json.dumps(header | {"format": 99}))},
-        "objects": arrays | {"total_x": np.array([print], dtype=object)},
+        "other items": arrays | {"total_x": 7 * arrays["total_x"]},
+        "asymmetric": arrays | {"total_x": arrays["total_x"] + np.triu(np.ones((4, 4)), 1)},
+        "huge count": arrays | {"header": np.array(json.dumps(header | {"n": 10**40}))},
+        "list": arrays | {"header": np.array(json.dumps(header | {"settings": header["settings"] | {"kernels": ["cosine"]}}))},
+        "deep": arrays | {"header": np.array("[" * 100_000)},
+        "wide": arrays | {"header": np.array(json.dumps(header | {"widths": {"x": 10**9}}))},
     }
     for name, content in bad.items():
         if isinstance(content, bytes):
@@ -135,6 +158,10 @@ def test_states_from_strangers_are_refused(tmp_path):
         with pytest.raises(dp.DataError):
             dp.Metric.load(path)
             pytest.fail(name)
+    np.savez(path, **(arrays | {"total_x": np.array([_Payload()], dtype=object)}))
+    with pytest.raises(dp.DataError, match="allow_pickle=False"):
+        dp.Metric.load(path)
+    assert not _Payload.ran
     with pytest.raises(dp.DataError, match="cannot write"):
         stream(dp.Cosine(), None, []).save(tmp_path / "no" / "folder.npz")
 

@@ -192,6 +192,75 @@ def test_the_error_that_lanczos_states_is_honest(name, dtype):
     assert 0.7 < np.sqrt(np.mean(np.square(scores))) < 1.4
 
 
+@pytest.mark.parametrize("order", [1.0, 0.5, 2.5, 80.0, 1e6, math.inf])
+@pytest.mark.parametrize("truncation", [None, 10])
+def test_lanczos_takes_extreme_spectra(order, truncation):
+    """Items that have nothing in common, low rank, one kind of item: no crash, and right within the error."""
+    rng = np.random.default_rng(1)
+    cases = {
+        "nothing in common": (dp.Gaussian(1.0), rng.standard_normal((200, 512)).astype(np.float32)),
+        "identity": (dp.Precomputed(), np.eye(200)),
+        "narrow": (dp.Gaussian(0.05), rng.standard_normal((200, 4))),
+        "rank four": (dp.Cosine(), rng.standard_normal((200, 4))),
+        "almost one": (dp.Gaussian(1e3), rng.standard_normal((200, 4))),
+    }
+    for name, (kernel, x) in cases.items():
+        found = dp.vendi(x, kernel=kernel, order=order, truncation=truncation, estimator=dp.Lanczos(16, 6))
+        right = dp.vendi(x, kernel=kernel, order=order, truncation=truncation, estimator=dp.Exact())
+        assert abs(found.entropy - right.entropy) < 5 * found.standard_error / found.value + (2e-3 if order < 1 else 2e-5), name
+
+
+@pytest.mark.parametrize("estimator", [dp.Lanczos(8, 4), dp.Nystrom(50), dp.Auto()], ids=str)
+def test_indefinite_matrices_are_refused_whoever_looks(estimator):
+    noise = np.random.default_rng(0).standard_normal((200, 200))
+    matrix = (noise + noise.T) / 20
+    np.fill_diagonal(matrix, 1)
+    with pytest.raises(dp.DataError, match="is not a kernel matrix"):
+        dp.vendi(matrix, kernel=dp.Precomputed(), estimator=estimator)
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_groups_of_any_size_are_scored(name, many):
+    """A large group and a small one: cluster scores within their error."""
+    labels = np.r_[np.zeros(250, int), np.ones(10, int)]
+    order = 2 if name == "subsample" else 1
+    arguments = {"kernel_x": GAUSSIANS[0], "order": order}
+    right = dp.evaluate(many[0], labels=labels, estimator=dp.Exact(), **arguments).cluster_vendi
+    found = dp.evaluate(many[0], labels=labels, estimator=DRAWING[name], **arguments).cluster_vendi
+    assert abs(float(found) - float(right)) < 5 * found.standard_error + 1e-4 * float(right)
+
+
+def test_a_missed_tolerance_is_told(many):
+    found = dp.evaluate(*many, kernel_x=GAUSSIANS[0], estimator=dp.Lanczos(depth=2, tolerance=1e-7))
+    assert any("vendi: the relative standard error is" in warning for warning in found.warnings)
+    assert dp.evaluate(*many, kernel_x=GAUSSIANS[0], estimator=dp.Lanczos(8, 2, tolerance=1e-7)).warnings == ()
+
+
+def test_fourier_states_an_honest_error(many):
+    """Order 2, where the law of extrapolation holds: root mean square of the scores over 30 seeds."""
+    operators = operators_of(*many, *GAUSSIANS)
+    right = dp.Exact().entropies(operators, Question((2.0,)))[0]
+    scores = []
+    for seed in range(30):
+        found = dp.Fourier(300).entropies(operators, Question((2.0,), rng=seed))[0]
+        scores.append(
+            [(f.estimate.value - r.estimate.value) / f.estimate.standard_error for f, r in zip(found, right, strict=True)]
+        )
+    assert 0.4 < np.sqrt(np.mean(np.square(scores))) < 1.4
+
+
+def test_blas_threads_come_back_when_calls_overlap():
+    from threadpoolctl import threadpool_info
+
+    before = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    first, second = Resources().workers(), Resources().workers()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"] == before
+
+
 def test_lanczos_meets_the_tolerance_by_adding_probes(many):
     """At ten times the precision it takes more probes, and is as good as it says."""
     x = np.random.default_rng(0).standard_normal((900, 40))
@@ -321,7 +390,7 @@ def test_budgets_that_cannot_be_met_are_refused(many):
             dp.vendi(x, kernel=dp.Gaussian(1.0), estimator=estimator, memory="1 MB")
 
 
-@pytest.mark.parametrize("memory", ["much", "-3", 0, "4 parsecs", True, "nan"])
+@pytest.mark.parametrize("memory", ["much", "-3", 0, 0.5, "4 parsecs", True, "nan"])
 def test_memory_is_a_number_of_bytes(memory, many):
     with pytest.raises(dp.ArgumentError, match="`memory` must be a number of bytes, or a text such as '4 GB'"):
         dp.rke(many[0], memory=memory)
@@ -350,7 +419,7 @@ def test_progress_is_told(many):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"num_probes": 1}, {"depth": 0}, {"num_probes": 2.5}, {"tolerance": 0}, {"tolerance": "x"}]
+    "settings", [{"num_probes": 7}, {"depth": 1}, {"num_probes": 2.5}, {"tolerance": 0}, {"tolerance": "x"}]
 )
 def test_settings_of_lanczos_are_checked(settings):
     with pytest.raises(dp.ArgumentError, match="must be"):

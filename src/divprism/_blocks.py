@@ -1,6 +1,7 @@
 """Row blocks and tiles, and the means to visit them: a memory budget, an executor, someone to tell how far it is."""
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -73,7 +74,7 @@ class Resources:
         if not threads and self.executor is None:
             yield _Caller()
             return
-        with _blas().limit(limits=1, user_api="blas"):
+        with _one_blas_thread():
             if self.executor is not None:
                 yield self.executor
                 return
@@ -94,6 +95,26 @@ def _blas() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+_entered, _limit, _lock = 0, None, threading.Lock()
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """BLAS with one thread, for as long as anyone is inside: the setting is global, so only the last to leave restores it."""
+    global _entered, _limit
+    with _lock:
+        _entered += 1
+        if _entered == 1:
+            _limit = _blas().limit(limits=1, user_api="blas")
+    try:
+        yield
+    finally:
+        with _lock:
+            _entered -= 1
+            if _entered == 0 and _limit is not None:
+                _limit.restore_original_limits()
 
 
 class _Caller(Executor):
@@ -139,8 +160,8 @@ def side_by_side(call: Callable[[T], R], items: Iterable[T], executor: Executor)
 
 def free_memory() -> int:
     """Bytes that this process could still take: what the system has available, within the limit of a container."""
-    found = [_available(), _container_room()]
-    return min(bytes_ for bytes_ in found if bytes_ is not None) if any(found) else _UNKNOWN
+    found = [amount for amount in (_available(), _container_room()) if amount is not None]
+    return min(found, default=_UNKNOWN)
 
 
 _UNKNOWN = 4 << 30  # assumed where the system does not tell

@@ -22,7 +22,7 @@ from divprism._validate import (
 )
 from divprism.bandwidth import BandwidthRule, MedianDistance
 from divprism.errors import ArgumentError, DataError
-from divprism.estimators import Auto, Entropy, Estimator, Question
+from divprism.estimators import Auto, Dual, Entropy, Estimator, Exact, Question
 from divprism.kernels import Categorical, Gaussian, Kernel, Precomputed
 from divprism.operators import HadamardOperator, KernelOperator, Operator, require_definite
 
@@ -174,7 +174,8 @@ def entropies(problem: Problem, names: Sequence[str], orders: Sequence[float]) -
     operators: list[Operator] = [getattr(problem, name) for name in names]
     question = problem.question(orders)
     estimator = problem.settings["estimator"]
-    check_factors(operators, [] if question.squares_suffice else operators)
+    solved = operators if isinstance(estimator, Exact | Dual) and not question.squares_suffice else []
+    check_factors(operators, solved)
     found = estimator.entropies(operators, question, problem.resources)
     return [dict(zip(names, row, strict=True)) for row in found]
 

@@ -17,7 +17,7 @@ from divprism._blocks import RESOURCES, Resources, cores, in_order, row_blocks
 from divprism.kernels import Categorical
 from divprism.operators import HadamardOperator, KernelOperator, Operator, is_identity, on_pairs, second_moment
 
-__all__ = ["Sweep", "common_sweeps", "squared_norms"]
+__all__ = ["Sweep", "common_sweeps", "squared_norms", "squares_work"]
 
 _TILES_PER_TASK = 32  # short tasks: an interrupt waits for the running ones
 
@@ -271,6 +271,13 @@ def squared_norms(operators: Sequence[Operator], resources: Resources = RESOURCE
         if operator not in norms:
             norms[operator] = sum(_part_norm(part, resources) for part in operator.parts())
     return [norms[operator] for operator in operators]
+
+
+def squares_work(operators: Sequence[Operator]) -> float:
+    """Operations that the longest of the sweeps for squared norms takes."""
+    parts = [part for operator in operators for part in operator.parts()]
+    swept = [part for part in parts if not part.is_diagonal and not _moment_is_cheaper(part)]
+    return max((part.size**2 * sum(factor.width for factor in part.factors) for part in swept), default=0)
 
 
 def _part_norm(part: Operator, resources: Resources) -> float:

@@ -207,9 +207,11 @@ def check_memory(memory: Any) -> int | None:
     """A memory budget in bytes, from a number of bytes or a text such as "4 GB"; None for none."""
     if memory is None:
         return None
+    if isinstance(memory, float) and memory.is_integer():
+        memory = int(memory)
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmgt]?i?b?)\s*", str(memory).lower())
     factor = None if match is None else _UNITS.get(match[2] if match[2].endswith("b") or not match[2] else match[2] + "b")
-    if isinstance(memory, bool) or match is None or factor is None or not 0 < float(match[1]) * factor < math.inf:
+    if isinstance(memory, bool) or match is None or factor is None or not 1 <= float(match[1]) * factor < math.inf:
         raise ArgumentError(f"`memory` must be a number of bytes, or a text such as '4 GB'; got {memory!r}.")
     return int(float(match[1]) * factor)
 

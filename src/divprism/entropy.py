@@ -10,6 +10,7 @@ from divprism.spectrum import Estimate, Spectrum
 __all__ = ["entropy_estimate", "renyi_entropy", "truncated"]
 
 _NEAR_ONE = 0.05
+_TINY = 1e-16
 
 
 def renyi_entropy(spectrum: Spectrum, order: float, truncation: int | None = None) -> float:
@@ -35,10 +36,11 @@ def renyi_entropy(spectrum: Spectrum, order: float, truncation: int | None = Non
     if abs(order - 1) < _NEAR_ONE:
         # sum lambda^order - 1 = sum lambda (lambda^(order - 1) - 1): no cancellation for the division by 1 - order to blow up
         excess = float((weights * values) @ np.expm1((order - 1) * np.log(values)))
-        return math.log1p(excess) / (1 - order) + 0.0
+        return math.log1p(max(excess, -1 + _TINY)) / (1 - order) + 0.0
     # divided by the largest eigenvalue, so that order 1e6 does not underflow
     largest = values[0]
-    tail = math.log(float(weights @ (values / largest) ** order))
+    # weights of either sign can add up to nothing where an error is told: then it is told to be large
+    tail = math.log(max(float(weights @ (values / largest) ** order), _TINY))
     return order / (1 - order) * math.log(largest) + tail / (1 - order) + 0.0
 
 
@@ -92,15 +94,17 @@ def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = 
         systematic.append(spectrum.top_error / spectrum.values[0])
     if spectrum.coarse:
         value, extra = _extrapolated(spectrum, order, truncation)
-        deviations = np.concatenate([deviations, extra])
+        systematic += extra
+        left_out = np.array([renyi_entropy(one, order, truncation) for one in spectrum.left_out])
+        deviations = math.sqrt(1 - 1 / left_out.size) * (left_out - left_out.mean())
     return Estimate(value, deviations, math.hypot(*systematic))
 
 
-def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> tuple[float, np.ndarray]:
+def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> tuple[float, list[float]]:
     """The entropy at infinite effort, if its error falls as one over the effort, and how far to trust that.
 
     With H at full effort, at half and at a quarter: H + (H - H_half). The law wants H_half - H_quarter to be twice H - H_half;
-    what it is off by, a quarter of the step taken, and half the difference of the two halves are told as errors.
+    what it is off by, and a quarter of the step taken, are told as errors.
     """
 
     def mean(spectra: tuple[Spectrum, ...]) -> float:
@@ -109,5 +113,4 @@ def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> t
     full, half = renyi_entropy(spectrum, order, truncation), mean(spectrum.coarse)
     quarter = mean(tuple(quarter for one in spectrum.coarse for quarter in one.coarse)) if spectrum.coarse[0].coarse else half
     step, before = full - half, half - quarter
-    apart = renyi_entropy(spectrum.coarse[0], order, truncation) - renyi_entropy(spectrum.coarse[-1], order, truncation)
-    return full + step, np.array([2 * step - before, step / 4, apart / 2])
+    return full + step, [2 * step - before, step / 4]

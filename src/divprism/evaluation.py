@@ -205,6 +205,7 @@ def evaluate(
     if problem.grouped is not None:
         scores["cluster_vendi"] = cluster_score_from("cluster_vendi", problem, order)
         scores["cluster_rke"] = cluster_score_from("cluster_rke", problem, 2.0)
+    warnings = tuple(dict.fromkeys(text for score in scores.values() if score is not None for text in score.warnings))
     data = {
         "n": problem.n,
         "outputs": problem.x.size,
@@ -213,4 +214,4 @@ def evaluate(
         "skipped": 0,
     }
     runtime = {"seconds": round(time.perf_counter() - start, 6), "divprism": __version__, "numpy": np.__version__}
-    return Evaluation(**scores, settings=problem.settings, data=data, runtime=runtime, warnings=problem.warnings)
+    return Evaluation(**scores, settings=problem.settings, data=data, runtime=runtime, warnings=warnings)

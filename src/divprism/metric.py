@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import time
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -28,18 +29,13 @@ __all__ = ["Metric"]
 
 _FORMAT = 1
 _MOST_FEATURES = 4096
+_WIDEST = 1 << 20
 _FAR = 1e3  # phases beyond this are computed in double precision
+# what reading a file from a stranger can end in
 _UNREADABLE = (
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    EOFError,
-    zipfile.BadZipFile,
-    zlib.error,
-    MemoryError,
-    NotImplementedError,
-)
+    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RecursionError,
+    RuntimeError, SyntaxError, TypeError, ValueError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 class Metric:
@@ -93,12 +89,13 @@ class Metric:
             )
         self._order, self._truncation, self._seed = check_order(order), check_truncation(truncation), check_seed(rng)
         self._estimator: Estimator = Fourier(num_features) if self._is_random else Dual()
-        self._num_features = int(num_features)
+        self._num_features = self._estimator.num_features if isinstance(self._estimator, Fourier) else 0
         self.reset()
 
     def reset(self) -> None:
         """Forget everything seen."""
         self.n = 0
+        self._noise = 0.0
         self._widths: dict[str, int] = {}
         self._maps: dict[str, FourierMap] = {}
         self._moments: dict[str, FeatureMoments] = {}
@@ -117,7 +114,11 @@ class Metric:
         if not self._widths:
             self._begin({name: rows.shape[1] for name, rows in clean.items()})
         weights = np.ones(clean["x"].shape[0])
-        for name, features in self._features(clean).items():
+        found = self._features(clean)
+        for features in found.values():
+            if not bool(array_namespace(features).all(array_namespace(features).isfinite(features))):
+                raise DataError("the features of a chunk overflow: its values are too large for these bandwidths.")
+        for name, features in found.items():
             self._moments[name].update(features, weights)
         self.n += weights.size
 
@@ -151,7 +152,9 @@ class Metric:
         found = {}
         for name, rows in clean.items():
             kernel = self._kernels[name]
-            found[name] = kernel.features(kernel.points(rows, array_namespace(rows).float64, name))
+            points = kernel.points(rows, array_namespace(rows).float64, name)
+            self._noise = max(self._noise, 2 * points.noise)
+            found[name] = kernel.features(points)
         if "t" in found:
             product = found["x"][:, :, None] * found["t"][:, None, :]
             found["joint"] = array_namespace(product).reshape(product, (product.shape[0], -1))
@@ -176,7 +179,7 @@ class Metric:
         if self.n == 0:
             raise DataError("nothing has been seen yet: call update first.")
         start = time.perf_counter()
-        spectra = {name: moments.spectrum() for name, moments in self._moments.items()}
+        spectra = {name: moments.spectrum(self._noise) for name, moments in self._moments.items()}
         settings = {
             "kernel_x": self._kernels["x"],
             "kernel_t": self._kernels.get("t"),
@@ -200,12 +203,12 @@ class Metric:
         kernels = {name: registry.spell(kernel) for name, kernel in self._kernels.items()}
         settings = {
             "kernels": kernels,
-            "num_features": self._num_features if self._is_random else None,
+            "num_features": self._num_features,
             "order": "inf" if self._order == float("inf") else self._order,
             "truncation": self._truncation,
             "rng": self._seed,
         }
-        return {"format": _FORMAT, "settings": settings, "n": self.n, "widths": self._widths}
+        return {"format": _FORMAT, "settings": settings, "n": self.n, "widths": self._widths, "noise": self._noise}
 
     def save(self, path: str | Path) -> None:
         """Write the state to a file, in one step: an archive of plain arrays (.npz), to be read by `load`."""
@@ -230,11 +233,11 @@ class Metric:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
                 header = json.loads(str(archive["header"]))
                 if header["format"] != _FORMAT:
-                    raise DataError(f"{path} was written by a newer version of divprism.")
+                    raise DataError(f"{path} is in format {header['format']!r}, not {_FORMAT}: written by another version.")
                 settings = header["settings"]
                 kernels = [registry.parse(text, registry.KERNELS, "kernel") for text in settings["kernels"].values()]
                 others = {key: settings[key] for key in ("order", "truncation", "rng")}
-                metric = cls(*kernels, num_features=settings["num_features"] or 1000, **others)
+                metric = cls(*kernels, num_features=settings["num_features"] or 8, **others)
                 metric._restore(header, archive)
                 return metric
         except FileNotFoundError:
@@ -242,19 +245,29 @@ class Metric:
         except _UNREADABLE as error:
             if isinstance(error, DataError):
                 raise
-            raise DataError(f"{path} is not a state of Metric: {str(error).splitlines()[0].rstrip('.')}.") from None
+            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+            raise DataError(f"{path} is not a state of Metric: {reason}.") from None
 
     def _restore(self, header: dict[str, Any], archive: Any) -> None:
         n, widths = header["n"], header["widths"]
-        if not isinstance(n, int) or n < 0 or set(widths) != (set(self._kernels) if n else set()):
+        if type(n) is not int or not 0 <= n < 2**53 or set(widths) != (set(self._kernels) if n else set()):
             raise ValueError("its header does not fit")
         if n == 0:
             return
-        self._begin({name: int(widths[name]) for name in self._kernels})
+        totals = {name: archive[f"total_{name}"] for name in (*widths, *(["joint"] if "t" in widths else []))}
+        largest = max(len(total) for total in totals.values())
+        if any(type(width) is not int or not 0 < width <= _WIDEST for width in widths.values()) or (
+            self._is_random and largest != 2 * self._num_features
+        ):
+            raise ValueError("its header does not fit its arrays")
+        self._begin(dict(widths))
+        self._noise = float(header["noise"])
         for name, moments in self._moments.items():
-            total = archive[f"total_{name}"]
+            total = totals[name]
             if total.shape != moments.total.shape or total.dtype != np.float64 or not np.isfinite(total).all():
                 raise ValueError(f"the moments of {name} do not fit")
+            if abs(np.trace(total) - n) > 1e-3 * n or not np.allclose(total, total.T, atol=1e-6 * n):
+                raise ValueError(f"the moments of {name} are not those of {n} items")
             moments.total, moments.mass = total, float(n)
         self.n = n
 

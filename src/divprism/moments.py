@@ -1,7 +1,6 @@
 """Mergeable states: second moments of features, updated a chunk at a time. update -> merge -> spectra."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from divprism.spectrum import Spectrum
 __all__ = ["FeatureMoments"]
 
 _EXACT = "dual"
+_PARTS = 10  # of the random features, left out in turn
 _LEVELS = 2  # halvings of the number of random features, to see how the answer grows with it
 
 
@@ -50,22 +50,26 @@ class FeatureMoments:
         self.mass += other.mass
 
     def spectrum(self, noise: float = 0.0) -> Spectrum:
-        """Eigenvalues of the mean; for random features with those of smaller sets of them, to extrapolate from."""
-        return self._spectrum(np.arange(self.size), _LEVELS if self.is_random else 0, noise)
+        """Eigenvalues of the mean; for random features also those of parts of them, to extrapolate and to tell the error."""
+        everything = np.arange(self.size)
+        if not self.is_random:
+            return self._spectrum(everything, 0, noise)
+        count = self.size // 2
+        parts = np.array_split(np.arange(count), min(_PARTS, count))
+        without = [np.setdiff1d(np.arange(count), part) for part in parts]
+        left_out = tuple(self._spectrum(np.concatenate([rest, count + rest]), 0, noise) for rest in without)
+        return replace(self._spectrum(everything, _LEVELS, noise), left_out=left_out)
 
     def _spectrum(self, chosen: np.ndarray, levels: int, noise: float) -> Spectrum:
         matrix = self.total[np.ix_(chosen, chosen)] * (self.size / (chosen.size * self.mass))
         found = Spectrum.from_eigenvalues(eigvalsh(matrix), noise=noise, method="fourier" if self.is_random else _EXACT)
-        if levels == 0 or chosen.size < 8:
+        if levels == 0:
             return found
-        coarse = tuple(self._spectrum(half, levels - 1, noise) for half in _halves(chosen))
-        return Spectrum(found.values, found.weights, found.method, coarse=coarse)
+        return replace(found, coarse=tuple(self._spectrum(half, levels - 1, noise) for half in _halves(chosen)))
 
 
-def _halves(chosen: np.ndarray) -> Sequence[np.ndarray]:
+def _halves(chosen: np.ndarray) -> list[np.ndarray]:
     """The first and the second half of the frequencies, each with its cosines and sines."""
     count = chosen.size // 2
     cosines, sines = chosen[:count], chosen[count:]
-    return [
-        np.concatenate([cosines[part], sines[part]]) for part in (slice(0, count // 2), slice(count // 2, 2 * (count // 2)))
-    ]
+    return [np.concatenate([cosines[part], sines[part]]) for part in np.array_split(np.arange(count), 2)]

@@ -159,11 +159,7 @@ class KernelOperator(Operator):
 
     def values(self, rows: slice, columns: slice) -> Array:
         """A block of the kernel matrix; ones, exactly, on the diagonal."""
-        block = self.kernel.block(self.points[rows], self.points[columns])
-        start, stop = max(rows.start, columns.start), min(rows.stop, columns.stop)
-        if start < stop:
-            block = fill_diagonal(block, start - rows.start, start - columns.start, stop - start)
-        return block
+        return _pinned(self.kernel.block(self.points[rows], self.points[columns]), rows, columns)
 
     def table(self) -> Array:
         """The whole kernel matrix, half of it computed and half mirrored."""
@@ -348,7 +344,17 @@ def on_pairs(factor: KernelOperator, index: np.ndarray, *, repeated: bool = Fals
         take = array_namespace(table).take
         return lambda rows, columns: take(take(table, places[rows], axis=0), places[columns], axis=1)
     points = factor.points.take(upload(index, factor.points.rows))
-    return lambda rows, columns: factor.kernel.block(points[rows], points[columns])
+
+    def values(rows: slice, columns: slice) -> Array:
+        return _pinned(factor.kernel.block(points[rows], points[columns]), rows, columns)
+
+    return values
+
+
+def _pinned(block: Array, rows: slice, columns: slice) -> Array:
+    """A block of a kernel matrix with ones, exactly, on the diagonal."""
+    start, stop = max(rows.start, columns.start), min(rows.stop, columns.stop)
+    return fill_diagonal(block, start - rows.start, start - columns.start, stop - start) if start < stop else block
 
 
 _MAX_TABLE = 4096  # points whose kernel matrix is kept while sweeping: at most 128 MB

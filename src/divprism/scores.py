@@ -35,6 +35,8 @@ __all__ = [
     "vendi",
 ]
 
+_CLEARLY = 2.0  # times the tolerance: a score of three entropies may have an error of the root of three
+
 COMBINATIONS: dict[str, dict[str, int]] = {
     "vendi": {"x": 1},
     "conditional_vendi": {"joint": 1, "t": -1},
@@ -94,7 +96,14 @@ class Score:
 
 def score_from(name: str, found: dict[str, Entropy], problem: Problem, order: float) -> Score:
     """Put a score together from the entropies of its operators."""
-    return build_score(name, combined(name, found), order, settings=problem.settings, n=problem.n, warnings=problem.warnings)
+    entropy, promise = combined(name, found), problem.settings["estimator"].promise
+    warnings = problem.warnings
+    if entropy.estimate.standard_error > _CLEARLY * promise:
+        missed = (
+            f"{name}: the relative standard error is {entropy.estimate.standard_error:.1e}, above the tolerance of {promise:g}."
+        )
+        warnings = (*warnings, missed)
+    return build_score(name, entropy, order, settings=problem.settings, n=problem.n, warnings=warnings)
 
 
 def combined(name: str, found: dict[str, Entropy]) -> Entropy:

@@ -42,6 +42,8 @@ class Spectrum:
         Relative error of all eigenvalues together, from the precision of the kernel values.
     coarse : tuple of Spectrum
         The same from half the effort, where the error falls in proportion to the effort: to extrapolate from.
+    left_out : tuple of Spectrum
+        With `coarse`: the same without one part of the random draws after the other (jackknife).
     """
 
     values: np.ndarray
@@ -54,6 +56,7 @@ class Spectrum:
     top_error: float = 0.0
     rounding: float = 0.0
     coarse: tuple["Spectrum", ...] = ()
+    left_out: tuple["Spectrum", ...] = ()
 
     @classmethod
     def from_eigenvalues(cls, eigenvalues: np.ndarray, *, noise: float, method: str) -> "Spectrum":

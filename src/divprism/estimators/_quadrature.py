@@ -33,6 +33,7 @@ __all__ = ["Batch", "measure"]
 
 _FOLDS = 8
 _UNCERTAIN = 0.1  # of the gap between the Gauss and the Radau rule: how well the place of the truth between them is known
+_SINGULAR = 1e-13  # of a 2 x 2 matrix: where all values are equal, x and x^2 are one control
 _RANK = 1e-9  # eigenvalues below this share of the largest are left out of inverses
 _MEAN_OF_SEMICIRCLE = 4 / (3 * np.pi)  # mean distance from zero, radius one
 
@@ -220,7 +221,7 @@ class _Calibration:
         weighted = 2 * self._base * self._controls[:, gauss]
         covariance = self._controls[:, gauss] @ weighted.T + ridge * np.eye(2)
         self._spread = np.sqrt(np.diag(covariance))
-        self._solve = np.linalg.solve(covariance, weighted)
+        self._solve = np.linalg.lstsq(covariance, weighted, rcond=_SINGULAR)[0]
         self._target = np.array([known[0] / top, known[1] / top**2])
 
     def apply(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

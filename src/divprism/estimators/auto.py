@@ -1,13 +1,12 @@
 """Auto: the cheapest estimator that is exact, or else precise enough."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from divprism._blocks import RESOURCES, Resources
-from divprism.errors import ArgumentError
+from divprism._sweep import squares_work
 from divprism.estimators._direct import direct_spectra
-from divprism.estimators.base import QUESTION, Cost, Entropy, Estimator, Question
+from divprism.estimators.base import QUESTION, Cost, Entropy, Estimator, Question, check_tolerance
 from divprism.estimators.dual import Dual
 from divprism.estimators.exact import Exact
 from divprism.estimators.lanczos import Lanczos
@@ -38,7 +37,8 @@ class Auto(Estimator):
     1. order 2 without truncation: squared norms, exactly; beyond 10^14 operations (n about 300,000), `Subsample`;
     2. a kernel with fewer than n and at most 3,000 features (Cosine, low Polynomial): `Dual`, exact;
     3. n of at most 3,000: `Exact`;
-    4. else `Lanczos(tolerance=tolerance)`: the standard error of the score is at most the tolerance times the score.
+    4. else `Lanczos(tolerance=tolerance)`: the standard error of a score is about the tolerance times the score, or less; a
+       score that misses it clearly says so in its warnings.
 
     `select` tells which it would be and what it costs.
 
@@ -51,8 +51,12 @@ class Auto(Estimator):
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
-        if not isinstance(self.tolerance, int | float) or not 0 < self.tolerance < math.inf:
-            raise ArgumentError(f"`tolerance` must be positive and finite; got {self.tolerance!r}.")
+        check_tolerance(self.tolerance)
+
+    @property
+    def promise(self) -> float:
+        """The tolerance."""
+        return self.tolerance
 
     def select(self, n: int, d_x: int, d_t: int | None = None, *, features: int | None = None) -> Choice:
         """The estimator for n distinct items of width d_x (and prompts of width d_t), and its cost.
@@ -95,8 +99,7 @@ class Auto(Estimator):
         self, operators: Sequence[Operator], question: Question, resources: Resources = RESOURCES
     ) -> list[list[Entropy]]:
         """Entropies by the rule."""
-        work = max(part.size**2 * sum(f.width for f in part.factors) for o in operators for part in o.parts())
-        if question.squares_suffice and work > _TOO_LONG:
+        if question.squares_suffice and squares_work(operators) > _TOO_LONG:
             return Subsample(tolerance=self.tolerance).entropies(operators, question, resources)
         return super().entropies(operators, question, resources)
 

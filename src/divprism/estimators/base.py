@@ -4,14 +4,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from divprism._blocks import RESOURCES, Resources
 from divprism._sweep import squared_norms
 from divprism.entropy import entropy_estimate
+from divprism.errors import ArgumentError
 from divprism.operators import Operator
 from divprism.spectrum import Estimate, Spectrum
 
-__all__ = ["QUESTION", "Cost", "Entropy", "Estimator", "Question"]
+__all__ = ["QUESTION", "Cost", "Entropy", "Estimator", "Question", "check_tolerance", "whole_number"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,19 @@ class Cost:
     flops: float
     bytes: float
     sweeps: int = 1
+
+
+def check_tolerance(tolerance: Any) -> None:
+    """Refuse a tolerance that is not a positive number."""
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 < tolerance < math.inf:
+        raise ArgumentError(f"`tolerance` must be positive and finite; got {tolerance!r}.")
+
+
+def whole_number(value: Any, name: str, least: int) -> int:
+    """A setting as an int of at least `least`, or a sentence."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ArgumentError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")
+    return int(value)
 
 
 QUESTION = Question()
@@ -71,6 +88,11 @@ class Estimator(ABC):
     def spectrum(self, operator: Operator, question: Question = QUESTION, resources: Resources = RESOURCES) -> Spectrum:
         """The spectrum of one operator."""
         return self.spectra([operator], question, resources)[0]
+
+    @property
+    def promise(self) -> float:
+        """Relative error of a score that is aimed at; infinite where the effort is fixed."""
+        return math.inf
 
     @property
     def squares_are_exact(self) -> bool:

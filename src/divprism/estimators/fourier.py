@@ -8,7 +8,7 @@ import numpy as np
 from divprism._arrays import upload
 from divprism._blocks import RESOURCES, Resources, row_blocks, spell_bytes
 from divprism.errors import ArgumentError
-from divprism.estimators.base import QUESTION, Cost, Estimator, Question
+from divprism.estimators.base import QUESTION, Cost, Estimator, Question, whole_number
 from divprism.features import FourierMap, draw_frequencies, require_gaussian
 from divprism.kernels import Points
 from divprism.moments import FeatureMoments
@@ -40,9 +40,7 @@ class Fourier(Estimator):
     num_features: int = 1000
 
     def __post_init__(self) -> None:
-        count = self.num_features
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 8:
-            raise ArgumentError(f"`num_features` must be a whole number of at least 8; got {count!r}.")
+        object.__setattr__(self, "num_features", whole_number(self.num_features, "num_features", 8))
 
     @property
     def squares_are_exact(self) -> bool:

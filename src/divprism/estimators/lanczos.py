@@ -17,7 +17,7 @@ from divprism.errors import ArgumentError
 from divprism.estimators._direct import direct_spectra, largest_part
 from divprism.estimators._krylov import BlockKrylov
 from divprism.estimators._quadrature import Batch, measure
-from divprism.estimators.base import QUESTION, Cost, Estimator, Question
+from divprism.estimators.base import QUESTION, Cost, Estimator, Question, check_tolerance
 from divprism.operators import HadamardOperator, Operator, in_single
 from divprism.spectrum import Spectrum
 
@@ -30,6 +30,7 @@ _FEWEST = 4  # steps before the error is looked at
 _MOST_PROBES = 256
 _BATCH = 64  # probes at most in one batch
 _SETTLED = 2.0  # gap between the two rules, in tolerances: where the truth lies between them is known to a tenth of it
+_HIGH = 8.0  # beyond this order only the largest eigenvalues matter, and powers would underflow
 _SAMPLE = 256  # points whose kernel values are computed again in double precision
 
 
@@ -59,14 +60,15 @@ class Lanczos(Estimator):
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
-        for name, least in (("num_probes", 4), ("depth", 2)):
+        for name, least in (("num_probes", 8), ("depth", 2)):
             value = getattr(self, name)
+            if isinstance(value, np.integer):
+                object.__setattr__(self, name, int(value))
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least):
                 raise ArgumentError(
                     f"`{name}` must be a whole number of at least {least}, or None to choose it; got {value!r}."
                 )
-        if not isinstance(self.tolerance, int | float) or not 0 < self.tolerance < math.inf:
-            raise ArgumentError(f"`tolerance` must be positive and finite; got {self.tolerance!r}.")
+        check_tolerance(self.tolerance)
 
     @property
     def _first(self) -> int:
@@ -76,6 +78,11 @@ class Lanczos(Estimator):
     def _full(self) -> int:
         """Size from which a matrix is not solved whole."""
         return self._first * (self.depth or _DEPTH)
+
+    @property
+    def promise(self) -> float:
+        """The tolerance, where probes may be added to meet it."""
+        return self.tolerance if self.num_probes is None else math.inf
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
         """Operations and bytes for n distinct items, all kernel values kept, at the usual number of steps."""
@@ -135,7 +142,8 @@ class _Run:
         if min(self.question.orders) >= 1:
             single = in_single(operators)
             noise = {operator: _rounding(operator) for operator in single}
-            if all(o.size * radius * -math.log(radius) < 2 * self.settings.tolerance for o, radius in noise.items()):
+            worst = max(o.size * radius / o.masses.sum() * -math.log(radius) for o, radius in noise.items())
+            if worst < 2 * self.settings.tolerance:
                 return single, noise
         return operators, {operator: _rounding(operator) for operator in operators}
 
@@ -210,7 +218,7 @@ class _Run:
         """Whether the quadrature is exact beside the tolerance."""
 
         def gap(operator: Operator) -> float:
-            return _entropy_gap(batches[operator], self.f, self.question.orders[0])
+            return _entropy_gap(batches[operator], self.f, self.question.orders[0], float(operator.masses.sum()))
 
         return max(side_by_side(gap, self.operators, executor)) < _SETTLED * self.settings.tolerance
 
@@ -244,14 +252,14 @@ def _trace_function(order: float) -> Callable[[np.ndarray], np.ndarray]:
     """f with tr f(A) the heart of the entropy."""
     if order == 1 or math.isinf(order):
         return lambda x: np.where(x > 0, -x * np.log(np.maximum(x, 1e-300)), 0.0)
-    return lambda x: x**order
+    return lambda x: x ** min(order, _HIGH)
 
 
-def _entropy_gap(batch: Batch, f: Callable[[np.ndarray], np.ndarray], order: float) -> float:
-    """The gap between the two rules, as a difference of entropies."""
+def _entropy_gap(batch: Batch, f: Callable[[np.ndarray], np.ndarray], order: float, trace: float) -> float:
+    """The gap between the two rules, as a difference of entropies of A / tr A."""
     gap = batch.gap(f)
     if order == 1 or math.isinf(order):
-        return gap
+        return gap / trace
     return gap / (abs(1 - order) * batch.rules(batch.krylov.steps)[0].trace(f))
 
 
@@ -289,6 +297,6 @@ def _rounding(operator: Operator) -> float:
     single, double = (operator.sample(places, double=double).values(everything, everything) for double in (False, True))
     off = ~np.eye(places.size, dtype=bool)
     found, right = to_numpy(single)[off], to_numpy(double)[off].astype(np.float64)
-    least = machine_epsilon(single) * float(np.sqrt((right**2).mean())) / 4
+    least = machine_epsilon(single) * max(float(np.sqrt((right**2).mean())), math.sqrt(1 / operator.size)) / 4
     error = float(np.sqrt(((found - right) ** 2).mean()))
     return 2 * max(error, least) * math.sqrt(float(operator.masses.max()))

@@ -9,7 +9,7 @@ from divprism._arrays import to_numpy
 from divprism._blocks import RESOURCES, Resources, row_blocks, spell_bytes
 from divprism.errors import ArgumentError
 from divprism.estimators._direct import direct_spectra, largest_part
-from divprism.estimators.base import QUESTION, Cost, Estimator, Question
+from divprism.estimators.base import QUESTION, Cost, Estimator, Question, whole_number
 from divprism.operators import Operator
 from divprism.spectrum import Spectrum
 
@@ -40,9 +40,7 @@ class Nystrom(Estimator):
     num_landmarks: int = 1000
 
     def __post_init__(self) -> None:
-        count = self.num_landmarks
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 2:
-            raise ArgumentError(f"`num_landmarks` must be a whole number of at least 2; got {count!r}.")
+        object.__setattr__(self, "num_landmarks", whole_number(self.num_landmarks, "num_landmarks", 2))
 
     @property
     def squares_are_exact(self) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from divprism._arrays import Array, array_namespace, to_numpy, upload
 from divprism._blocks import RESOURCES, Resources, row_blocks
 from divprism.errors import ArgumentError
-from divprism.estimators.base import QUESTION, Cost, Entropy, Estimator, Question
+from divprism.estimators.base import QUESTION, Cost, Entropy, Estimator, Question, check_tolerance, whole_number
 from divprism.operators import HadamardOperator, Operator
 from divprism.spectrum import Estimate, Spectrum
 
@@ -42,11 +42,14 @@ class Subsample(Estimator):
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
-        count = self.num_rows
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 3):
-            raise ArgumentError(f"`num_rows` must be a whole number of at least 3, or None to choose it; got {count!r}.")
-        if not isinstance(self.tolerance, int | float) or not 0 < self.tolerance < math.inf:
-            raise ArgumentError(f"`tolerance` must be positive and finite; got {self.tolerance!r}.")
+        if self.num_rows is not None:
+            object.__setattr__(self, "num_rows", whole_number(self.num_rows, "num_rows", 3))
+        check_tolerance(self.tolerance)
+
+    @property
+    def promise(self) -> float:
+        """The tolerance, where rows may be added to meet it."""
+        return self.tolerance if self.num_rows is None else math.inf
 
     @property
     def squares_are_exact(self) -> bool:
@@ -66,15 +69,16 @@ class Subsample(Estimator):
         if not question.squares_suffice:
             self.spectra(operators, question, resources)
         home = next((operator for operator in operators if isinstance(operator, HadamardOperator)), None)
-        shares = (home or max(operators, key=lambda operator: operator.size)).masses
-        count = min(self.num_rows or _FIRST, shares.size)
-        order = np.random.default_rng(question.rng).permutation(shares.size)
+        rng = np.random.default_rng(question.rng)
+        common = None if home is None else rng.permutation(home.size)
+        orders = [rng.permutation(operator.size) if common is None else common for operator in operators]
+        count = self.num_rows or _FIRST
         while True:
-            found = [_from_rows(operator, home, order[:count], resources) for operator in operators]
+            found = [_from_rows(o, home, order[:count], resources) for o, order in zip(operators, orders, strict=True)]
             error = math.hypot(*(estimate.standard_error for estimate in found))
-            if self.num_rows is not None or error <= self.tolerance or count == shares.size:
+            if self.num_rows is not None or error <= self.tolerance or count >= max(map(len, orders)):
                 return [[Entropy(estimate, "subsample") for estimate in found] for _ in question.orders]
-            count = min(2 * count, shares.size)
+            count *= 2
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
         """For the rows given, or for all."""
@@ -85,7 +89,7 @@ class Subsample(Estimator):
 def _from_rows(operator: Operator, home: HadamardOperator | None, chosen: np.ndarray, resources: Resources) -> Estimate:
     """-log ||M||_F^2 from some of the points; for a factor of `home` from some of its pairs, which have the same sum."""
     if home is None or operator is home:
-        masses, places = operator.masses, np.sort(chosen[chosen < operator.size])
+        masses, places = operator.masses, np.sort(chosen)
         part = operator.sample(places, double=False)
     else:
         masses, places = home.masses, np.sort(chosen)
