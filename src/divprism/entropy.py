@@ -1,6 +1,7 @@
 """Renyi entropies of a spectrum, of any order, truncated or not, with their errors."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -93,24 +94,31 @@ def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = 
     if math.isinf(order):
         systematic.append(spectrum.top_error / spectrum.values[0])
     if spectrum.coarse:
-        value, extra = _extrapolated(spectrum, order, truncation)
-        systematic += extra
-        left_out = np.array([renyi_entropy(one, order, truncation) for one in spectrum.left_out])
-        deviations = math.sqrt(1 - 1 / left_out.size) * (left_out - left_out.mean())
+        return _extrapolated(spectrum, order, truncation)
     return Estimate(value, deviations, math.hypot(*systematic))
 
 
-def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> tuple[float, list[float]]:
-    """The entropy at infinite effort, if its error falls as one over the effort, and how far to trust that.
+def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> Estimate:
+    """The entropy at infinite effort, if what it is a logarithm of errs by a term of one over the effort, with its error.
 
-    With H at full effort, at half and at a quarter: H + (H - H_half). The law wants H_half - H_quarter to be twice H - H_half;
-    what it is off by, and a quarter of the step taken, are told as errors.
+    That is sum lambda^order (for order 2 the law is exact), the largest eigenvalue for order infinity, the entropy itself for
+    order 1. With P at full effort, at half and at a quarter: P + (P - P_half). The law wants P_half - P_quarter to be twice
+    P - P_half; what it is off by, and a quarter of the step taken, are systematic errors. The random one is a jackknife.
     """
+    slope = 0.0 if order == 1 else -1.0 if math.isinf(order) else 1 - order
 
-    def mean(spectra: tuple[Spectrum, ...]) -> float:
-        return float(np.mean([renyi_entropy(one, order, truncation) for one in spectra]))
+    def powers(spectra: Iterable[Spectrum]) -> np.ndarray:
+        entropies = np.array([renyi_entropy(one, order, truncation) for one in spectra])
+        return entropies if slope == 0 else np.exp(slope * entropies)
 
-    full, half = renyi_entropy(spectrum, order, truncation), mean(spectrum.coarse)
-    quarter = mean(tuple(quarter for one in spectrum.coarse for quarter in one.coarse)) if spectrum.coarse[0].coarse else half
-    step, before = full - half, half - quarter
-    return full + step, [2 * step - before, step / 4]
+    full, halves = float(powers([spectrum])[0]), powers(spectrum.coarse)
+    quarters = powers(quarter for one in spectrum.coarse for quarter in one.coarse)
+    step, before = full - halves.mean(), halves.mean() - quarters.mean()
+    left_out = powers(spectrum.left_out)
+    deviations = math.sqrt(1 - 1 / left_out.size) * (left_out - left_out.mean())
+    systematic = math.hypot(2 * step - before, step / 4)
+    if slope == 0:
+        return Estimate(full + step, deviations, systematic)
+    power = max(full + step, full / 10)  # an extrapolation by more than that is none, and its error says so
+    scale = 1 / (abs(slope) * power)
+    return Estimate(math.log(power) / slope, scale * deviations, scale * systematic)

@@ -10,7 +10,7 @@ from divprism.spectrum import Spectrum
 __all__ = ["FeatureMoments"]
 
 _EXACT = "dual"
-_PARTS = 10  # of the random features, left out in turn
+_PARTS = 8  # of the random features, left out in turn
 _LEVELS = 2  # halvings of the number of random features, to see how the answer grows with it
 
 

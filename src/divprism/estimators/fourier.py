@@ -26,8 +26,9 @@ class Fourier(Estimator):
 
     Eigenvalues of the 2 r x 2 r moment of r random frequencies (Truncated Vendi, eq. 12). Demands Gaussian kernels. The
     spectrum of r features is too concentrated by a term of about 1 / r; the same moment holds two sets of r / 2 and four of
-    r / 4, from which the entropy is extrapolated to r = infinity and its error told. It wants r well above the score: a
-    spectrum cannot have more than 2 r eigenvalues, and an error as large as the score's own says so.
+    r / 4, from which the entropy is extrapolated to r = infinity, and eight sets of 7 r / 8, whose spread is the error told. It
+    wants r well above the score: a spectrum cannot have more than 2 r eigenvalues, and an error as large as the score's own
+    says so.
 
     O(n (d + r) r) time, one pass; 32 r^2 bytes for each of K_X, K_T and their product, whatever n.
 
@@ -75,9 +76,9 @@ class Fourier(Estimator):
         return moments
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
-        """One pass over the data, and three small eigenproblems for each matrix."""
+        """One pass over the data, and a dozen small eigenproblems for each matrix."""
         r, matrices = self.num_features, 1 if d_t is None else 3
-        flops = 2 * n * r * (d_x + (d_t or 0)) * (1 if d_t is None else 2) + matrices * (4 * n * r**2 + 15 * r**3)
+        flops = 2 * n * r * (d_x + (d_t or 0)) * (1 if d_t is None else 2) + matrices * (4 * n * r**2 + 80 * r**3)
         return Cost(flops, 32 * r**2 * (matrices + 1))
 
 
