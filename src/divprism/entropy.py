@@ -62,9 +62,9 @@ def truncated(spectrum: Spectrum, truncation: int) -> Spectrum:
     last = below[-1] + 1 if below.size else 0
     if last == reach.size:
         return spectrum
-    weights = spectrum.weights[: last + 1].copy()
-    weights[-1] -= reach[last] - t
-    values = spectrum.values[: last + 1]
+    split = t - (reach[last - 1] if last else 0.0)  # what is left for the node that straddles the cut
+    weights = np.append(spectrum.weights[:last], split) if split else spectrum.weights[:last]
+    values = spectrum.values[: weights.size]
     shift = max(0.0, 1.0 - float(weights @ values)) / t
     return Spectrum(values + shift, weights, spectrum.method, top_error=spectrum.top_error)
 
