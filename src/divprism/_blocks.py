@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from divprism.errors import ArgumentError
+
 __all__ = ["RESOURCES", "TILE", "Resources", "cores", "in_order", "row_blocks", "side_by_side", "spell_bytes", "spell_seconds"]
 
 TILE = 512
@@ -58,6 +60,14 @@ class Resources:
     def budget(self) -> int:
         """Bytes that may be held."""
         return int(_SHARE * free_memory()) if self.memory is None else self.memory
+
+    def require(self, needed: float, what: str, way_out: str) -> None:
+        """Refuse, before any work, what a budget that was given cannot hold."""
+        if self.memory is not None and needed > self.memory:
+            raise ArgumentError(
+                f"{what} holds {spell_bytes(needed)}, above the memory budget of {spell_bytes(self.memory)}. "
+                f"Allow more, or {way_out}."
+            )
 
     def tell(self, text: str, fraction: float) -> None:
         """Pass on how far the work is, if anyone listens."""

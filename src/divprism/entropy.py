@@ -76,6 +76,8 @@ def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = 
     alternatives add theirs, by the root of the mean square. Where `coarse` spectra are there, the value is extrapolated to
     infinite effort. Sums of squares known exactly have no error.
     """
+    if spectrum.coarse:
+        return _extrapolated(spectrum, order, truncation)
     value = renyi_entropy(spectrum, order, truncation)
     if order == 2 and truncation is None and spectrum.squares is not None:
         return Estimate(value)
@@ -93,8 +95,6 @@ def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = 
         )
     if math.isinf(order):
         systematic.append(spectrum.top_error / spectrum.values[0])
-    if spectrum.coarse:
-        return _extrapolated(spectrum, order, truncation)
     return Estimate(value, deviations, math.hypot(*systematic))
 
 

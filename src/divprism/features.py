@@ -32,7 +32,7 @@ class FourierMap:
     Truncated Vendi, eq. 12 (FKEA).
 
     The product of two Gaussian kernels is one Gaussian kernel on the concatenation [x / s_x, t / s_t]: its phases are the sums
-    of theirs, so that K_X, K_T and the product need two matrix products, not three.
+    of theirs, so that it needs no frequencies of its own.
     """
 
     frequencies: np.ndarray

@@ -9,7 +9,6 @@ from divprism.spectrum import Spectrum
 
 __all__ = ["FeatureMoments"]
 
-_EXACT = "dual"
 _PARTS = 8  # of the random features, left out in turn
 _LEVELS = 2  # halvings of the number of random features, to see how the answer grows with it
 
@@ -62,7 +61,7 @@ class FeatureMoments:
 
     def _spectrum(self, chosen: np.ndarray, levels: int, noise: float) -> Spectrum:
         matrix = self.total[np.ix_(chosen, chosen)] * (self.size / (chosen.size * self.mass))
-        found = Spectrum.from_eigenvalues(eigvalsh(matrix), noise=noise, method="fourier" if self.is_random else _EXACT)
+        found = Spectrum.from_eigenvalues(eigvalsh(matrix), noise=noise, method="fourier" if self.is_random else "dual")
         if levels == 0:
             return found
         return replace(found, coarse=tuple(self._spectrum(half, levels - 1, noise) for half in _halves(chosen)))

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from divprism._arrays import eigvalsh
-from divprism._blocks import Resources, spell_bytes
-from divprism.errors import ArgumentError
+from divprism._blocks import Resources
 from divprism.operators import HadamardOperator, Operator, dense, require_positive, second_moment
 from divprism.spectrum import Spectrum
 
@@ -48,18 +47,12 @@ def largest_part(operator: Operator) -> int:
 
 def _require_room(parts: dict[Operator, list[Operator]], resources: Resources, by_moment: Callable[[Operator], bool]) -> None:
     """Refuse before any work what the memory budget cannot hold."""
-    if resources.memory is None:
-        return
     needed = 0
     for part in (part for pieces in parts.values() for part in pieces if not part.is_diagonal):
         size = (part.feature_dimension or 0) if by_moment(part) else part.size
         factors = sum(factor.size**2 for factor in part.factors) if isinstance(part, HadamardOperator) else 0
         needed = max(needed, 8 * (2 * size**2 + (0 if by_moment(part) else factors)))
-    if needed > resources.budget:
-        raise ArgumentError(
-            f"an exact solution holds {spell_bytes(needed)} of matrices, above the memory budget of "
-            f"{spell_bytes(resources.budget)}. Allow more, or use Lanczos(), which computes kernel values as it goes."
-        )
+    resources.require(needed, "an exact solution", "use Lanczos(), which computes kernel values as it goes")
 
 
 def _eigenvalues(part: Operator, by_moment: Callable[[Operator], bool]) -> np.ndarray:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from divprism._arrays import upload
-from divprism._blocks import RESOURCES, Resources, row_blocks, spell_bytes
-from divprism.errors import ArgumentError
+from divprism._blocks import RESOURCES, Resources, row_blocks
 from divprism.estimators.base import QUESTION, Cost, Estimator, Question, whole_number
 from divprism.features import FourierMap, draw_frequencies, require_gaussian
 from divprism.kernels import Points
@@ -30,7 +29,7 @@ class Fourier(Estimator):
     wants r well above the score: a spectrum cannot have more than 2 r eigenvalues, and an error as large as the score's own
     says so.
 
-    O(n (d + r) r) time, one pass; 32 r^2 bytes for each of K_X, K_T and their product, whatever n.
+    O(n (d + r) r) time, one pass; 32 r^2 bytes for each of K_X, K_T and their product, whatever n, one after the other.
 
     Attributes
     ----------
@@ -51,14 +50,9 @@ class Fourier(Estimator):
     def spectra(
         self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
     ) -> list[Spectrum]:
-        """The spectrum of each operator; the features of K_X and K_T serve their product."""
+        """The spectrum of each operator; the frequencies of K_X and K_T serve their product, whose phases are the sums."""
         require_gaussian(*(factor.kernel for operator in operators for factor in operator.factors))
-        cost = 32 * self.num_features**2 * (len(operators) + 1)
-        if resources.memory is not None and cost > resources.budget:
-            raise ArgumentError(
-                f"Fourier({self.num_features}) holds {spell_bytes(cost)} of moments, above the memory budget of "
-                f"{spell_bytes(resources.budget)}. Allow more, or take fewer features."
-            )
+        resources.require(64 * self.num_features**2, f"Fourier({self.num_features})", "take fewer features")
         rng = np.random.default_rng(question.rng)
         maps: dict[KernelOperator, FourierMap] = {}
         for factor in (factor for operator in operators for factor in operator.factors):
@@ -79,7 +73,7 @@ class Fourier(Estimator):
         """One pass over the data, and a dozen small eigenproblems for each matrix."""
         r, matrices = self.num_features, 1 if d_t is None else 3
         flops = 2 * n * r * (d_x + (d_t or 0)) * (1 if d_t is None else 2) + matrices * (4 * n * r**2 + 80 * r**3)
-        return Cost(flops, 32 * r**2 * (matrices + 1))
+        return Cost(flops, 64 * r**2)
 
 
 def _points_of(operator: Operator, rows: slice) -> list[tuple[KernelOperator, Points]]:

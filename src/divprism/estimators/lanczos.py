@@ -117,13 +117,10 @@ class _Run:
         self.operators, self.noise = self._in_precision(operators)
         self.rng = np.random.default_rng(question.rng)
         self.f = _trace_function(question.orders[0])
-        least = settings._least_bytes(max(operator.size for operator in operators), len(operators))
+        largest = max(operator.size for operator in operators)
+        least = settings._least_bytes(largest, len(operators))
+        resources.require(least, f"Lanczos() on {largest:,} items", "use Nystrom(num_landmarks) or Fourier(num_features)")
         room = resources.budget - least
-        if room < 0:
-            raise ArgumentError(
-                f"Lanczos needs {spell_bytes(least)} for {max(o.size for o in operators):,} items; the memory budget is "
-                f"{spell_bytes(resources.budget)}. Allow more, or use Nystrom(num_landmarks) or Fourier(num_features)."
-            )
         self.groups = common_sweeps(self.operators)
         self.sweeps = []
         for group in self.groups:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from divprism._arrays import to_numpy
-from divprism._blocks import RESOURCES, Resources, row_blocks, spell_bytes
-from divprism.errors import ArgumentError
+from divprism._blocks import RESOURCES, Resources, row_blocks
 from divprism.estimators._direct import direct_spectra, largest_part
 from divprism.estimators.base import QUESTION, Cost, Estimator, Question, whole_number
 from divprism.operators import Operator
@@ -51,12 +50,7 @@ class Nystrom(Estimator):
         self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
     ) -> list[Spectrum]:
         """The spectrum of each operator."""
-        cost = 24 * self.num_landmarks**2
-        if resources.memory is not None and cost > resources.budget:
-            raise ArgumentError(
-                f"Nystrom({self.num_landmarks}) holds {spell_bytes(cost)}, above the memory budget of "
-                f"{spell_bytes(resources.budget)}. Allow more, or take fewer landmarks."
-            )
+        resources.require(24 * self.num_landmarks**2, f"Nystrom({self.num_landmarks})", "take fewer landmarks")
         small = [operator for operator in operators if largest_part(operator) <= self.num_landmarks]
         found = dict(zip(small, direct_spectra(small, resources, by_moment=lambda part: False), strict=True))
         rng = np.random.default_rng(question.rng)
