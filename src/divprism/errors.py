@@ -4,7 +4,7 @@ Every one derives from `DivprismError`, so one `except` catches them all. Those 
 those about missing packages from `ImportError`, so code that knows nothing of divprism still does the expected thing.
 """
 
-__all__ = ["ArgumentError", "DataError", "DivprismError", "MissingExtraError"]
+__all__ = ["ArgumentError", "DataError", "DivprismError", "MissingExtraError", "MissingModelError"]
 
 
 class DivprismError(Exception):
@@ -21,3 +21,7 @@ class DataError(DivprismError, ValueError):
 
 class MissingExtraError(DivprismError, ImportError):
     """An optional package is not installed; the message says what to install, the command line ends with exit code 3."""
+
+
+class MissingModelError(DivprismError, OSError):
+    """Weights or an endpoint cannot be had; the message names the embedded default, the command line ends with exit code 3."""

@@ -1,8 +1,6 @@
 """Metric: scores of a stream. update with chunks, merge with other workers, compute at any time."""
 
 import json
-import os
-import tempfile
 import time
 import tokenize
 import zipfile
@@ -14,6 +12,7 @@ import numpy as np
 
 from divprism import registry
 from divprism._arrays import Array, array_namespace
+from divprism._files import write_whole
 from divprism._validate import check_order, check_pairing, check_seed, check_truncation
 from divprism.entropy import entropy_estimate
 from divprism.errors import ArgumentError, DataError
@@ -216,13 +215,7 @@ class Metric:
         arrays = {f"total_{name}": moments.total for name, moments in self._moments.items()}
         arrays["header"] = np.array(json.dumps(self._header()))
         try:
-            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    np.savez(file, allow_pickle=False, **arrays)
-                Path(temporary).replace(target)
-            finally:
-                Path(temporary).unlink(missing_ok=True)
+            write_whole(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
         except OSError as error:
             raise DataError(f"cannot write {target}: {error.strerror}.") from None
 
