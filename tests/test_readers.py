@@ -127,7 +127,8 @@ def test_missing_files_and_unknown_suffixes(tmp_path):
         (tmp_path / "folder.npy").mkdir()
         read_array(tmp_path / "folder.npy", "outputs")
     with pytest.raises(
-        dp.ArgumentError, match=r"cannot tell what x.pt is by its suffix; --outputs takes .npy, .npz, .csv or -"
+        dp.ArgumentError,
+        match=r"cannot tell what x.pt is by its suffix; outputs are read from .npy, .npz, .safetensors, .csv or -",
     ):
         read_array(tmp_path / "x.pt", "outputs")
 

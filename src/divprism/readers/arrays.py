@@ -1,22 +1,26 @@
-"""Files of numbers: .npy, .npz, .csv and standard input. Nothing in a file is ever executed."""
+"""Files of numbers: .npy, .npz, .safetensors, .csv and standard input. Nothing in a file is ever executed."""
 
 import io
-import sys
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import numpy as np
 
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import ArgumentError, DataError, MissingExtraError
+from divprism.readers.guards import shown, standard_input
 
-__all__ = ["read_array"]
+__all__ = ["ARRAY_SUFFIXES", "array_names", "from_bytes", "read_array"]
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK\x03\x04"
 # what NumPy lets through of a header that is cut, garbled or lies about the size
 _NPY_ERRORS = (ValueError, EOFError, OSError, SyntaxError, OverflowError, MemoryError, TypeError, KeyError, tokenize.TokenError)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
+_FREE, _RATIO = 256 << 20, 200  # bytes that may unpack from anything; beyond them, at most so many for each packed one
 _NAMES = {"outputs": ("outputs", "x"), "prompts": ("prompts", "t")}
 
 
@@ -39,59 +43,61 @@ def read_array(source: str | Path, role: str) -> np.ndarray:
         If the file is empty, truncated, pickled, or not what its suffix says.
     """
     if str(source) == "-":
-        return _from_bytes(_standard_input(), role)
+        return from_bytes(standard_input(), role)
     path = Path(source)
-    readers = {".npy": _read_npy, ".npz": _read_npz, ".csv": _read_csv}
-    reader = readers.get(path.suffix.lower())
+    reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise ArgumentError(
-            f"cannot tell what {path.name} is by its suffix; --{role} takes {', '.join(readers)} or - for stdin."
+            f"cannot tell what {shown(path.name)} is by its suffix; {role} are read from {', '.join(_READERS)} or - for stdin."
         )
     try:
         with path.open("rb") as file:
             start = file.read(8)
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}.") from None
+        raise DataError(f"cannot read {shown(path)}: {error.strerror}.") from None
     if not start:
-        raise DataError(f"{path} is empty.")
+        raise DataError(f"{shown(path)} is empty.")
     _require_content(path, start)
-    if path.suffix.lower() == ".npy":
-        return _read_npy(path, str(path), role)
-    with path.open("rb") as file:
-        return reader(file, str(path), role)
+    return reader(path, shown(path), role)
 
 
-def _standard_input() -> bytes:
-    """All of it, piece by piece: within one long read an interruption could go unnoticed until the input ends."""
-    stream = cast(io.BufferedReader, sys.stdin.buffer)
-    return b"".join(iter(lambda: stream.read1(1 << 20), b""))
+def array_names(path: Path) -> list[str]:
+    """The names of the arrays in an .npz or .safetensors file; none of other files, which hold one array without a name."""
+    if path.suffix.lower() == ".safetensors":
+        with _safetensors(path, shown(path)) as tensors:
+            return sorted(tensors.keys())
+    if path.suffix.lower() == ".npz":
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return [entry.removesuffix(".npy") for entry in archive.namelist() if entry.endswith(".npy")]
+        except _ZIP_ERRORS as error:
+            raise DataError(f"{shown(path)} is not a readable .npz archive: {str(error).rstrip('.')}.") from None
+    return []
 
 
 def _require_content(path: Path, start: bytes) -> None:
     """The first bytes must agree with the suffix."""
+    if path.suffix.lower() == ".safetensors":
+        return  # has no signature; its header is checked when it is read
     found = ".npy" if start.startswith(_NPY[:6]) else ".npz" if start.startswith(_ZIP) else ".csv"
     if found != path.suffix.lower():
         what = {".npy": "a NumPy array", ".npz": "a zip archive", ".csv": "neither a NumPy array nor an archive"}[found]
-        raise DataError(f"{path} is {what}, not the {path.suffix} that its name says.")
+        raise DataError(f"{shown(path)} is {what}, not the {path.suffix} that its name says.")
 
 
-def _from_bytes(content: bytes, role: str) -> np.ndarray:
-    """Standard input: the kind is told by the first bytes."""
+def from_bytes(content: bytes, role: str) -> np.ndarray:
+    """An array from standard input: the kind is told by the first bytes."""
     if not content:
         raise DataError("standard input is empty.")
-    file = io.BytesIO(content)
-    if content.startswith(_NPY[:6]):
-        return _read_npy(file, "standard input", role)
-    if content.startswith(_ZIP):
-        return _read_npz(file, "standard input", role)
-    return _read_csv(file, "standard input", role)
+    reader = _read_npy if content.startswith(_NPY[:6]) else _read_npz if content.startswith(_ZIP) else _read_csv
+    return reader(content, "standard input", role)
 
 
-def _read_npy(file: io.BufferedIOBase | Path, name: str, role: str) -> np.ndarray:
+def _read_npy(source: Path | bytes, name: str, role: str) -> np.ndarray:
     try:
-        if isinstance(file, Path):
-            return np.load(file, mmap_mode="r", allow_pickle=False)
-        return np.load(file, allow_pickle=False)
+        if isinstance(source, Path):
+            return np.load(source, mmap_mode="r", allow_pickle=False)
+        return np.load(io.BytesIO(source), allow_pickle=False)
     except _NPY_ERRORS as error:
         raise DataError(_npy_problem(name, error)) from None
 
@@ -105,15 +111,44 @@ def _npy_problem(name: str, error: Exception) -> str:
     return f"{name} is not a readable NumPy array: {text.splitlines()[0].rstrip('.') if text else type(error).__name__}."
 
 
-def _read_npz(file: io.BufferedIOBase, name: str, role: str) -> np.ndarray:
+def _read_npz(source: Path | bytes, name: str, role: str) -> np.ndarray:
     try:
-        with zipfile.ZipFile(file) as archive:
+        with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as archive:
             members = [entry.removesuffix(".npy") for entry in archive.namelist() if entry.endswith(".npy")]
             chosen = _choose(members, name, role)
-            with archive.open(f"{chosen}.npy") as member:
-                return _read_npy(io.BytesIO(member.read()), f"{chosen} in {name}", role)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+            entry = archive.getinfo(f"{chosen}.npy")
+            if entry.file_size > _FREE and entry.file_size > _RATIO * entry.compress_size:
+                raise DataError(
+                    f"{chosen} in {name} unpacks to over {_RATIO} times its size; unpack it yourself if you trust it."
+                )
+            with archive.open(entry) as member:
+                return _read_npy(member.read(), f"{chosen} in {name}", role)
+    except _ZIP_ERRORS as error:
         raise DataError(f"{name} is not a readable .npz archive: {str(error).rstrip('.')}.") from None
+
+
+@contextmanager
+def _safetensors(path: Path, name: str) -> Iterator[Any]:
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        raise MissingExtraError(
+            "Reading .safetensors needs safetensors, which is not installed: pip install 'divprism[safetensors]'."
+        ) from None
+    try:
+        with safe_open(path, framework="numpy") as tensors:
+            yield tensors
+    except (SafetensorError, OSError, ValueError, TypeError, OverflowError, MemoryError, AttributeError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{name} is not a readable .safetensors file: {str(error).splitlines()[0].rstrip('.')}.") from None
+
+
+def _read_safetensors(source: Path | bytes, name: str, role: str) -> np.ndarray:
+    assert isinstance(source, Path)  # standard input has no signature to know it by
+    with _safetensors(source, name) as tensors:
+        chosen = _choose(list(tensors.keys()), name, role)
+        return np.asarray(tensors.get_tensor(chosen))
 
 
 def _choose(members: list[str], name: str, role: str) -> str:
@@ -128,9 +163,9 @@ def _choose(members: list[str], name: str, role: str) -> str:
     raise DataError(f"{name} holds {len(members)} arrays ({', '.join(sorted(members)[:5])}), none of them named {names}.")
 
 
-def _read_csv(file: io.BufferedIOBase, name: str, role: str) -> np.ndarray:
+def _read_csv(source: Path | bytes, name: str, role: str) -> np.ndarray:
     try:
-        text = file.read().decode("utf-8-sig")
+        text = (source if isinstance(source, bytes) else source.read_bytes()).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{name} is not text in UTF-8: byte {error.start} cannot be read.") from None
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
@@ -173,3 +208,12 @@ def _numbers(line: str) -> list[float] | None:
         return [float(cell) for cell in line.split(",")]
     except ValueError:
         return None
+
+
+_READERS: dict[str, Callable[[Path | bytes, str, str], np.ndarray]] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".safetensors": _read_safetensors,
+    ".csv": _read_csv,
+}
+ARRAY_SUFFIXES = frozenset(_READERS)

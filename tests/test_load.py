@@ -1,0 +1,341 @@
+"""Layouts that people have, and the pairing that is read from each."""
+
+import csv
+import io
+import json
+import random
+
+import numpy as np
+import pytest
+from made import ANSWERS, PROMPTS, clip, jsonl, picture, records, write
+
+import divprism as dp
+from divprism.samples import Clip, Picture
+
+PAIRS = [(prompt, answer) for prompt, two in zip(PROMPTS, (ANSWERS[:2], ANSWERS[2:]), strict=True) for answer in two]
+
+
+def texts(samples):
+    return [(prompt.text, output.text) for prompt, output in zip(samples.prompts, samples.outputs, strict=True)]
+
+
+def separated(rows, delimiter):
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, rows[0], delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def parquet(rows):
+    import pyarrow
+    from pyarrow import parquet as module
+
+    buffer = io.BytesIO()
+    module.write_table(pyarrow.Table.from_pylist(rows), buffer)
+    return buffer.getvalue()
+
+
+ROWS = records()
+GROUPED = [{"instruction": prompt, "generations": ANSWERS[2 * i : 2 * i + 2]} for i, prompt in enumerate(PROMPTS)]
+CHAT = [
+    {"prompt": [{"role": "user", "content": row["prompt"]}], "completion": [{"role": "assistant", "content": row["output"]}]}
+    for row in ROWS
+]
+LM_EVAL_OLD = [
+    {"doc_id": i, "doc": {}, "arguments": [[prompt, {"until": ["."]}]], "resps": [ANSWERS[2 * i : 2 * i + 2]], "target": ""}
+    for i, prompt in enumerate(PROMPTS)
+]
+LM_EVAL = [row | {"arguments": {"gen_args_0": {"arg_0": row["arguments"][0][0], "arg_1": {}}}} for row in LM_EVAL_OLD]
+TABLES = {
+    "outputs.jsonl": jsonl(ROWS),
+    "outputs.jsonl.gz": jsonl(ROWS),
+    "windows.jsonl": b"\xef\xbb\xbf" + jsonl(ROWS).replace(b"\n", b"\r\n"),
+    "list.json": json.dumps(ROWS),
+    "named.json": json.dumps({"data": ROWS}),
+    "outputs.csv": separated(ROWS, ","),
+    "outputs.csv.gz": separated(ROWS, ","),
+    "outputs.tsv": separated(ROWS, "\t"),
+    "outputs.parquet": parquet(ROWS),
+    "grouped.jsonl": jsonl(GROUPED),
+    "grouped.parquet": parquet(GROUPED),
+    "chat.jsonl": jsonl(CHAT),
+    "samples_task_2026-01-02T03-04-05.678.jsonl": jsonl(LM_EVAL),
+    "samples_old.jsonl": jsonl(LM_EVAL_OLD),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_gives_the_same_pairs(name, tmp_path):
+    write(tmp_path, {name: TABLES[name]})
+    assert texts(dp.load(tmp_path / name)) == PAIRS
+    found = dp.load(tmp_path)  # the only table of a folder
+    assert texts(found) == PAIRS
+    assert "outputs from " in found.notes[-1]
+
+
+def test_a_datasets_folder(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    whole = datasets.Dataset.from_list(ROWS)
+    whole.save_to_disk(str(tmp_path / "flat"))
+    assert texts(dp.load(tmp_path / "flat")) == PAIRS
+    datasets.DatasetDict({"test": whole}).save_to_disk(str(tmp_path / "one"))
+    assert texts(dp.load(tmp_path / "one")) == PAIRS
+    datasets.DatasetDict({"test": whole, "train": whole}).save_to_disk(str(tmp_path / "two"))
+    assert texts(dp.load(tmp_path / "two" / "train")) == PAIRS
+    with pytest.raises(dp.DataError, match=r"holds the splits test, train; name one of them"):
+        dp.load(tmp_path / "two")
+
+
+def test_pictures_inside_a_table(tmp_path):
+    rows = [{"prompt": PROMPTS[i % 2], "image": {"bytes": picture(i), "path": None}} for i in range(4)]
+    write(tmp_path, {"a.parquet": parquet(rows)})
+    samples = dp.load(tmp_path / "a.parquet")
+    assert [type(output) for output in samples.outputs] == [Picture] * 4
+    assert samples.outputs[3].content().size == (40, 30)
+
+
+def test_fields_are_found_or_named(tmp_path):
+    rows = [{"question": "q", "better": "a", "worse": "b", "meta": {"who": "m", "t": 0.5}} for _ in range(2)]
+    write(tmp_path, {"a.jsonl": jsonl(rows)})
+    with pytest.raises(
+        dp.DataError, match=r"has no field of outputs among question, better, worse, meta; name it: --output-field"
+    ):
+        dp.load(tmp_path / "a.jsonl")
+    found = dp.load(tmp_path / "a.jsonl", output_field="better,worse", model_field="meta.who,meta.t")
+    assert texts(found) == [("q", "a"), ("q", "b")] * 2
+    assert found.models == ("m / 0.5",) * 4
+    with pytest.raises(dp.DataError, match=r"has no field 'best' \(--output-field\) among question"):
+        dp.load(tmp_path / "a.jsonl", output_field="best")
+    with pytest.raises(dp.ArgumentError, match=r"`output_kind` must be one of text, image, video, embedding; got 'sound'"):
+        dp.load(tmp_path / "a.jsonl", output_kind="sound")
+
+
+def test_a_list_of_prompts_says_how_to_score_it(tmp_path):
+    write(tmp_path, {"p.jsonl": jsonl({"prompt": text} for text in PROMPTS)})
+    with pytest.raises(dp.DataError, match=r"To score the prompts themselves: --output-field prompt"):
+        dp.load(tmp_path / "p.jsonl")
+    found = dp.load(tmp_path / "p.jsonl", output_field="prompt")
+    assert [output.text for output in found.outputs] == PROMPTS
+    assert found.prompts is None
+
+
+def test_embeddings_inside_a_table(tmp_path):
+    write(tmp_path, {"e.jsonl": jsonl({"prompt": "p", "embedding": [float(i), 1]} for i in range(3))})
+    np.testing.assert_array_equal(dp.load(tmp_path / "e.jsonl").outputs, [[0, 1], [1, 1], [2, 1]])
+    write(tmp_path, {"e.jsonl": jsonl({"prompt": "p", "embedding": [1.0] * i} for i in (2, 3))})
+    with pytest.raises(dp.DataError, match=r"have different lengths: 2, 3"):
+        dp.load(tmp_path / "e.jsonl")
+
+
+IMAGES = {f"{i}.png": picture(i) for i in range(4)}
+CAPTIONED = [{"file_name": f"{i}.png", "text": PROMPTS[i // 2]} for i in range(4)]
+FOLDERS = {
+    "metadata.jsonl": IMAGES | {"metadata.jsonl": jsonl(CAPTIONED)},
+    "metadata.csv": IMAGES | {"metadata.csv": separated(CAPTIONED, ",")},
+    "map": IMAGES | {"map.json": json.dumps({row["file_name"]: row["text"] for row in CAPTIONED})},
+    "map of objects": IMAGES | {"map.json": json.dumps({row["file_name"]: {"prompt": row["text"]} for row in CAPTIONED})},
+    "map of lists": IMAGES | {"map.json": json.dumps({PROMPTS[0]: ["0.png", "1.png"], PROMPTS[1]: ["2.png", "3.png"]})},
+    "folder per prompt": {f"{PROMPTS[i // 2]}/{i}.png": picture(i) for i in range(4)},
+    "prompt-index": {f"{PROMPTS[i // 2]}-{i % 2}.png": picture(i) for i in range(4)},
+    "absolute in words": IMAGES | {"data.jsonl": jsonl({"prompt": r["text"], "path": r["file_name"]} for r in CAPTIONED)},
+}
+
+
+@pytest.mark.parametrize("layout", FOLDERS)
+def test_every_folder_of_pictures_pairs_each_with_its_prompt(layout, tmp_path):
+    names = list(FOLDERS[layout])
+    random.Random(7).shuffle(names)  # the order in which files came to be must not matter
+    write(tmp_path, {name: FOLDERS[layout][name] for name in names})
+    samples = dp.load(tmp_path)
+    pairs = {(prompt.text, output.digest()) for prompt, output in zip(samples.prompts, samples.outputs, strict=True)}
+    expected = {(PROMPTS[i // 2], Picture(picture(i)).digest()) for i in range(4)}
+    assert pairs == expected
+    assert [prompt.text for prompt in samples.prompts] == sorted((p.text for p in samples.prompts), key=PROMPTS.index) or (
+        layout in ("folder per prompt", "prompt-index")  # in natural order of names, where blue comes first
+    )
+    assert samples.warnings == ()
+
+
+def test_prompts_in_a_list_beside_the_files(tmp_path):
+    files = write(tmp_path / "images", {f"{i}.png": picture(i) for i in (10, 2, 1, 0)})
+    write(tmp_path, {"prompts.txt": "zero\none\n\ntwo\nten\n"})
+    samples = dp.load(files, tmp_path / "prompts.txt")
+    named = {prompt.text: output.source.name for prompt, output in zip(samples.prompts, samples.outputs, strict=True)}
+    assert named == {"zero": "0.png", "one": "1.png", "two": "2.png", "ten": "10.png"}
+    assert "natural order" in samples.notes[-1]
+    write(tmp_path, {"prompts.txt": "zero\none\n"})
+    with pytest.raises(dp.DataError, match=r"4 files in .* and 2 prompts do not pair up one to one"):
+        dp.load(files, tmp_path / "prompts.txt")
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_the_number_of_a_prompt_in_the_name(start, tmp_path):
+    files = write(tmp_path / "images", {f"{start + i // 2}_{i % 2}.png": picture(i) for i in range(4)})
+    write(tmp_path, {"p.txt": "\n".join(PROMPTS)})
+    assert [prompt.text for prompt in dp.load(files, tmp_path / "p.txt").prompts] == [p for p in PROMPTS for _ in range(2)]
+
+
+def test_prompts_joined_by_id(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl({"prompt_id": row["prompt_id"], "output": row["output"]} for row in ROWS[::-1])})
+    write(tmp_path, {"p.jsonl": jsonl({"prompt_id": i, "prompt": text} for i, text in enumerate(PROMPTS))})
+    assert texts(dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")) == PAIRS[::-1]
+    write(tmp_path, {"p.jsonl": jsonl([{"prompt_id": 0, "prompt": "only"}])})
+    with pytest.raises(dp.DataError, match=r"2 outputs have a prompt_id that .*p.jsonl lacks \(first: 1\)"):
+        dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
+    write(tmp_path, {"p.jsonl": jsonl({"prompt_id": i, "prompt": str(i)} for i in range(5))})
+    assert "3 of 5 prompts in" in dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl").warnings[0]
+    write(tmp_path, {"p.jsonl": jsonl({"prompt_id": 0, "prompt": str(i)} for i in range(5))})
+    with pytest.raises(dp.DataError, match="has a prompt_id twice"):
+        dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
+
+
+def test_pictures_as_prompts_of_captions(tmp_path):
+    write(tmp_path, IMAGES | {"c.jsonl": jsonl({"image": f"{i}.png", "caption": ANSWERS[i]} for i in range(4))})
+    samples = dp.load(tmp_path / "c.jsonl", prompt_field="image", output_field="caption")
+    assert [type(prompt) for prompt in samples.prompts] == [Picture] * 4
+    assert [output.text for output in samples.outputs] == ANSWERS
+    write(tmp_path / "apart", IMAGES)
+    write(tmp_path, {"o.txt": "\n".join(ANSWERS)})
+    apart = dp.load(tmp_path / "o.txt", tmp_path / "apart", output_field="prompt")
+    assert [prompt.source.name for prompt in apart.prompts] == [f"{i}.png" for i in range(4)]
+
+
+def test_videos_and_folders_of_frames(tmp_path):
+    clips = tmp_path / "clips"
+    clips.mkdir()
+    for i in range(4):
+        clip(clips / f"{PROMPTS[i // 2]}-{i % 2}.mp4", i)
+    samples = dp.load(clips)
+    assert [type(output) for output in samples.outputs] == [Clip] * 4
+    assert {prompt.text for prompt in samples.prompts} == set(PROMPTS)
+    assert len(samples.outputs[0].content(5)) == 5
+    frames = write(tmp_path / "frames", {f"{PROMPTS[i // 2]}/{i}/{j}.png": picture(i) for i in range(4) for j in (10, 9)})
+    samples = dp.load(frames)
+    assert [[path.name for path in output.source] for output in samples.outputs] == [["9.png", "10.png"]] * 4
+    flat = write(tmp_path / "flat", {f"{PROMPTS[i // 2]}-{i}/{j}.png": picture(i) for i in range(4) for j in range(2)})
+    assert {prompt.text for prompt in dp.load(flat, output_kind="video").prompts} == set(PROMPTS)
+    rows = [{"prompt": PROMPTS[0], "frames": [f"frames/{PROMPTS[0]}/0/{j}.png" for j in (9, 10)]}]
+    write(tmp_path, {"f.jsonl": jsonl(rows)})
+    assert len(dp.load(tmp_path / "f.jsonl").outputs[0].source) == 2
+
+
+def test_a_frame_stands_for_several_of_a_short_clip(tmp_path):
+    write(tmp_path, {f"{i}.png": picture(i) for i in range(2)})
+    frames = Clip((tmp_path / "0.png", tmp_path / "1.png")).content(4)
+    assert frames[0] is frames[1] and frames[2] is frames[3] and frames[1] is not frames[2]
+
+
+X = np.random.default_rng(0).standard_normal((6, 3))
+T = np.ascontiguousarray(X[:, :2])
+
+
+def test_arrays_and_their_prompts(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "t.npy", T)
+    np.savez(tmp_path / "both.npz", outputs=X, prompts=T)
+    from safetensors.numpy import save_file
+
+    save_file({"x": X, "t": T}, tmp_path / "both.safetensors")
+    for found in (
+        dp.load(tmp_path / "x.npy", tmp_path / "t.npy"),
+        dp.load(tmp_path / "both.npz"),
+        dp.load(tmp_path / "both.safetensors"),
+    ):
+        np.testing.assert_array_equal(found.outputs, X)
+        np.testing.assert_array_equal(found.prompts, T)
+    np.save(tmp_path / "short.npy", T[:5])
+    with pytest.raises(dp.DataError, match=r"got 6 outputs in .*x.npy and 5 prompts in .*short.npy"):
+        dp.load(tmp_path / "x.npy", tmp_path / "short.npy")
+
+
+def test_an_array_of_prompts_by_outputs(tmp_path):
+    np.save(tmp_path / "x.npy", X.reshape(2, 3, 3))
+    found = dp.load(tmp_path / "x.npy")
+    np.testing.assert_array_equal(found.outputs, X)
+    np.testing.assert_array_equal(found.prompts, [0, 0, 0, 1, 1, 1])
+    assert found.notes == (f"{tmp_path / 'x.npy'}: 2 prompts with 3 outputs each, 3 wide",)
+
+
+def test_an_array_of_strings_is_texts(tmp_path):
+    np.save(tmp_path / "x.npy", np.array(ANSWERS))
+    assert [output.text for output in dp.load(tmp_path / "x.npy").outputs] == ANSWERS
+
+
+def test_models_are_kept_apart(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(records(("b", "a")))})
+    samples = dp.load(tmp_path / "o.jsonl")
+    assert list(samples.by_model()) == ["b", "a"]
+    assert texts(samples.by_model()["a"]) == PAIRS
+    limited = dp.load(tmp_path / "o.jsonl", limit=3)
+    assert {model: len(one) for model, one in limited.by_model().items()} == {"b": 3, "a": 3}
+    with pytest.raises(dp.ArgumentError, match="`limit` must be a whole number of at least 1"):
+        dp.load(tmp_path / "o.jsonl", limit=0)
+    with pytest.raises(dp.ArgumentError, match="does not say which model made an output"):
+        dp.Samples(samples.outputs).by_model()
+
+
+def test_empty_outputs_are_skipped_and_counted_or_refused(tmp_path):
+    rows = [*ROWS, {"model": "one", "prompt": "p", "output": "  "}, {"model": "one", "prompt": "p", "output": None}]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    found = dp.load(tmp_path / "o.jsonl")
+    assert (len(found), found.skipped) == (4, 2)
+    assert found.warnings == ("2 outputs were skipped: they, or their prompts, are empty.",)
+    with pytest.raises(dp.DataError, match=r"the output in line 5 of .*o.jsonl is empty \(--strict\)"):
+        dp.load(tmp_path / "o.jsonl", strict=True)
+    write(tmp_path, {"o.jsonl": jsonl([{"prompt": "p", "output": ""}])})
+    with pytest.raises(dp.DataError, match=r"every output of .* is empty; there is nothing to score"):
+        dp.load(tmp_path / "o.jsonl")
+
+
+def test_the_join_is_checked(tmp_path):
+    table = {"metadata.jsonl": jsonl(CAPTIONED)}
+    write(tmp_path / "surplus", IMAGES | table | {"extra.png": picture(9), "notes.txt": "not an output"})
+    found = dp.load(tmp_path / "surplus")
+    assert found.warnings[0].startswith("1 files are not named in") and "extra.png" in found.warnings[0]
+    with pytest.raises(dp.DataError, match=r"1 files are not named in .*\(--strict\)"):
+        dp.load(tmp_path / "surplus", strict=True)
+    write(tmp_path / "missing", {name: IMAGES[name] for name in list(IMAGES)[:3]} | table)
+    with pytest.raises(dp.DataError, match=r"line 4 of .*metadata.jsonl names 3.png, but there is no such file"):
+        dp.load(tmp_path / "missing")
+    write(tmp_path / "twice", IMAGES | {"metadata.jsonl": jsonl([*CAPTIONED, CAPTIONED[0]])})
+    assert dp.load(tmp_path / "twice").warnings[0].startswith("1 files are named more than once")
+    write(tmp_path / "case", {"A dog-0.png": picture(0), "a dog-0.png": picture(1)})
+    assert [text.split(" (")[0] for text in dp.load(tmp_path / "case").warnings] == [
+        "1 file names differ by case only",
+        "1 prompts differ by case only",
+    ]
+    write(tmp_path / "mixed", {"a-0.png": picture(0), "b.png": picture(1)})
+    with pytest.raises(dp.DataError, match=r"1 of 2 files in .* are not named prompt-index: b, "):
+        dp.load(tmp_path / "mixed")
+
+
+def test_folders_that_cannot_be_read_say_why(tmp_path):
+    write(tmp_path / "two", {"a.jsonl": jsonl(ROWS), "b.jsonl": jsonl(ROWS)})
+    with pytest.raises(dp.DataError, match=r"holds 2 tables \(a.jsonl, b.jsonl\); name the one to read"):
+        dp.load(tmp_path / "two")
+    write(tmp_path / "runs", {f"samples_task_2026-01-0{i}T00-00-00.jsonl": jsonl(LM_EVAL) for i in (1, 2)})
+    with pytest.raises(dp.DataError, match=r"holds 2 runs of samples_task; name the file"):
+        dp.load(tmp_path / "runs")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(dp.DataError, match="holds neither a table nor pictures"):
+        dp.load(tmp_path / "empty")
+    with pytest.raises(dp.DataError, match=r"cannot read .*nowhere: No such file"):
+        dp.load(tmp_path / "nowhere")
+    write(tmp_path, {"a.png": picture(), "a.xyz": b"?"})
+    with pytest.raises(dp.DataError, match="is a single output; diversity needs several"):
+        dp.load(tmp_path / "a.png")
+    with pytest.raises(dp.ArgumentError, match=r"cannot tell what a.xyz is by its suffix"):
+        dp.load(tmp_path / "a.xyz")
+
+
+def test_log_likelihoods_are_no_outputs(tmp_path):
+    rows = [row | {"resps": [[[-1.5, False]]]} for row in LM_EVAL]
+    write(tmp_path, {"samples_mc.jsonl": jsonl(rows)})
+    with pytest.raises(dp.DataError, match=r"line 1 of .* holds log-likelihoods, not generated texts"):
+        dp.load(tmp_path / "samples_mc.jsonl")
+
+
+def test_records_from_standard_input(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(jsonl(ROWS))))
+    assert texts(dp.load("-")) == PAIRS

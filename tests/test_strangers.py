@@ -1,0 +1,327 @@
+"""Files from strangers: each gets one sentence that names it, exit code 4, and the rest of the work is kept."""
+
+import gzip
+import io
+import json
+import struct
+import subprocess
+import sys
+import zipfile
+import zlib
+
+import numpy as np
+import pytest
+from made import clip, jsonl, picture, records, write
+
+import divprism as dp
+from divprism import cli
+
+GOOD = jsonl(records())
+LINE = GOOD.splitlines(keepends=True)
+
+
+def command(capsys, *arguments):
+    """Exit code, stdout and stderr of a command, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["divprism", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+    return left.value.code, *capsys.readouterr()
+
+
+def refused(capsys, *arguments):
+    """The one sentence of a refusal."""
+    code, out, err = command(capsys, *arguments, "-q")
+    lines = err.splitlines()
+    assert (code, out, len(lines)) == (4, "", 1), err
+    assert lines[0].startswith("divprism: ")
+    return lines[0]
+
+
+class _Bomb:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was executed",))
+
+
+def _pickled():
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([_Bomb()], dtype=object), allow_pickle=True)
+    return buffer.getvalue()
+
+
+def _npy(header, body=b""):
+    text = repr(header).encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + body
+
+
+def _zip(name, content, **lies):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def _bomb_npz():
+    """300 MB of zeros in a few hundred kilobytes."""
+    header = {"descr": "<f8", "fortran_order": False, "shape": (300 << 17, 1)}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("x.npy", "w") as member:
+        member.write(_npy(header))
+        for _ in range(300):
+            member.write(bytes(1 << 20))
+    return buffer.getvalue()
+
+
+def _bomb_gz(line):
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return packer.compress(line * ((100 << 20) // len(line))) + packer.flush()
+
+
+def _tensors(header, body=b""):
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+HUGE = {"descr": "<f8", "fortran_order": False, "shape": (2**31, 1000)}
+TENSOR = {"x": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}
+DEEP = b'{"prompt": "p", "output": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
+TABLES = {
+    "0 bytes": ("a.jsonl", b"", "a.jsonl holds no record"),
+    "not JSON": ("a.jsonl", LINE[0] + b"nonsense\n", "line 2 of a.jsonl is not JSON"),
+    "not an object": ("a.jsonl", LINE[0] + b"[1]\n", "line 2 of a.jsonl holds a list, not a JSON object"),
+    "cut line": ("a.jsonl", GOOD[:-5], "line 4 of a.jsonl is not JSON"),
+    "duplicate keys": (
+        "a.jsonl",
+        b'{"prompt": "p", "output": "a", "output": "b"}\n',
+        "line 1 of a.jsonl has the key 'output' twice",
+    ),
+    "deep JSON": ("a.jsonl", LINE[0] + DEEP, "line 2 of a.jsonl is nested too deeply"),
+    "deep JSON file": ("a.json", b"[" * 100_000, "a.json is nested too deeply"),
+    "a line of 100 MB": ("a.jsonl", LINE[0] + b'{"prompt": "' + b"x" * (100 << 20), "line 2 of a.jsonl is longer than 32 MB"),
+    "invalid UTF-8": ("a.jsonl", LINE[0] + b'{"prompt": "\xff"}\n', "line 2 of a.jsonl is not text in UTF-8: byte 12"),
+    "UTF-16": ("a.jsonl", GOOD.decode().encode("utf-16"), "line 1 of a.jsonl is not text in UTF-8"),
+    "a field is missing": ("a.jsonl", LINE[0] + b'{"prompt": "p"}\n', "line 2 of a.jsonl has no field 'model'"),
+    "bytes for a text": (
+        "a.jsonl",
+        LINE[0] + b'{"model": 1, "prompt": "p", "output": {"a": 1}}\n',
+        "line 2 of a.jsonl has a dict",
+    ),
+    "gz in name only": ("a.jsonl.gz.", GOOD, "a.jsonl.gz is not packed by gzip"),
+    "gz cut": ("a.jsonl.gz.", gzip.compress(GOOD)[:-9], "a.jsonl.gz is broken or truncated after line"),
+    "gz flipped": ("a.jsonl.gz.", gzip.compress(GOOD)[:-6] + b"abcdef", "a.jsonl.gz is broken or truncated after line"),
+    "gz bomb of lines": ("a.jsonl.gz.", _bomb_gz(LINE[0]), "a.jsonl.gz unpacks to over 200 times its size"),
+    "gz bomb of one line": ("a.jsonl.gz.", _bomb_gz(b" "), "line 1 of a.jsonl.gz is longer than 32 MB"),
+    "CSV with a short row": ("a.csv", b"prompt,output\np,a\nq\n", "line 3 of a.csv has 1 cells, the header 2"),
+    "CSV with an open quote": ("a.csv", b'prompt,output\np,"a\n', "a.csv is not a row of cells"),
+    "CSV with a column twice": ("a.csv", b"prompt,output,output\np,a,b\n", "the header of a.csv has a column twice"),
+    "CSV that is an array": ("a.csv", b"\x93NUMPY\x01\x00", "line 1 of a.csv is not text in UTF-8"),
+    "JSON of the wrong shape": ("a.json", b'"text"', "a.json holds a string; expected a list of records"),
+    "map to a number": ("a.json", b'{"a.png": 3, "b": 4}', "a.json maps 'a.png' to a number"),
+    "Parquet in name only": ("a.parquet", GOOD, "a.parquet is not a readable table"),
+    "Parquet of 0 bytes": ("a.parquet", b"", "a.parquet is not a readable table"),
+    "Arrow in name only": ("a.arrow", GOOD, "a.arrow is not a readable table"),
+    "pickled array": ("a.npy", _pickled(), "a.npy holds pickled objects, which could run code"),
+    "2^31 rows in a header": ("a.npy", _npy(HUGE), "a.npy is truncated: it ends before its array does"),
+    "2^31 rows in an archive": ("a.npz", _zip("x.npy", _npy(HUGE)), "x in a.npz"),
+    "npz bomb": ("a.npz", _bomb_npz(), "x in a.npz unpacks to over 200 times its size"),
+    "npz of something else": ("a.npz", _zip("run.py", b"print()"), "a.npz holds no array"),
+    "npz cut": ("a.npz", _zip("x.npy", _npy(HUGE))[:-10], "a.npz is not a readable .npz archive"),
+    "safetensors with a lying header": (
+        "a.safetensors",
+        _tensors({"x": {"dtype": "F32", "shape": [2**31, 2], "data_offsets": [0, 2**34]}}, bytes(16)),
+        "a.safetensors is not a readable .safetensors file",
+    ),
+    "safetensors with a huge header": (
+        "a.safetensors",
+        struct.pack("<Q", 2**63) + b"{}",
+        "a.safetensors is not a readable .safetensors file",
+    ),
+    "safetensors with offsets that overlap": (
+        "a.safetensors",
+        _tensors({**TENSOR, "y": {"dtype": "F32", "shape": [2, 2], "data_offsets": [8, 24]}}, bytes(24)),
+        "a.safetensors is not a readable .safetensors file",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_tables_and_arrays(case, capsys, tmp_path, monkeypatch):
+    name, content, message = TABLES[case]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name.rstrip(".")).write_bytes(content)  # a name with a dot at its end is not packed on the way
+    assert message in refused(capsys, "score", name.rstrip("."))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_byte_order_mark_and_windows_lines_are_read(kind, tmp_path):
+    text = GOOD if kind == "jsonl" else b"prompt,output\np,a\nq,b\n"
+    path = tmp_path / f"a.{kind}"
+    path.write_bytes(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"))
+    assert dp.load(path).outputs[0].text in ("It is red.", "a")
+
+
+def test_half_a_surrogate_pair_is_read(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"prompt": "p", "output": "cut \\ud83d"}\n')
+    (output,) = dp.load(tmp_path / "a.jsonl").outputs
+    assert output.text == "cut \ufffd"
+
+
+def _picture_of(mode):
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.new(mode, (20, 20)).save(buffer, "TIFF" if mode in ("I;16", "F") else "PNG")
+    return buffer.getvalue()
+
+
+def _huge_png(side):
+    """A picture that says it is larger than it is."""
+
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+
+
+PICTURES = {
+    "0 bytes": (b"", "is empty (0 bytes)"),
+    "a text": (b"hello, I am a picture", "is not a picture that Pillow can read"),
+    "truncated": (picture(form="PNG", size=(400, 300))[:300], "is a broken or truncated picture"),
+    "truncated JPEG": (picture(form="JPEG", size=(400, 300))[:1200], "is a broken or truncated picture"),
+    "a bomb": (_huge_png(12_000), "is 12,000 x 12,000 pixels; at most 100,000,000 pixels are read"),
+    "a bigger bomb": (_huge_png(30_000), "declares too many pixels (at most 100,000,000 are read)"),
+    "a script": (b"<svg onload='alert(1)'/>", "is not a picture that Pillow can read"),
+}
+
+
+@pytest.mark.parametrize("case", PICTURES)
+def test_pictures(case, capsys, tmp_path, monkeypatch):
+    """The bad one is named, with the line that named it; the good ones are in the cache."""
+    content, message = PICTURES[case]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DIVPRISM_CACHE", str(tmp_path / "cache"))
+    files = {f"{i}.png": picture(i) for i in range(3)} | {"bad.png": content}
+    rows = [{"file_name": name, "prompt": "p"} for name in files]
+    write(tmp_path, files | {"metadata.jsonl": jsonl(rows)})
+    sentence = refused(capsys, "score", "metadata.jsonl")
+    assert "bad.png (line 4 of metadata.jsonl)" in sentence
+    assert message in sentence
+    assert sum(entry.items for entry in dp.Cache(tmp_path / "cache").entries()) == 3
+
+
+def test_all_that_is_broken_is_counted(capsys, tmp_path):
+    write(tmp_path, {f"p-{i}.png": picture(i) if i % 2 else b"no" for i in range(6)})
+    sentence = refused(capsys, "score", tmp_path)
+    assert "3 of 6 items cannot be read; the first: " in sentence
+    assert "p-0.png is not a picture" in sentence
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "I;16", "F"])
+def test_pictures_of_every_mode_are_read(mode):
+    if mode == "CMYK":
+        content = io.BytesIO()
+        from PIL import Image
+
+        Image.new("CMYK", (20, 20)).save(content, "JPEG")
+        content = content.getvalue()
+    else:
+        content = _picture_of(mode)
+    assert dp.samples.Picture(content).content().mode == "RGB"
+
+
+def test_a_suffix_of_another_picture_format_does_no_harm(tmp_path):
+    write(tmp_path, {f"p-{i}.png": picture(i, form="JPEG") for i in range(2)})
+    assert dp.evaluate(str(tmp_path)).vendi.n == 2
+
+
+VIDEOS = {
+    "0 bytes": lambda content: b"",
+    "a text": lambda content: b"not a video " * 50,
+    "truncated": lambda content: content[: len(content) // 2],
+    "zeros": lambda content: content[:40] + bytes(len(content) - 40),
+}
+
+
+@pytest.mark.parametrize("case", VIDEOS)
+def test_videos(case, capsys, tmp_path):
+    for i in range(2):
+        clip(tmp_path / f"p-{i}.mp4", i)
+    bad = tmp_path / "p-1.mp4"
+    bad.write_bytes(VIDEOS[case](bad.read_bytes()))
+    sentence = refused(capsys, "score", tmp_path)
+    assert "p-1.mp4" in sentence
+
+
+def _rows_naming(name):
+    return {"metadata.jsonl": jsonl([{"file_name": "0.png", "prompt": "p"}, {"file_name": name, "prompt": "q"}])}
+
+
+@pytest.fixture
+def inside(tmp_path):
+    """A folder with a picture, and a secret beside it."""
+    write(tmp_path, {"secret.png": picture(7), "in/0.png": picture(0)})
+    return tmp_path / "in"
+
+
+@pytest.mark.parametrize("name", ["../secret.png", "{absolute}", "link.png", "down/../../secret.png", "linked/secret.png"])
+def test_nothing_outside_the_folder_is_read(name, capsys, inside):
+    (inside / "link.png").symlink_to(inside.parent / "secret.png")
+    (inside / "linked").symlink_to(inside.parent)
+    (inside / "down").mkdir()
+    name = name.format(absolute=inside.parent / "secret.png")
+    write(inside, _rows_naming(name))
+    sentence = refused(capsys, "score", inside)
+    assert "line 2 of" in sentence and "secret.png, outside" in sentence and "--allow-outside reads it anyway" in sentence
+    code, *_ = command(capsys, "score", inside, "--allow-outside", "-q")
+    assert code == 0
+
+
+def test_links_in_a_folder_without_a_table(capsys, inside):
+    (inside / "p-1.png").symlink_to(inside.parent / "secret.png")
+    (inside / "0.png").rename(inside / "p-0.png")
+    assert "secret.png, outside" in refused(capsys, "score", inside)
+    sub = inside.parent / "folders"
+    sub.mkdir()
+    (sub / "prompt").symlink_to(inside)
+    assert "outside" in refused(capsys, "score", sub)
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "x" * 5000, "0.png/inner.png", ".", "loop.png", "pipe.png"])
+def test_names_that_are_no_files(name, capsys, inside):
+    import os
+
+    (inside / "loop.png").symlink_to(inside / "loop.png")
+    os.mkfifo(inside / "pipe.png")
+    write(inside, _rows_naming(name or "nowhere.png"))
+    assert "line 2 of" in refused(capsys, "score", inside)
+
+
+def test_names_with_newlines_escapes_and_emoji(capsys, tmp_path):
+    names = ["two\nlines-0.png", "\x1b[31mred-0.png", "😀-0.png", "quote'\"-0.png"]
+    write(tmp_path, {name: picture(i) for i, name in enumerate(names)})
+    samples = dp.load(tmp_path)
+    assert {prompt.text for prompt in samples.prompts} == {name.removesuffix("-0.png") for name in names}
+    (tmp_path / names[0]).write_bytes(b"")
+    sentence = refused(capsys, "score", tmp_path)
+    assert r"two\nlines-0.png" in sentence
+    (tmp_path / names[1]).write_bytes(b"")
+    assert "\x1b" not in refused(capsys, "score", tmp_path)
+
+
+def test_a_pipe_that_closes_and_a_folder_for_a_file(capsys, tmp_path):
+    (tmp_path / "a.jsonl").mkdir()
+    assert "holds neither a table nor pictures" in refused(capsys, "score", tmp_path / "a.jsonl")
+
+
+def test_a_table_of_100_mb_in_one_line_takes_little_memory(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"prompt": "' + b"x" * (100 << 20))
+    code = (
+        "import resource, divprism as dp\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"try: dp.load({str(tmp_path / 'a.jsonl')!r})\n"
+        "except dp.DataError: pass\n"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 150  # megabytes: the 32 that are read, a few times over
