@@ -1,0 +1,25 @@
+"""Embedders: items of one modality in, vectors out. One contract, a cache, and a default for each modality."""
+
+from divprism.embedders.base import Embedder
+from divprism.embedders.cache import Cache
+from divprism.embedders.function import Function
+from divprism.embedders.http import OpenAI
+from divprism.embedders.image import EfficientNetLite0, FrameMean
+from divprism.embedders.pipeline import Embedded, embed_items
+from divprism.embedders.text import WordLlama
+from divprism.embedders.torch_models import Inception, SentenceTransformers, Transformers
+
+__all__ = [
+    "Cache",
+    "EfficientNetLite0",
+    "Embedded",
+    "Embedder",
+    "FrameMean",
+    "Function",
+    "Inception",
+    "OpenAI",
+    "SentenceTransformers",
+    "Transformers",
+    "WordLlama",
+    "embed_items",
+]
