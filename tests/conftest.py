@@ -8,6 +8,14 @@ import pytest
 from cases import LIBRARIES, read_only
 
 
+@pytest.fixture(autouse=True, scope="session")
+def cache_of_the_tests(tmp_path_factory):
+    """Vectors that tests embed are kept for the run, and away from those of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DIVPRISM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(params=list(LIBRARIES))
 def library(request) -> Callable[[np.ndarray], Any]:
     """Turns a NumPy array into one of the library under test."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made import jsonl, records, write
 
 import divprism as dp
 
@@ -142,11 +143,89 @@ def test_labels_and_weights(folder, tmp_path):
     assert json.loads(done.stdout)["scores"]["cluster_vendi"]["value"] == pytest.approx(float(dp.cluster_vendi(X, T)))
 
 
-def test_warnings_go_to_stderr(folder, tmp_path):
-    np.save(tmp_path / "texts.npy", np.array(["a dog", "a cat"] * 20))
-    done = run("score", "--outputs", folder / "x.npy", "--prompts", tmp_path / "texts.npy", "--format", "json")
-    assert done.stderr.startswith(b"warning: Prompts are texts")
-    assert json.loads(done.stdout)["warnings"]
+def test_warnings_go_to_stderr(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl([*records(), {"model": "one", "prompt": "p", "output": ""}])})
+    done = run("score", tmp_path / "o.jsonl", "--format", "json", "-q")
+    assert done.stderr.decode() == "warning: 1 outputs were skipped: they, or their prompts, are empty.\n"
+    document = json.loads(done.stdout)
+    assert document["warnings"] and document["data"]["skipped"] == 1
+
+
+def test_what_was_read_and_embedded_is_said(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(records(("one",)))})
+    call = ("score", tmp_path / "o.jsonl", "--cache", tmp_path / "cache")
+    lines = run(*call).stderr.decode().splitlines()
+    assert lines == [
+        f"{tmp_path / 'o.jsonl'}: outputs from 'output' (text), prompts from 'prompt' (text), models from 'model'",
+        "outputs: 4 distinct texts, wordllama (the default): 4 embedded, 0 found in the cache",
+        "prompts: 2 distinct texts, wordllama (the default): 2 embedded, 0 found in the cache",
+    ]
+    again = run(*call).stderr.decode().splitlines()
+    assert again[1] == "outputs: 4 distinct texts, wordllama (the default): nothing to embed, all in the cache"
+    assert run(*call, "-q").stderr == b""
+    assert "4 embedded" in run(*call, "--no-cache").stderr.decode()
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "md", "latex"])
+def test_several_models_are_a_row_each(form, tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(records(("one", "t_wo")))})
+    results = dp.evaluate_models(tmp_path / "o.jsonl")
+    text = run("score", tmp_path / "o.jsonl", "--format", form).stdout.decode()
+    if form == "json":
+        document = json.loads(text)
+        assert {name: entry["scores"] for name, entry in document["models"].items()} == {
+            name: result.to_dict()["scores"] for name, result in results.items()
+        }
+    else:
+        assert ("t\\_wo" if form == "latex" else "t_wo") in text
+        for result in results.values():
+            value = float(result.conditional_vendi)
+            assert (repr(value) if form == "csv" else f"{value:.3f}") in text
+    one = run("score", tmp_path / "o.jsonl", "--format", "json", "--limit", 1).stdout
+    assert [entry["data"]["n"] for entry in json.loads(one)["models"].values()] == [1, 1]
+
+
+def test_embed_writes_what_score_reads(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(records(("one", "two")))})
+    done = run("embed", tmp_path / "o.jsonl", "-o", tmp_path / "vectors")
+    assert (done.returncode, done.stdout.decode()) == (0, f"{tmp_path / 'vectors'}: outputs (8, 256), prompts (8, 256)\n")
+    first = json.loads(run("score", tmp_path / "o.jsonl", "--format", "json").stdout)["models"]
+    later = json.loads(run("score", tmp_path / "vectors", "--format", "json").stdout)["models"]
+    for name in first:
+        assert first[name]["scores"] == later[name]["scores"]
+        assert first[name]["embedders"] == later[name]["embedders"]
+        assert first[name]["data"]["hash"] == later[name]["data"]["hash"]
+    pairs = (tmp_path / "vectors" / "pairs.jsonl").read_bytes()
+    assert [json.loads(line)["output"] for line in pairs.splitlines()] == [row["output"] for row in records(("one", "two"))]
+
+
+def test_the_cache_is_listed_checked_and_cleared(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(records())})
+    where = ("--cache", tmp_path / "cache")
+    run("embed", tmp_path / "o.jsonl", "-o", tmp_path / "v", *where)
+    assert "wordllama: 6 items in 2 shards" in run("cache", "ls", *where).stdout.decode()
+    assert run("cache", "verify", *where).stdout == b"2 shards, 6 items: all whole\n"
+    shard = next((tmp_path / "cache").rglob("*.npz"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    done = run("cache", "verify", *where)
+    assert done.returncode == 4
+    assert b"do not match their checksum; removed" in done.stderr
+    assert run("cache", "verify", *where).returncode == 0
+    assert run("cache", "clear", "wordllama", *where).stdout == b"1 shards removed\n"
+
+
+def test_the_demo_tells_its_three_generators_apart(tmp_path):
+    done = run("demo", "--save", tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = {line.split()[0]: line.split() for line in done.stdout.decode().splitlines() if " = " in line and " x " in line}
+    conditional = {name: float(cells[3]) for name, cells in rows.items() if name in ("parrot", "clerk", "poet")}
+    information = {name: float(cells[5]) for name, cells in rows.items() if name in ("parrot", "clerk", "poet")}
+    assert conditional["parrot"] < conditional["clerk"] < conditional["poet"]
+    assert information["parrot"] == 1
+    assert information["clerk"] > 5
+    again = run("score", tmp_path / "generators.jsonl", "--bandwidth-x", 0.8, "--bandwidth-t", 0.4, "--format", "csv")
+    (value,) = (line.split(",")[3] for line in again.stdout.decode().splitlines() if line.startswith("poet,conditional_vendi"))
+    assert round(float(value), 2) == conditional["poet"]
 
 
 REFUSALS = [
@@ -160,8 +239,16 @@ REFUSALS = [
     (("--prompts", "ids.npy", "--kernel-t", "gaussian"), 2, "--kernel-t gaussian needs a row of numbers per prompt"),
     (("--kernel-x", 'polynomial(scale="a")'), 2, "`scale` must be positive"),
     (("--format", "xml"), 2, "--format must be one of table, json, csv, md, latex"),
-    (("--prompts", "-", "--weights", "-"), 2, "only one of --outputs, --prompts, --labels and --weights can be -"),
+    (("--prompts", "-", "--weights", "-"), 2, "only one of IN, --prompts, --labels and --weights can be -"),
     (("--flavour", "mint"), 2, "No such option"),
+    (("also.npy",), 2, "name the outputs once: divprism score IN, or --outputs IN"),
+    (("--embedder-x", "word2vec"), 2, "there is no embedder 'word2vec'; choose from wordllama, efficientnet-lite0"),
+    (("--embedder-x", "wordllama"), 2, "`embedder_x` was given, but the outputs are vectors"),
+    (("--embedder-x", "wordllama:large"), 2, "embedder wordllama takes nothing after a colon; got 'large'"),
+    (("--embedder-x", "transformers"), 2, "embedder transformers needs its model after a colon"),
+    (("--device", "cuda"), 2, "--device is for models that run on torch; name one: --embedder-x, --embedder-t"),
+    (("--embedder-x", "openai:m", "--offline"), 2, "--offline rules out openai:"),
+    (("--batch-size", "0"), 2, "--batch-size"),
     (("--prompts", "nowhere.npy"), 4, "cannot read nowhere.npy: No such file or directory"),
     (("--kernel-x", "precomputed"), 4, "must be a square kernel matrix"),
     (("-o", "no/such/folder/r.txt"), 4, "cannot write no/such/folder/r.txt: No such file or directory"),
@@ -209,6 +296,8 @@ def test_ls_lists_what_the_registry_holds():
     for kind, table in (("kernels", registry.KERNELS), ("estimators", registry.ESTIMATORS), ("scores", registry.SCORES)):
         lines = run("ls", kind).stdout.decode().splitlines()
         assert [line.split("(")[0].split()[0] for line in lines] == list(table)
+    text = run("ls", "embedders").stdout.decode()
+    assert [line.split()[0].split(":")[0] for line in text.splitlines()] == [*registry.EMBEDDERS, *registry.ALIASES]
     assert run("ls", "colours").returncode == 2
 
 
@@ -221,7 +310,7 @@ def test_doctor_names_versions():
 
 def test_version_and_help():
     assert run("--version").stdout.decode().strip() == dp.__version__
-    for command in ([], ["score"], ["demo"], ["ls"], ["doctor"]):
+    for command in ([], ["score"], ["embed"], ["cache"], ["cache", "verify"], ["demo"], ["ls"], ["doctor"]):
         done = run(*command, "--help")
         assert done.returncode == 0
         assert b"Usage" in done.stdout

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import reference
+from made import jsonl, records
 
 import divprism as dp
 from divprism import registry, toy
@@ -76,16 +77,102 @@ def test_without_prompts_there_are_two_scores(pairs, library):
     json.loads(found.to_json())
 
 
-def test_texts_without_a_kernel_are_ids_and_the_result_says_so(pairs):
-    texts = ["a dog" if i % 2 else "a cat" for i in range(60)]
-    found = dp.evaluate(pairs[0], texts)
-    assert found.settings["kernel_t"] == dp.Categorical()
-    assert "equal texts count as the same prompt" in found.warnings[0]
-    assert found.conditional_vendi.warnings == found.warnings
+TEXTS = ["a dog" if i % 2 else "a cat" for i in range(60)]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+def test_texts_are_embedded(kind, pairs):
+    found = dp.evaluate(pairs[0], kind(TEXTS))
+    vectors = dp.WordLlama().embed_batch(TEXTS)
+    by_hand = dp.evaluate(pairs[0], vectors)
+    assert {name: score.value for name, score in found.scores.items()} == {
+        name: score.value for name, score in by_hand.scores.items()
+    }
+    assert found.settings["embedder_t"] == dp.WordLlama()
+    assert found.settings["embedder_x"] is None
+    (entry,) = found.to_dict()["embedders"]
+    assert (entry["side"], entry["id"], entry["dimension"]) == ("t", "wordllama", 256)
+    assert found.to_dict()["settings"]["embedder_t"] == "wordllama"
+    again = dp.evaluate(pairs[0], TEXTS, **found.settings)
+    assert again.to_dict()["scores"] == found.to_dict()["scores"]
+
+
+def test_texts_on_both_sides_and_pictures():
+    from PIL import Image
+
+    found = dp.evaluate(TEXTS[:10], TEXTS[:10], kernel_x=dp.Gaussian(0.1), kernel_t=dp.Gaussian(0.1))
+    assert (found.data["outputs"], found.data["prompts"]) == (2, 2)
+    assert [float(score) for score in (found.vendi, found.conditional_vendi)] == pytest.approx([2, 1])
+    pictures = [Image.new("RGB", (20, 20), colour) for colour in ("red", "blue", "red")]
+    found = dp.evaluate(pictures, ["a", "b", "a"])
+    assert (found.data["outputs"], found.embedders[0]["id"]) == (2, "efficientnet-lite0")
+
+
+def test_texts_are_ids_where_the_kernel_says_so(pairs):
     by_number = dp.evaluate(pairs[0], [i % 2 for i in range(60)])
-    assert by_number.warnings == ()
-    assert float(by_number.conditional_vendi) == pytest.approx(float(found.conditional_vendi), rel=1e-14)
-    assert dp.evaluate(pairs[0], texts, kernel_t=dp.Categorical()).warnings == ()
+    by_text = dp.evaluate(pairs[0], TEXTS, kernel_t=dp.Categorical())
+    assert float(by_number.conditional_vendi) == pytest.approx(float(by_text.conditional_vendi), rel=1e-14)
+    assert by_text.embedders == by_text.warnings == ()
+    single = dp.conditional_vendi(pairs[0], TEXTS)  # a single score embeds nothing, and says so
+    assert float(single) == pytest.approx(float(by_text.conditional_vendi), rel=1e-14)
+    assert "equal texts count as the same prompt" in single.warnings[0]
+
+
+def test_empty_texts_are_skipped_and_counted():
+    found = dp.evaluate(["a", " ", "b"], ["p", "p", "q"])
+    assert (found.data["n"], found.data["skipped"]) == (2, 1)
+    assert found.warnings[0].startswith("1 outputs were skipped")
+    with pytest.raises(dp.DataError, match="1 outputs are empty and left out, so labels and weights do not fit"):
+        dp.evaluate(["a", " ", "b"], ["p", "p", "q"], labels=[1, 2, 3])
+    with pytest.raises(dp.DataError, match="every output or its prompt is empty"):
+        dp.evaluate(["", " "])
+
+
+def test_texts_must_pair_up():
+    with pytest.raises(dp.DataError, match="must pair up row by row; got 2 outputs and 3 prompts"):
+        dp.evaluate(["a", "b"], ["p", "q", "r"])
+
+
+def test_an_embedder_of_ones_own(pairs):
+    seen = []
+
+    def lengths(batch):
+        seen.extend(batch)
+        return [[len(text), 1.0] for text in batch]
+
+    found = dp.evaluate(["a", "bb", "a"], embedder_x=lengths)
+    assert sorted(seen) == ["a", "bb"]
+    assert found.embedders[0]["id"] == "lengths"
+    refusals = [
+        ({"embedder_x": dp.EfficientNetLite0()}, "efficientnet-lite0 embeds pictures, but the outputs are texts"),
+        ({"embedder_t": dp.WordLlama()}, "`embedder_t` was given, but the prompts are missing"),
+        ({"embedder_x": "wordllama"}, "`embedder_x` must be an embedder such as dp.WordLlama"),
+        ({"cache": 3}, "`cache` must be a folder, a Cache, or False; got 3"),
+    ]
+    for arguments, message in refusals:
+        with pytest.raises(dp.ArgumentError, match=message):
+            dp.evaluate(["a", "b"], **arguments)
+    with pytest.raises(dp.ArgumentError, match="`embedder_x` was given, but the outputs are vectors"):
+        dp.evaluate(pairs[0], embedder_x=dp.WordLlama())
+
+
+def test_models_share_embedding_and_bandwidth(tmp_path):
+    path = tmp_path / "o.jsonl"
+    path.write_bytes(jsonl(records(("one", "two"))))
+    results = dp.evaluate_models(path)
+    assert list(results) == ["one", "two"]
+    first, second = (result.to_dict() for result in results.values())
+    assert first["settings"] == second["settings"]
+    assert first["settings"]["bandwidth_rule"] == "median(max_rows=2000)"
+    assert (first["data"]["model"], second["data"]["model"]) == ("one", "two")
+    alone = dp.evaluate(dp.load(path).by_model()["one"], **results["one"].settings)
+    assert alone.to_dict()["scores"] == first["scores"]
+    with pytest.raises(dp.DataError, match="holds outputs of 2 models, and a score is of one"):
+        dp.evaluate(path)
+    with pytest.raises(dp.ArgumentError, match="`x` is Samples, which hold their own prompts"):
+        dp.evaluate(dp.load(path), ["p"])
+    with pytest.raises(dp.ArgumentError, match="prompts of a file or folder must be a file or folder too"):
+        dp.evaluate(path, ["p"])
 
 
 @pytest.mark.parametrize("order", [0.5, 1, 2, math.inf])

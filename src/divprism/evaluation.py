@@ -6,22 +6,28 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from divprism import registry
 from divprism._arrays import to_numpy
-from divprism._problem import entropies, pose
-from divprism.bandwidth import BandwidthRule
+from divprism._problem import Problem, entropies, pose
+from divprism._validate import check_pairing
+from divprism.bandwidth import BandwidthRule, MedianDistance
+from divprism.embedding import as_items, embed, resolve_embedder
+from divprism.errors import ArgumentError, DataError
 from divprism.estimators import Estimator
 from divprism.groups import cluster_score_from
-from divprism.kernels import Gaussian, Kernel
+from divprism.kernels import Categorical, Gaussian, Kernel
+from divprism.readers import load
+from divprism.samples import Samples
 from divprism.scores import COMBINATIONS, Score, score_from
 from divprism.version import __version__
 
-__all__ = ["SCHEMA", "Evaluation", "evaluate"]
+__all__ = ["SCHEMA", "Evaluation", "evaluate", "evaluate_models"]
 
 SCHEMA = 1
 """Version of the result document that `to_dict` and `to_json` write."""
@@ -47,6 +53,10 @@ class Evaluation:
         Seconds spent and versions used.
     warnings : tuple of str
         What a reader of the numbers should know.
+    embedders : tuple of dict
+        How vectors were made of texts, pictures and clips; empty for arrays of your own.
+    notes : tuple of str
+        How files were understood, and what was embedded.
     """
 
     vendi: Score
@@ -61,6 +71,8 @@ class Evaluation:
     data: dict[str, Any]
     runtime: dict[str, Any] = field(repr=False)
     warnings: tuple[str, ...] = ()
+    embedders: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def scores(self) -> dict[str, Score]:
@@ -74,7 +86,7 @@ class Evaluation:
             "scores": {name: _score_entry(score) for name, score in self.scores.items()},
             "data": self.data,
             "settings": _spelled(self.settings),
-            "embedders": [],
+            "embedders": list(self.embedders),
             "runtime": self.runtime,
             "warnings": list(self.warnings),
         }
@@ -108,12 +120,15 @@ def _spelled(settings: dict[str, Any]) -> dict[str, Any]:
         spelled[f"kernel_{side}"] = None if kernel is None else "gaussian" if gaussian else registry.spell(kernel)
         spelled[f"bandwidth_{side}"] = kernel.bandwidth if gaussian else None
     rule = settings["bandwidth_rule"]
+    embedders = {side: settings.get(f"embedder_{side}") for side in ("x", "t")}
     return spelled | {
         "bandwidth_rule": None if rule is None else registry.spell(rule),
         "order": _finite(settings["order"]),
         "truncation": settings["truncation"],
         "estimator": registry.spell(settings["estimator"]),
         "rng": settings["rng"],
+        **{f"embedder_{side}": embedder and embedder.name for side, embedder in embedders.items()},
+        "dtype": next((made.precision for made in embedders.values() if made and made.precision != "float32"), None),
     }
 
 
@@ -148,6 +163,10 @@ def evaluate(
     memory: Any = None,
     executor: Executor | None = None,
     progress: Callable[[str, float], None] | None = None,
+    embedder_x: Any = None,
+    embedder_t: Any = None,
+    cache: Any = None,
+    num_workers: int | None = None,
 ) -> Evaluation:
     """All scores at once: each kernel matrix is computed once, and its spectrum serves all orders.
 
@@ -155,14 +174,17 @@ def evaluate(
 
     Parameters
     ----------
-    x : array (n, d)
-        A row per output.
-    t : array (n, d_t), or flat collection of n group ids, optional
-        The prompt of each output, as in `conditional_vendi`. Without it only `vendi` and `rke` are computed.
+    x : array (n, d), list of n texts or PIL pictures, Samples, or path
+        The outputs. What is not a vector yet is embedded; a path is read by `load`, with its prompts.
+    t : array (n, d_t), list of n texts or pictures, flat collection of n group ids, or path, optional
+        The prompt of each output, as in `conditional_vendi`. Texts are embedded, unless `kernel_t=Categorical()` takes them as
+        ids. Without prompts only `vendi` and `rke` are computed.
     labels : flat collection of n integers or strings, optional
         Groups of prompts; adds `cluster_vendi` and `cluster_rke`.
     kernel_x, kernel_t, bandwidth_rule, order, truncation, weights, estimator, rng, memory, executor, progress
         As in `conditional_vendi`. The rke scores are the same at order 2, with the same truncation.
+    embedder_x, embedder_t, cache, num_workers
+        As in `embed`.
 
     Returns
     -------
@@ -178,6 +200,22 @@ def evaluate(
     [20.0, 5.0, 4.0]
     """
     start = time.perf_counter()
+    samples = _gathered(x, t, kernel_t)
+    if samples.skipped and (labels is not None or weights is not None):
+        raise DataError(
+            f"{samples.skipped:,} outputs are empty and left out, so labels and weights do not fit: drop them first."
+        )
+    if samples.models is not None and len(set(samples.models)) > 1:
+        raise DataError(
+            f"{samples.source} holds outputs of {len(set(samples.models)):,} models, and a score is of one: "
+            "use evaluate_models, or dp.load(...).by_model()[name]."
+        )
+    embedders = {
+        "embedder_x": resolve_embedder(embedder_x, samples.outputs, "x"),
+        "embedder_t": resolve_embedder(embedder_t, samples.prompts, "t"),
+    }
+    embedded = embed(samples, **embedders, cache=cache, num_workers=num_workers, progress=progress)
+    x, t = embedded.outputs, embedded.prompts
     problem = pose(
         x,
         t,
@@ -194,6 +232,31 @@ def evaluate(
         executor=executor,
         progress=progress,
     )
+    scores = _scores(problem)
+    warnings = [text for score in scores.values() if score is not None for text in score.warnings]
+    data = {
+        "n": problem.n,
+        "outputs": problem.x.size,
+        "prompts": None if problem.t is None else problem.t.size,
+        "hash": _digest(x, t, labels, weights),
+        "source": samples.source,
+        "model": None if samples.models is None else samples.models[0],
+        "skipped": samples.skipped,
+    }
+    runtime = {"seconds": round(time.perf_counter() - start, 6), "divprism": __version__, "numpy": np.__version__}
+    return Evaluation(
+        **scores,
+        settings=problem.settings | embedders,
+        data=data,
+        runtime=runtime,
+        warnings=tuple(dict.fromkeys([*embedded.warnings, *warnings])),
+        embedders=embedded.embedders,
+        notes=embedded.notes,
+    )
+
+
+def _scores(problem: Problem) -> dict[str, Any]:
+    """Every score that the problem has the operators for."""
     order = problem.settings["order"]
     operators = ["x"] if problem.joint is None else ["x", "t", "joint"]
     at_order, at_two = entropies(problem, operators, [order, 2.0])
@@ -205,13 +268,74 @@ def evaluate(
     if problem.grouped is not None:
         scores["cluster_vendi"] = cluster_score_from("cluster_vendi", problem, order)
         scores["cluster_rke"] = cluster_score_from("cluster_rke", problem, 2.0)
-    warnings = tuple(dict.fromkeys(text for score in scores.values() if score is not None for text in score.warnings))
-    data = {
-        "n": problem.n,
-        "outputs": problem.x.size,
-        "prompts": None if problem.t is None else problem.t.size,
-        "hash": _digest(x, t, labels, weights),
-        "skipped": 0,
+    return scores
+
+
+def _gathered(x: Any, t: Any, kernel_t: Kernel | None) -> Samples:
+    """Whatever was given, as samples: read if it is a path, as items if it is texts or pictures, else as it is."""
+    if isinstance(x, str | Path):
+        if t is not None and not isinstance(t, str | Path):
+            raise ArgumentError("prompts of a file or folder must be a file or folder too.")
+        samples = load(x, t)
+    elif isinstance(x, Samples):
+        if t is not None:
+            raise ArgumentError("`x` is Samples, which hold their own prompts; leave out `t`.")
+        samples = x
+    else:
+        outputs, prompts = as_items(x, "output"), as_items(t, "prompt")
+        samples = Samples(x if outputs is None else outputs, t if prompts is None else prompts)
+        if prompts is not None or (outputs is not None and t is not None):
+            check_pairing(len(x), len(t), "t")
+        samples = samples.without_empty()
+    return samples.with_prompt_ids() if isinstance(kernel_t, Categorical) else samples
+
+
+def evaluate_models(
+    x: str | Path | Samples,
+    t: str | Path | None = None,
+    *,
+    kernel_x: Kernel | None = None,
+    kernel_t: Kernel | None = None,
+    bandwidth_rule: BandwidthRule | None = None,
+    embedder_x: Any = None,
+    embedder_t: Any = None,
+    cache: Any = None,
+    num_workers: int | None = None,
+    **settings: Any,
+) -> dict[str, Evaluation]:
+    """`evaluate` for each model of a file, with one embedding and one bandwidth for all, so that scores can be compared.
+
+    A bandwidth that is left to the rule is chosen on the outputs, and on the prompts, of all models together.
+
+    Parameters
+    ----------
+    x : path or Samples
+        With a model for each output.
+    t : path, optional
+        Prompts kept elsewhere.
+    kernel_x, kernel_t, bandwidth_rule, embedder_x, embedder_t, cache, num_workers, **settings
+        As in `evaluate`.
+
+    Returns
+    -------
+    dict
+        An Evaluation for each model, in order of first appearance.
+    """
+    samples = _gathered(x, t, kernel_t)
+    samples.by_model()  # refuses samples without models before anything is embedded
+    embedders = {
+        "embedder_x": resolve_embedder(embedder_x, samples.outputs, "x"),
+        "embedder_t": resolve_embedder(embedder_t, samples.prompts, "t"),
     }
-    runtime = {"seconds": round(time.perf_counter() - start, 6), "divprism": __version__, "numpy": np.__version__}
-    return Evaluation(**scores, settings=problem.settings, data=data, runtime=runtime, warnings=warnings)
+    embedded = embed(samples, **embedders, cache=cache, num_workers=num_workers, progress=settings.get("progress"))
+    rule = MedianDistance() if bandwidth_rule is None else bandwidth_rule
+    kernels: dict[str, Any] = {}
+    for side, kernel, data in (("x", kernel_x, embedded.outputs), ("t", kernel_t, embedded.prompts)):
+        by_rule = kernel is None and getattr(data, "ndim", 0) == 2
+        kernels[f"kernel_{side}"] = Gaussian(rule.bandwidth(data, rng=settings.get("rng", 0), name=side)) if by_rule else kernel
+    chosen = {"bandwidth_rule": rule} if kernels != {"kernel_x": kernel_x, "kernel_t": kernel_t} else {}
+    results = {}
+    for model, one in embedded.by_model().items():
+        result = evaluate(one, **kernels, **settings)
+        results[model] = replace(result, settings=result.settings | chosen | embedders)
+    return results

@@ -5,15 +5,40 @@ A thing is spelled by its name and its fields, as in `gaussian(bandwidth=25.0)`;
 
 import ast
 import dataclasses
+import importlib.metadata
 import re
+from collections.abc import Callable
 from typing import Any
 
 from divprism.bandwidth import MedianDistance
+from divprism.embedders import (
+    EfficientNetLite0,
+    Embedder,
+    FrameMean,
+    Inception,
+    OpenAI,
+    SentenceTransformers,
+    Transformers,
+    WordLlama,
+)
+from divprism.embedders.torch_models import ALIASES
 from divprism.errors import ArgumentError
 from divprism.estimators import Auto, Dual, Exact, Fourier, Lanczos, Nystrom, Subsample
 from divprism.kernels import Categorical, Cosine, Gaussian, Polynomial, Precomputed
 
-__all__ = ["BANDWIDTH_RULES", "ESTIMATORS", "KERNELS", "SCORES", "parse", "spell", "summary"]
+__all__ = [
+    "ALIASES",
+    "BANDWIDTH_RULES",
+    "EMBEDDERS",
+    "ESTIMATORS",
+    "KERNELS",
+    "SCORES",
+    "embedder",
+    "parse",
+    "plugins",
+    "spell",
+    "summary",
+]
 
 KERNELS: dict[str, type] = {
     "gaussian": Gaussian,
@@ -34,6 +59,17 @@ ESTIMATORS: dict[str, type] = {
 }
 
 BANDWIDTH_RULES: dict[str, type] = {"median": MedianDistance}
+
+EMBEDDERS: dict[str, type[Embedder]] = {
+    "wordllama": WordLlama,
+    "efficientnet-lite0": EfficientNetLite0,
+    "efficientnet-lite0-frames": FrameMean,
+    "sentence-transformers": SentenceTransformers,
+    "transformers": Transformers,
+    "inception": Inception,
+    "openai": OpenAI,
+}
+"""Embedders by the name before the colon; what follows it is their first field. Short names of models: `ALIASES`."""
 
 SCORES: dict[str, str] = {
     "vendi": "effective number of distinct outputs",
@@ -108,3 +144,49 @@ def _name(kind: type) -> str:
 def summary(kind: type) -> str:
     """First line of the documentation of a registered class."""
     return (kind.__doc__ or "").strip().splitlines()[0]
+
+
+def plugins() -> dict[str, Callable[..., Embedder]]:
+    """Embedders of other packages: entry points of the group `divprism.embedders`."""
+    return {point.name: point.load for point in importlib.metadata.entry_points(group="divprism.embedders")}
+
+
+def embedder(text: str, **options: Any) -> Embedder:
+    """The embedder that a spelling stands for: `wordllama`, `dinov2`, `sentence-transformers:name or path`.
+
+    `options` are fields such as `device` or `batch_size`; those that an embedder does not have, or that are None, are left out.
+
+    >>> embedder("wordllama", batch_size=64, device=None)
+    WordLlama(batch_size=64)
+    """
+    name, _, argument = text.partition(":")
+    given = {key: value for key, value in options.items() if value is not None}
+    if name in ALIASES:
+        kind: Any = Transformers
+        given |= ALIASES[name] | ({"model": argument} if argument else {})
+    elif name in EMBEDDERS:
+        kind = EMBEDDERS[name]
+        given |= _first_field(kind, name, argument)
+    elif name in (found := plugins()):
+        kind = found[name]()
+        given |= _first_field(kind, name, argument) if dataclasses.is_dataclass(kind) else {"argument": argument or None}
+    else:
+        names = ", ".join([*EMBEDDERS, *ALIASES, *found])
+        raise ArgumentError(f"there is no embedder {text!r}; choose from {names}.")
+    if dataclasses.is_dataclass(kind):
+        fields = {field.name for field in dataclasses.fields(kind)}
+        given = {key: value for key, value in given.items() if key in fields}
+    made: Embedder = kind(**given)
+    return made
+
+
+def _first_field(kind: Any, name: str, argument: str) -> dict[str, str]:
+    """What follows the colon, as the first field where that has no default."""
+    field = dataclasses.fields(kind)[0]
+    if field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING:
+        if argument:
+            raise ArgumentError(f"embedder {name} takes nothing after a colon; got {argument!r}.")
+        return {}
+    if not argument:
+        raise ArgumentError(f"embedder {name} needs its {field.name} after a colon, as in {name}:NAME_OR_PATH.")
+    return {field.name: argument}

@@ -4,8 +4,8 @@ import sys
 
 import typer
 
-from divprism.cli import demo, doctor, listing, score
-from divprism.errors import ArgumentError, DataError, DivprismError, MissingExtraError
+from divprism.cli import cache, demo, doctor, embed, listing, score
+from divprism.errors import ArgumentError, DataError, DivprismError, MissingExtraError, MissingModelError
 from divprism.version import __version__
 
 __all__ = ["app", "main"]
@@ -21,10 +21,12 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("score")(score.score)
+app.command("embed")(embed.embed)
+app.add_typer(cache.app, name="cache")
 app.command("ls")(listing.ls)
 app.command("doctor")(doctor.doctor)
 
-_EXIT_CODES: dict[type[DivprismError], int] = {ArgumentError: 2, MissingExtraError: 3, DataError: 4}
+_EXIT_CODES: dict[type[DivprismError], int] = {ArgumentError: 2, MissingExtraError: 3, MissingModelError: 3, DataError: 4}
 
 
 def _print_version(wanted: bool) -> None:

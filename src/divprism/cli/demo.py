@@ -1,73 +1,65 @@
-"""`divprism demo`: two series of toy worlds in which the right direction of every score is known."""
+"""`divprism demo`: three generators whose diversity one can read with one's own eyes, scored from their raw texts."""
 
+import shutil
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import typer
 
 from divprism.errors import DataError
-from divprism.evaluation import Evaluation, evaluate
+from divprism.evaluation import evaluate_models
 from divprism.kernels import Gaussian
-from divprism.toy import BANDWIDTH, World, image_series, matched_mixtures, text_series
+from divprism.readers import load
 
 __all__ = ["demo"]
 
-_HEAD = f"{'text modes':>10} {'image modes':>11} {'vendi':>8} = {'conditional':>11} x {'information':>11}"
+_BANDWIDTHS = {"x": 0.8, "t": 0.4}  # of unit vectors: paraphrases are near each other, other answers and other prompts are not
+_READS = {
+    "parrot": "says much the same whatever it is asked: little more than one output, and nothing follows the prompts.",
+    "clerk": "answers each prompt, but always alike: the six prompts bring most of its diversity (information), and of\n"
+    "  six answers to a prompt about two differ (conditional).",
+    "poet": "answers each prompt, and differently every time: of six answers to a prompt more than five differ. That is\n"
+    "  the model's own diversity, which vendi alone cannot tell from that of the prompts.",
+}
+
+
+_COMMAND = f"divprism score {{}}/generators.jsonl --bandwidth-x {_BANDWIDTHS['x']} --bandwidth-t {_BANDWIDTHS['t']}"
 
 
 def demo(
-    save: Path | None = typer.Option(None, "--save", help="Keep one world as outputs.npy and prompts.npy in this folder."),
+    save: Path | None = typer.Option(None, "--save", help="Keep the texts as generators.jsonl in this folder."),
 ) -> None:
-    """Score nine toy worlds (made on the fly, nothing is downloaded) and say what to read from them."""
-    typer.echo("Prompts and outputs are points in the plane, drawn from Gaussian modes and paired so that the sum of squared")
+    """Score three small text generators from their raw outputs, and say what to read from the numbers; needs no network."""
+    with resources.as_file(resources.files("divprism") / "data" / "generators.jsonl") as path:
+        samples = load(path)
+        typer.echo("Three generators, the same six prompts, six answers to each. Two answers of each to the same prompt:\n")
+        for name, one in samples.by_model().items():
+            first, second = (output.content(0) for output in one.outputs[:2])
+            typer.echo(f"{name:>8}: {first}\n{'':>10}{second}")
+        kernels: dict[str, Any] = {f"kernel_{side}": Gaussian(bandwidth) for side, bandwidth in _BANDWIDTHS.items()}
+        results = evaluate_models(samples, **kernels)
+        if save is not None:
+            _keep(path, save)
+    names = {entry["id"]: None for result in results.values() for entry in result.embedders}
     typer.echo(
-        f"distances is least. 1,000 pairs a world, kernel exp(-d^2 / (2 bandwidth^2)), bandwidth {BANDWIDTH} on both sides."
+        f"\nEmbedded by {', '.join(names)}; Gaussian kernels, bandwidth {_BANDWIDTHS['x']} and {_BANDWIDTHS['t']} (prompts).\n"
     )
-    first = _series("Four kinds of image under more and more kinds of prompt", text_series())
-    _read(
-        first,
-        "The outputs are equally diverse throughout. The more the prompts say, the more of that diversity they bring\n"
-        "(information) and the less is left for the model (conditional).",
-    )
-    second = _series("Two kinds of prompt over more and more kinds of image", image_series())
-    _read(
-        second,
-        "The prompts stay the same, so the diversity that is added is the model's own: from the first world to the last\n"
-        "conditional more than doubles, while less follows the prompts.",
-    )
+    typer.echo(f"{'':>8} {'vendi':>7} = {'conditional':>11} x {'information':>11}")
+    for name, result in results.items():
+        scores = (result.scores[score].value for score in ("vendi", "conditional_vendi", "information_vendi"))
+        vendi, conditional, information = scores
+        typer.echo(f"{name:>8} {vendi:>7.2f} = {conditional:>11.2f} x {information:>11.2f}")
+    typer.echo("")
+    for name, text in _READS.items():
+        typer.echo(f"The {name} {text}")
     if save is not None:
-        _keep(matched_mixtures(2, 4), save)
+        typer.echo(f"\nKept the texts in {save}. Next, score them as you would your own:\n{_COMMAND.format(save)}")
 
 
-def _series(title: str, worlds: list[World]) -> list[Evaluation]:
-    typer.echo(f"\n{title}\n{_HEAD}")
-    results = []
-    for world in worlds:
-        kernel = Gaussian(BANDWIDTH)
-        result = evaluate(world.x, world.t, kernel_x=kernel, kernel_t=kernel)
-        results.append(result)
-        scores = result.vendi, result.conditional_vendi, result.information_vendi
-        vendi, conditional, information = (float(score) for score in scores if score is not None)
-        typer.echo(
-            f"{world.text_modes:>10} {world.image_modes:>11} {vendi:>8.2f} = {conditional:>11.2f} x {information:>11.2f}"
-        )
-    return results
-
-
-def _keep(world: World, folder: Path) -> None:
+def _keep(path: Path, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, values in (("outputs", world.x), ("prompts", world.t)):
-            np.save(folder / f"{name}.npy", values)
+        shutil.copyfile(path, folder / "generators.jsonl")
     except OSError as error:
         raise DataError(f"cannot write to {folder}: {error.strerror}.") from None
-    typer.echo(f"\nKept the world of 2 kinds of prompt and 4 kinds of image in {folder}. Next, score it from its files:")
-    typer.echo(f"divprism score --outputs {folder}/outputs.npy --prompts {folder}/prompts.npy")
-
-
-def _read(results: list[Evaluation], text: str) -> None:
-    first, last = results[0], results[-1]
-    for name in ("information_vendi", "conditional_vendi"):
-        start, end = float(first.scores[name]), float(last.scores[name])
-        typer.echo(f"{name} {'rises' if end > start else 'falls'} from {start:.2f} to {end:.2f}.")
-    typer.echo(text)

