@@ -10,25 +10,14 @@ measured on blocks of 4,096 rows, so that its own result does not fill the memor
 
 import argparse
 import resource
-import time
-from collections.abc import Callable
 
 import numpy as np
 from exact import clustered_pairs
+from timing import best
 
 import divprism as dp
 
 KERNELS = {"kernel_x": dp.Gaussian(25.0), "kernel_t": dp.Gaussian(0.5)}
-
-
-def best(call: Callable[[], object], repeats: int) -> float:
-    """Least time of several calls."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def product_rate(x: np.ndarray, repeats: int) -> float:

@@ -21,7 +21,7 @@ __all__ = ["Embedded", "Progress", "embed_items"]
 
 Progress = Callable[[str, float], None]
 _SHARD_ITEMS, _SHARD_SECONDS = 4096, 5.0  # a shard is written after so many vectors, or so much time
-_AT_ONCE = {"text": 64, "image": 4, "video": 1}  # items that a thread takes in one go
+_AT_ONCE = {"text": 64, "image": 16, "video": 1}  # items that a thread takes in one go
 
 
 @dataclass(frozen=True, eq=False)
