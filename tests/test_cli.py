@@ -1,5 +1,6 @@
 """The command line as a user meets it: a process, its two streams and its exit code."""
 
+import gzip
 import json
 import signal
 import subprocess
@@ -70,6 +71,36 @@ def test_a_result_is_a_config(folder, tmp_path):
     flag_wins = json.loads(run(*arguments, "--config", tmp_path / "r.json", "--order", "2").stdout)
     assert flag_wins["settings"]["order"] == 2.0
     assert flag_wins["settings"]["truncation"] == 7
+
+
+def test_a_result_of_several_models_is_a_config(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(records(("one", "two")))})
+    first = run("score", tmp_path / "o.jsonl", "--order", 2, "--format", "json", "-o", tmp_path / "r.json")
+    assert first.returncode == 0, first.stderr
+    again = run("score", tmp_path / "o.jsonl", "--config", tmp_path / "r.json", "--format", "json")
+    saved, found = json.loads((tmp_path / "r.json").read_text()), json.loads(again.stdout)
+    assert found["models"]["two"]["settings"]["bandwidth_x"] == saved["models"]["two"]["settings"]["bandwidth_x"]
+    assert found["models"]["two"]["scores"] == saved["models"]["two"]["scores"]
+
+
+@pytest.mark.parametrize("form", ["plain", "BOM", "gzip", "list"])
+def test_records_are_read_from_a_pipe(form, tmp_path):
+    rows = records()
+    content = json.dumps(rows).encode() if form == "list" else jsonl(rows)
+    content = {"BOM": b"\xef\xbb\xbf" + content, "gzip": gzip.compress(content)}.get(form, content)
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    found = run("score", "-", "--format", "csv", stdin=content)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == run("score", tmp_path / "o.jsonl", "--format", "csv").stdout
+
+
+@pytest.mark.parametrize("content", ["p\nq\np\nq\n", '"p"\n', "1,2\n3,4\n5,6\n7,8\n"])
+def test_prompts_are_read_from_a_pipe(content, folder):
+    np.save(folder / "four.npy", np.eye(4))
+    lines = jsonl({"prompt": text} for text in "pqpq").decode() if content.startswith('"') else content
+    done = run("score", folder / "four.npy", "--prompts", "-", "--format", "json", stdin=lines.encode())
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["data"]["prompts"] == (4 if "," in content else 2)
 
 
 def test_a_kernel_flag_replaces_kernel_and_bandwidth_of_a_config(folder, tmp_path):

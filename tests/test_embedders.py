@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from divprism import registry
 from divprism.embedders import _inception
 from divprism.embedders.base import Embedder
 from divprism.embedders.cache import Cache
@@ -1063,7 +1064,47 @@ def test_names_that_stand_for_models_are_well_formed():
     assert all(set(fields) == {"model", "modality"} for fields in ALIASES.values())
 
 
+def test_the_half_of_a_model_that_fits_the_side(models):
+    pytest.importorskip("transformers")
+    folder = models("clip")
+    assert registry.embedder(f"transformers:{folder}").modality == "image"
+    assert registry.embedder(f"clip:{folder}", modality="text").modality == "text"
+    with pytest.raises(ArgumentError, match="embeds image, not text"):
+        registry.embedder(f"dinov2:{models('dinov2')}", modality="text")
+
+
+def test_a_spelling_gives_the_embedder_again(models):
+    pytest.importorskip("transformers")
+    for made in (WordLlama(), Transformers(models("dinov2")), SentenceTransformers(models("bert")), Inception("w.pt")):
+        assert registry.embedder(made.spelling) == made
+    assert FrameMean(Transformers(models("dinov2"))).spelling == Transformers(models("dinov2")).spelling
+
+
 # ------------------------------------------------------------------------------------------------------------------ functions
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ([[1.0], [1.0, 2.0]], "must return rows of numbers of one length"),
+        ([["a"], ["b"]], "must return real numbers; it returned <U1"),
+        ([[1j], [2j]], "must return real numbers; it returned complex128"),
+    ],
+)
+def test_a_function_must_return_rows_of_numbers(returned, message):
+    with pytest.raises(DataError, match=message):
+        Function(lambda batch: returned).embed_batch(["a", "b"])
+
+
+def test_a_lambda_is_kept_under_a_name_only():
+    with pytest.raises(ArgumentError, match="a lambda with a `version` needs a `label` too"):
+        Function(lambda batch: batch, version="1")
+
+
+def test_batches_hold_at_least_one_item():
+    for kind in (WordLlama, EfficientNetLite0, FrameMean):
+        with pytest.raises(ArgumentError, match="`batch_size` must be at least 1; got 0"):
+            kind(batch_size=0)
 
 
 def test_a_function_without_a_version_is_not_cached(tmp_path):

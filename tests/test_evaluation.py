@@ -124,7 +124,7 @@ def test_empty_texts_are_skipped_and_counted():
     assert found.warnings[0].startswith("1 outputs were skipped")
     with pytest.raises(dp.DataError, match="1 outputs are empty and left out, so labels and weights do not fit"):
         dp.evaluate(["a", " ", "b"], ["p", "p", "q"], labels=[1, 2, 3])
-    with pytest.raises(dp.DataError, match="every output or its prompt is empty"):
+    with pytest.raises(dp.DataError, match="every output, or its prompt, is empty"):
         dp.evaluate(["", " "])
 
 

@@ -211,7 +211,7 @@ def test_videos_and_folders_of_frames(tmp_path):
     assert {prompt.text for prompt in samples.prompts} == set(PROMPTS)
     assert len(samples.outputs[0].content(5)) == 5
     frames = write(tmp_path / "frames", {f"{PROMPTS[i // 2]}/{i}/{j}.png": picture(i) for i in range(4) for j in (10, 9)})
-    samples = dp.load(frames)
+    samples = dp.load(frames, output_kind="video")
     assert [[path.name for path in output.source] for output in samples.outputs] == [["9.png", "10.png"]] * 4
     flat = write(tmp_path / "flat", {f"{PROMPTS[i // 2]}-{i}/{j}.png": picture(i) for i in range(4) for j in range(2)})
     assert {prompt.text for prompt in dp.load(flat, output_kind="video").prompts} == set(PROMPTS)
@@ -281,10 +281,10 @@ def test_empty_outputs_are_skipped_and_counted_or_refused(tmp_path):
     found = dp.load(tmp_path / "o.jsonl")
     assert (len(found), found.skipped) == (4, 2)
     assert found.warnings == ("2 outputs were skipped: they, or their prompts, are empty.",)
-    with pytest.raises(dp.DataError, match=r"the output in line 5 of .*o.jsonl is empty \(--strict\)"):
+    with pytest.raises(dp.DataError, match=r"line 5 of .*o.jsonl is empty, or its prompt is \(--strict\)"):
         dp.load(tmp_path / "o.jsonl", strict=True)
     write(tmp_path, {"o.jsonl": jsonl([{"prompt": "p", "output": ""}])})
-    with pytest.raises(dp.DataError, match=r"every output of .* is empty; there is nothing to score"):
+    with pytest.raises(dp.DataError, match=r"every output, or its prompt, is empty; there is nothing to score"):
         dp.load(tmp_path / "o.jsonl")
 
 
@@ -339,3 +339,149 @@ def test_log_likelihoods_are_no_outputs(tmp_path):
 def test_records_from_standard_input(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(jsonl(ROWS))))
     assert texts(dp.load("-")) == PAIRS
+
+
+def _swapped(samples):
+    return [(output, prompt) for prompt, output in texts(samples)]
+
+
+def test_some_prompts_without_an_id_cannot_be_joined(tmp_path):
+    outputs = [{"output": "of two", "prompt_id": 2}, {"output": "of one", "prompt_id": 1}]
+    write(tmp_path, {"o.jsonl": jsonl(outputs), "p.jsonl": jsonl([{"prompt": "one", "prompt_id": 1}, {"prompt": "two"}])})
+    with pytest.raises(dp.DataError, match=r"1 of 2 prompts in .*p.jsonl have no prompt_id to join the outputs by"):
+        dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
+
+
+def test_rows_that_contradict_their_ids_are_refused(tmp_path):
+    outputs = [{"output": f"o{i}", "prompt_id": i % 2} for i in range(4)]
+    write(tmp_path, {"o.jsonl": jsonl(outputs), "p.txt": "a\na\nb\nb\n", "q.txt": "a\nb\na\nb\n"})
+    with pytest.raises(dp.DataError, match=r"with the same prompt_id \(0\) would get different prompts; give those in .*p.txt"):
+        dp.load(tmp_path / "o.jsonl", tmp_path / "p.txt")
+    found = dp.load(tmp_path / "o.jsonl", tmp_path / "q.txt")
+    assert _swapped(found) == [("o0", "a"), ("o1", "b"), ("o2", "a"), ("o3", "b")]
+    assert found.notes[-1].endswith("q.txt, row by row")
+
+
+def test_empty_rows_do_not_shift_the_others(tmp_path):
+    outputs = [{"output": text} for text in ("o1", "o2", "o3", "", "o5")]
+    write(tmp_path, {"o.jsonl": jsonl(outputs), "p.txt": "p1\n\np3\np4\np5\n\n"})
+    found = dp.load(tmp_path / "o.jsonl", tmp_path / "p.txt")
+    assert _swapped(found) == [("o1", "p1"), ("o3", "p3"), ("o5", "p5")]
+    assert found.skipped == 2
+    own = [{"output": "a", "prompt": "x"}, {"output": "b", "prompt": ""}, {"output": "c", "prompt": "z"}]
+    write(tmp_path, {"o.jsonl": jsonl(own), "p.jsonl": jsonl([{"prompt": f"e{i}"} for i in (1, 2, 3)])})
+    assert _swapped(dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")) == [("a", "e1"), ("b", "e2"), ("c", "e3")]
+
+
+def test_skipped_outputs_are_counted_for_the_model_that_made_them(tmp_path):
+    rows = [*ROWS, {"model": "one", "prompt": "p", "output": ""}]
+    rows += [dict(row, model="two") for row in ROWS]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    found = dp.load(tmp_path / "o.jsonl").by_model()
+    assert {model: part.skipped for model, part in found.items()} == {"one": 1, "two": 0}
+
+
+def test_an_empty_first_value_does_not_tell_the_kind(tmp_path):
+    rows = [{"image": None, "prompt": "p"}, *({"image": f"{i}.png", "prompt": "p"} for i in range(2))]
+    write(tmp_path, {f"{i}.png": picture(i) for i in range(2)} | {"m.jsonl": jsonl(rows)})
+    found = dp.load(tmp_path / "m.jsonl")
+    assert [output.modality for output in found.outputs] == ["image"] * 2 and found.skipped == 1
+    vectors = [{"embedding": None, "prompt": "p"}, {"embedding": [1.0, 2.0], "prompt": "p"}]
+    write(tmp_path, {"v.jsonl": jsonl(vectors)})
+    with pytest.raises(dp.DataError, match=r"line 1 of .*v.jsonl has no list of numbers where an embedding is expected"):
+        dp.load(tmp_path / "v.jsonl")
+
+
+def test_the_right_answer_is_not_an_output(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl([{"question": "q", "answer": "gold", "generations": ["a", "b"]}])})
+    assert _swapped(dp.load(tmp_path / "o.jsonl")) == [("a", "q"), ("b", "q")]
+
+
+def test_lm_eval_repeats_a_document_for_each_filter(tmp_path):
+    rows = [
+        {"doc_id": i, "arguments": [[f"p{i}", {}]], "resps": [[f"o{i}"]], "filter": name}
+        for i in range(2)
+        for name in ("strict-match", "flexible-extract")
+    ]
+    write(tmp_path, {"samples_gsm8k.jsonl": jsonl(rows)})
+    found = dp.load(tmp_path / "samples_gsm8k.jsonl")
+    assert _swapped(found) == [("o0", "p0"), ("o1", "p1")]
+    assert any("lines of filter strict-match only, those of flexible-extract repeat them" in note for note in found.notes)
+
+
+def test_texts_in_odd_clothes(tmp_path):
+    parts = [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image_url", "image_url": "u"}]}]
+    rows = [
+        {"prompt": parts, "output": "a"},
+        {"prompt": parts, "output": [{"role": "assistant", "content": None}]},
+        {"prompt": parts, "output": float("nan")},
+        {"prompt": parts, "output": {"text": "b"}},
+    ]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    found = dp.load(tmp_path / "o.jsonl")
+    assert _swapped(found) == [("a", "hi"), ("b", "hi")]
+    assert found.skipped == 2
+    alpaca = [{"instruction": "Add.", "input": "1 + 1", "output": "2"}, {"instruction": "Say hi.", "input": "", "output": "hi"}]
+    write(tmp_path, {"a.jsonl": jsonl(alpaca)})
+    assert _swapped(dp.load(tmp_path / "a.jsonl")) == [("2", "Add.\n\n1 + 1"), ("hi", "Say hi.")]
+
+
+def test_every_field_name_makes_a_csv_a_table(tmp_path):
+    for header in ("question,answer", "text_in,generation", "query,responses"):
+        write(tmp_path, {"o.csv": f"{header}\np,a\nq,b\n"})
+        assert _swapped(dp.load(tmp_path / "o.csv")) == [("a", "p"), ("b", "q")]
+
+
+def test_prompts_of_a_grid_may_be_one_each(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(24.0).reshape(2, 3, 4))
+    np.save(tmp_path / "t.npy", np.eye(2))
+    write(tmp_path, {"p.txt": "first\nsecond\n"})
+    found = dp.load(tmp_path / "x.npy", tmp_path / "t.npy")
+    assert found.outputs.shape == (6, 4)
+    np.testing.assert_array_equal(found.prompts, np.repeat(np.eye(2), 3, axis=0))
+    listed = dp.load(tmp_path / "x.npy", tmp_path / "p.txt").prompts
+    assert [prompt.text for prompt in listed] == ["first"] * 3 + ["second"] * 3
+
+
+def test_the_field_of_prompts_is_that_of_their_own_table(tmp_path):
+    outputs, prompts = (
+        [{"output": "a", "id": 1}, {"output": "b", "id": 2}],
+        [{"my_text": "p", "id": 1}, {"my_text": "q", "id": 2}],
+    )
+    write(tmp_path, {"o.jsonl": jsonl(outputs), "p.jsonl": jsonl(prompts)})
+    assert _swapped(dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl", prompt_field="my_text")) == [("a", "p"), ("b", "q")]
+
+
+def test_the_key_of_a_map_is_the_file(tmp_path):
+    entries = {f"{i}.png": {"prompt": f"p{i}", "file_name": "elsewhere.png"} for i in range(2)}
+    write(tmp_path, {f"{i}.png": picture(i) for i in range(2)} | {"map.json": json.dumps(entries)})
+    found = dp.load(tmp_path)
+    assert [output.source.name for output in found.outputs] == ["0.png", "1.png"]
+
+
+def test_a_limit_stops_the_reading(tmp_path):
+    rows = [{"prompt": "p", "output": f"o{i}"} for i in range(3)]
+    write(tmp_path, {"o.jsonl": jsonl(rows) + b"broken"})
+    assert len(dp.load(tmp_path / "o.jsonl", limit=2)) == 2
+    with pytest.raises(dp.DataError, match=r"line 4 of .* is not JSON"):
+        dp.load(tmp_path / "o.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("skipped", "warnings"), [("abc", []), (None, []), (-1, []), (0, None), (0, [5])], ids=lambda value: repr(value)
+)
+def test_a_foreign_embedding_json_is_refused(skipped, warnings, tmp_path):
+    content = {"embedders": [], "skipped": skipped, "warnings": warnings, "skipped_models": []}
+    write(tmp_path, {"embedding.json": json.dumps(content)})
+    np.save(tmp_path / "outputs.npy", np.eye(2))
+    with pytest.raises(dp.DataError, match=r"embedding.json is not what `divprism embed` writes"):
+        dp.load(tmp_path)
+
+
+def test_embedded_folders_are_not_left_either(tmp_path):
+    np.save(tmp_path / "secret.npy", np.eye(2))
+    content = {"embedders": [], "skipped": 0, "warnings": [], "skipped_models": []}
+    write(tmp_path / "in", {"embedding.json": json.dumps(content)})
+    (tmp_path / "in" / "outputs.npy").symlink_to(tmp_path / "secret.npy")
+    with pytest.raises(dp.DataError, match=r"leads to .*secret.npy, outside"):
+        dp.load(tmp_path / "in")

@@ -113,7 +113,7 @@ TABLES = {
     "gz bomb of one line": ("a.jsonl.gz.", _bomb_gz(b" "), "line 1 of a.jsonl.gz is longer than 32 MB"),
     "CSV with a short row": ("a.csv", b"prompt,output\np,a\nq\n", "line 3 of a.csv has 1 cells, the header 2"),
     "CSV with an open quote": ("a.csv", b'prompt,output\np,"a\n', "a.csv is not a row of cells"),
-    "CSV with a column twice": ("a.csv", b"prompt,output,output\np,a,b\n", "the header of a.csv has a column twice"),
+    "CSV with a column twice": ("a.csv", b"prompt,output,output\np,a,b\n", "the header of a.csv has the column output twice"),
     "CSV that is an array": ("a.csv", b"\x93NUMPY\x01\x00", "line 1 of a.csv is not text in UTF-8"),
     "JSON of the wrong shape": ("a.json", b'"text"', "a.json holds a string; expected a list of records"),
     "map to a number": ("a.json", b'{"a.png": 3, "b": 4}', "a.json maps 'a.png' to a number"),
@@ -186,12 +186,12 @@ def _huge_png(side):
 
 PICTURES = {
     "0 bytes": (b"", "is empty (0 bytes)"),
-    "a text": (b"hello, I am a picture", "is not a picture that Pillow can read"),
+    "a text": (b"hello, I am a picture", "is not a picture of a known kind"),
     "truncated": (picture(form="PNG", size=(400, 300))[:300], "is a broken or truncated picture"),
     "truncated JPEG": (picture(form="JPEG", size=(400, 300))[:1200], "is a broken or truncated picture"),
     "a bomb": (_huge_png(12_000), "is 12,000 x 12,000 pixels; at most 100,000,000 pixels are read"),
     "a bigger bomb": (_huge_png(30_000), "declares too many pixels (at most 100,000,000 are read)"),
-    "a script": (b"<svg onload='alert(1)'/>", "is not a picture that Pillow can read"),
+    "a script": (b"<svg onload='alert(1)'/>", "is not a picture of a known kind"),
 }
 
 
@@ -217,7 +217,7 @@ def test_all_that_is_broken_is_counted(capsys, tmp_path):
     assert "p-0.png is not a picture" in sentence
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "I;16", "F"])
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "I;16"])
 def test_pictures_of_every_mode_are_read(mode):
     if mode == "CMYK":
         content = io.BytesIO()
@@ -251,6 +251,72 @@ def test_videos(case, capsys, tmp_path):
     bad.write_bytes(VIDEOS[case](bad.read_bytes()))
     sentence = refused(capsys, "score", tmp_path)
     assert "p-1.mp4" in sentence
+
+
+def test_a_codec_that_nobody_knows(capsys, tmp_path):
+    for i in range(2):
+        clip(tmp_path / f"p-{i}.avi", i)
+    bad = tmp_path / "p-1.avi"
+    bad.write_bytes(bad.read_bytes().replace(b"FMP4", b"ZZZZ"))
+    assert "p-1.avi is packed by a codec that PyAV does not know" in refused(capsys, "score", tmp_path)
+
+
+def test_a_video_that_is_a_script_is_not_followed(capsys, tmp_path):
+    """ffmpeg would play the file that the script names, wherever a link leads."""
+    for i in range(2):
+        clip(tmp_path / f"p-{i}.mp4", i)
+    (tmp_path / "p-1.mp4").write_bytes(b"ffconcat version 1.0\nfile p-0.mp4\n")
+    assert "p-1.mp4 is not a readable video" in refused(capsys, "score", tmp_path)
+
+
+def test_a_picture_that_is_a_program_is_not_run(capsys, tmp_path, monkeypatch):
+    """Pillow hands EPS to Ghostscript."""
+    ran = tmp_path / "ran"
+    write(tmp_path / "bin", {"gs": f"#!/bin/sh\ntouch {ran}\nexit 1\n"})
+    (tmp_path / "bin" / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    write(tmp_path / "images", {"p-0.png": picture(0), "p-1.png": eps})
+    assert "p-1.png is not a picture of a known kind" in refused(capsys, "score", tmp_path / "images")
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("mode", ["F", "I"])
+def test_pixels_without_a_known_range_are_refused(mode):
+    from PIL import Image
+
+    content = io.BytesIO()
+    Image.new(mode, (20, 20), 200).save(content, "TIFF")
+    with pytest.raises(dp.DataError, match="has pixels of 32 bits, whose range nobody can know; save it with 8 or 16 bits"):
+        dp.samples.Picture(content.getvalue(), "a.tiff").content()
+
+
+def test_a_huge_file_is_not_read(tmp_path):
+    with (tmp_path / "a.png").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(dp.DataError, match=r"a.png has 1,099,511,627,776 bytes; pictures of at most 536,870,912 are read"):
+        dp.samples.Picture(tmp_path / "a.png", "a.png").content()
+
+
+def test_many_equal_rows_in_a_small_parquet_are_refused(capsys, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = pyarrow.table({"output": pyarrow.array(["a"] * 2_000_000).dictionary_encode()})
+    parquet.write_table(rows, tmp_path / "a.parquet")
+    assert "a.parquet claims 2,000,000 rows in " in refused(capsys, "score", tmp_path / "a.parquet")
+
+
+def test_escape_codes_do_not_reach_the_terminal(capsys, tmp_path):
+    red = "\x1b[31mred"
+    np.savez(tmp_path / "a.npz", **{red: np.eye(2), "b": np.eye(2)})
+    assert "\x1b" not in refused(capsys, "score", tmp_path / "a.npz")
+    write(tmp_path, {"a.csv": f"{red},{red},output\n1,2,a\n", "m.jsonl": jsonl(dict(row, model=red) for row in records())})
+    assert "\x1b" not in refused(capsys, "score", tmp_path / "a.csv")
+    for form in ("table", "md", "csv", "latex"):
+        write(tmp_path, {"m.jsonl": jsonl([dict(row, model=red + str(i % 2)) for i, row in enumerate(records())])})
+        code, out, err = command(capsys, "score", tmp_path / "m.jsonl", "--format", form)
+        assert code == 0 and "\x1b" not in out + err
 
 
 def _rows_naming(name):

@@ -1,12 +1,13 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are there as a whole or not at all, and their hashes."""
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["TEMPORARY", "write_whole"]
+__all__ = ["TEMPORARY", "file_digest", "write_whole"]
 
 TEMPORARY = ".partial"
 """How names of files end while they are being written."""
@@ -28,6 +29,15 @@ def write_whole(path: Path, write: Callable[[BinaryIO], Any], *, sync: bool = Fa
         Path(temporary).replace(path)
     finally:
         Path(temporary).unlink(missing_ok=True)
+
+
+def file_digest(path: Path) -> bytes:
+    """SHA-256 of a file, read piece by piece; OSError is the caller's."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.digest()
 
 
 def _umask() -> int:

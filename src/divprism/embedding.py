@@ -170,6 +170,7 @@ def save_embedded(folder: str | Path, samples: Samples, embedded: Samples) -> No
             "n": len(samples),
             "models": samples.models is not None,
             "skipped": samples.skipped,
+            "skipped_models": list(samples.skipped_models),
             "warnings": list(embedded.warnings),
             "embedders": list(embedded.embedders),
         }

@@ -127,7 +127,7 @@ def _spelled(settings: dict[str, Any]) -> dict[str, Any]:
         "truncation": settings["truncation"],
         "estimator": registry.spell(settings["estimator"]),
         "rng": settings["rng"],
-        **{f"embedder_{side}": embedder and embedder.name for side, embedder in embedders.items()},
+        **{f"embedder_{side}": embedder and embedder.spelling for side, embedder in embedders.items()},
         "dtype": next((made.precision for made in embedders.values() if made and made.precision != "float32"), None),
     }
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IMAGE_SUFFIXES",
+    "MAX_BYTES",
     "MAX_FRAMES",
     "MAX_PIXELS",
     "VIDEO_SUFFIXES",
@@ -23,12 +24,20 @@ __all__ = [
     "without_warnings",
 ]
 
-IMAGE_SUFFIXES = frozenset({".avif", ".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+IMAGE_SUFFIXES = frozenset(
+    {".avif", ".bmp", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+)
 VIDEO_SUFFIXES = frozenset({".avi", ".gif", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm"})
 MAX_PIXELS = 100_000_000
 """Larger pictures and frames are refused before they are decoded."""
+MAX_BYTES = 512 << 20
+"""Larger files of pictures are refused before they are read."""
 MAX_FRAMES = 100_000
 """Longer clips are refused: an hour at 25 frames a second fits."""
+# Pillow also reads formats for which it starts other programs (EPS: Ghostscript), and PyAV scripts that name other files
+# (HLS, concat); these are not for strangers' files.
+_PICTURES = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+_CONTAINERS = "avi,gif,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,mpeg,mpegts,mpegvideo,m4v,ogg,asf,flv"
 
 
 @contextmanager
@@ -50,8 +59,11 @@ def open_image(content: bytes, where: str) -> "Image":
     if not content:
         raise DataError(f"{where} is empty (0 bytes).")
     try:
-        with Image.open(io.BytesIO(content)) as picture:
+        Image.init()
+        with Image.open(io.BytesIO(content), formats=[name for name in _PICTURES if name in Image.OPEN]) as picture:
             _check_pixels(picture.width, picture.height, where)
+            if picture.mode == "F" or (picture.mode == "I" and picture.format != "PNG"):  # their black and white are anywhere
+                raise DataError(f"{where} has pixels of 32 bits, whose range nobody can know; save it with 8 or 16 bits.")
             picture.load()
             return _as_seen(ImageOps.exif_transpose(picture))
     except DataError:
@@ -59,7 +71,7 @@ def open_image(content: bytes, where: str) -> "Image":
     except Image.DecompressionBombError:
         raise DataError(f"{where} declares too many pixels (at most {MAX_PIXELS:,} are read).") from None
     except UnidentifiedImageError:
-        raise DataError(f"{where} is not a picture that Pillow can read.") from None
+        raise DataError(f"{where} is not a picture of a known kind ({', '.join(_PICTURES)}).") from None
     except Exception as error:  # decoders of a dozen formats let through whatever broke them
         raise DataError(f"{where} is a broken or truncated picture: {_first_line(error)}.") from None
 
@@ -128,10 +140,14 @@ def _video(path: Path, where: str) -> Iterator[tuple[Any, Any]]:
         raise MissingExtraError("Reading videos needs PyAV, which is not installed: pip install 'divprism[video]'.") from None
     av.logging.set_level(av.logging.PANIC)  # what is wrong with a file is told by our one sentence
     try:
-        with av.open(str(path.absolute()), metadata_errors="replace") as container:
+        options = {"format_whitelist": _CONTAINERS}
+        with av.open(str(path.absolute()), metadata_errors="replace", options=options) as container:
             if not container.streams.video:
                 raise DataError(f"{where} holds no video stream.")
-            yield container, container.streams.video[0]
+            stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise DataError(f"{where} is packed by a codec that PyAV does not know.")
+            yield container, stream
     except DataError:
         raise
     except (av.error.FFmpegError, OSError, ValueError, OverflowError, MemoryError, UnicodeError) as error:

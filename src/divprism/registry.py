@@ -163,7 +163,7 @@ def embedder(text: str, **options: Any) -> Embedder:
     given = {key: value for key, value in options.items() if value is not None}
     if name in ALIASES:
         kind: Any = Transformers
-        given |= ALIASES[name] | ({"model": argument} if argument else {})
+        given = ALIASES[name] | given | ({"model": argument} if argument else {})
     elif name in EMBEDDERS:
         kind = EMBEDDERS[name]
         given |= _first_field(kind, name, argument)

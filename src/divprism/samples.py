@@ -2,6 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from divprism._files import file_digest
 from divprism.errors import ArgumentError, DataError
-from divprism.media import evenly_spaced, open_image, open_video
+from divprism.media import MAX_BYTES, evenly_spaced, open_image, open_video
 
-__all__ = ["MODALITIES", "Clip", "Item", "Picture", "Samples", "Text", "texts"]
+__all__ = ["MODALITIES", "Clip", "Item", "Picture", "Samples", "Text", "clean_text", "is_empty", "texts"]
 
 MODALITIES = ("text", "image", "video")
 
@@ -86,25 +88,20 @@ class Clip(Item):
         """SHA-256 of the file; of frames, that of their hashes in order."""
         if isinstance(self.source, Path):
             try:
-                with self.source.open("rb") as file:
-                    return hashlib.file_digest(file, "sha256").digest() if hasattr(hashlib, "file_digest") else _hashed(file)
+                return file_digest(self.source)
             except OSError as error:
                 raise DataError(f"cannot read {self.where}: {error.strerror}.") from None
         parts = (hashlib.sha256(_bytes(path, str(path))).digest() for path in self.source)
         return hashlib.sha256(b"frames;" + b"".join(parts)).digest()
 
 
-def _hashed(file: Any) -> bytes:
-    digest = hashlib.sha256()
-    for block in iter(lambda: file.read(1 << 20), b""):
-        digest.update(block)
-    return digest.digest()
-
-
 def _bytes(source: Path | bytes, where: str) -> bytes:
     if isinstance(source, bytes):
         return source
     try:
+        size = source.stat().st_size
+        if size > MAX_BYTES:
+            raise DataError(f"{where} has {size:,} bytes; pictures of at most {MAX_BYTES:,} are read.")
         return source.read_bytes()
     except OSError as error:
         raise DataError(f"cannot read {where}: {error.strerror}.") from None
@@ -135,6 +132,8 @@ class Samples:
         Outputs left out because they were empty.
     embedders : tuple of dict
         How arrays were made, if divprism made them.
+    skipped_models : tuple of str
+        Which model made each of the outputs left out, where the source tells.
     """
 
     outputs: Side
@@ -145,6 +144,7 @@ class Samples:
     warnings: tuple[str, ...] = ()
     skipped: int = 0
     embedders: tuple[dict[str, Any], ...] = ()
+    skipped_models: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -172,19 +172,33 @@ class Samples:
         places: dict[str, list[int]] = {}
         for place, model in enumerate(self.models):
             places.setdefault(model, []).append(place)
-        return {model: self.select(rows) for model, rows in places.items()}
+        counts = Counter(self.skipped_models)
+        return {
+            model: replace(self.select(rows), skipped=counts[model], skipped_models=(model,) * counts[model])
+            for model, rows in places.items()
+        }
 
     def without_empty(self) -> "Samples":
         """Without pairs whose output or prompt is a blank text; how many there were is added to `skipped`."""
-        sides = [side for side in (self.outputs, self.prompts) if isinstance(side, tuple)]
-        blank = {place for side in sides for place, item in enumerate(side) if isinstance(item, Text) and not item.text.strip()}
+        blank = set(self.empty_places())
         if not blank:
             return self
         if len(blank) == len(self):
-            raise DataError("every output or its prompt is empty; there is nothing to score.")
+            raise DataError("every output, or its prompt, is empty; there is nothing to score.")
         kept = self.select([place for place in range(len(self)) if place not in blank])
         told = f"{len(blank):,} outputs were skipped: they, or their prompts, are empty."
-        return replace(kept, skipped=self.skipped + len(blank), warnings=(*self.warnings, told))
+        models = () if self.models is None else tuple(self.models[place] for place in sorted(blank))
+        return replace(
+            kept,
+            skipped=self.skipped + len(blank),
+            skipped_models=(*self.skipped_models, *models),
+            warnings=(*self.warnings, told),
+        )
+
+    def empty_places(self) -> list[int]:
+        """Where the output or its prompt is a blank text."""
+        sides = [side for side in (self.outputs, self.prompts) if isinstance(side, tuple)]
+        return sorted({place for side in sides for place, item in enumerate(side) if is_empty(item)})
 
     def with_prompt_ids(self) -> "Samples":
         """With a number in place of each prompt text: equal texts, equal numbers."""
@@ -210,6 +224,11 @@ def _pick(side: Side, places: Sequence[int]) -> Side:
     if isinstance(side, tuple):
         return tuple(side[place] for place in places)
     return side[np.asarray(places, dtype=int)]
+
+
+def is_empty(item: Any) -> bool:
+    """Whether an item is a blank text."""
+    return isinstance(item, Text) and not item.text.strip()
 
 
 def texts(values: Sequence[str], name: str = "text") -> tuple[Text, ...]:

@@ -63,9 +63,6 @@ def embed(
     """Embed outputs and prompts, and keep the vectors in a folder that `divprism score` reads."""
     if source is None:
         raise ArgumentError("name the outputs: divprism embed IN -o DIR.")
-    made = embedders_from_flags(
-        {"x": embedder_x, "t": embedder_t}, device=device, dtype=dtype, batch_size=batch_size, offline=offline
-    )
     samples = load(
         source,
         prompts,
@@ -79,6 +76,9 @@ def embed(
         allow_outside=allow_outside,
     )
     say(samples.notes, quiet)
+    made = embedders_from_flags(
+        samples, {"x": embedder_x, "t": embedder_t}, device=device, dtype=dtype, batch_size=batch_size, offline=offline
+    )
     with progress_on_stderr(quiet) as progress:
         embedded = embed_samples(
             samples, made["x"], made["t"], cache=False if no_cache else cache, num_workers=num_workers, progress=progress

@@ -16,6 +16,8 @@ from divprism.embedders import Embedder
 from divprism.errors import ArgumentError, DataError
 from divprism.kernels import Gaussian, Kernel
 from divprism.readers.fields import KINDS
+from divprism.readers.guards import shown
+from divprism.samples import Samples
 
 __all__ = [
     "AllowOutside",
@@ -82,14 +84,25 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Neither notes nor pr
 
 
 def embedders_from_flags(
-    spelled: dict[str, str | None], *, device: str | None, dtype: str | None, batch_size: int | None, offline: bool
+    samples: Samples,
+    spelled: dict[str, str | None],
+    *,
+    device: str | None,
+    dtype: str | None,
+    batch_size: int | None,
+    offline: bool,
 ) -> dict[str, Embedder | None]:
     """The embedder of each side; None leaves it to the modality.
 
-    `--device` and `--dtype` must mean something to one of them.
+    Of a model that takes texts and pictures, the half that fits the side. `--device` and `--dtype` must mean something to one
+    of them.
     """
     options = {"device": device, "precision": dtype, "batch_size": batch_size, "offline": offline or None}
-    found = {side: None if text is None else registry.embedder(text, **options) for side, text in spelled.items()}
+    found: dict[str, Embedder | None] = {}
+    for side, items in (("x", samples.outputs), ("t", samples.prompts)):
+        worded = isinstance(items, tuple) and items[0].modality == "text"
+        text = spelled[side]
+        found[side] = None if text is None else registry.embedder(text, **options, modality="text" if worded else None)
     for flag, field in (("device", "device"), ("dtype", "precision")):
         if options[field] is not None and not any(_has_field(made, field) for made in found.values()):
             raise ArgumentError(f"--{flag} is for models that run on torch; name one: --embedder-x, --embedder-t.")
@@ -103,10 +116,10 @@ def _has_field(made: Embedder | None, name: str) -> bool:
 
 
 def say(lines: Any, quiet: bool, prefix: str = "") -> None:
-    """Lines on stderr."""
+    """Lines on stderr, none of which can drive the terminal."""
     if not quiet:
         for line in lines:
-            typer.echo(f"{prefix}{line}", err=True)
+            typer.echo(shown(f"{prefix}{line}"), err=True)
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -121,6 +134,10 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         raise DataError(f"{path} is not a JSON file: {error}.") from None
     if not isinstance(content, dict):
         raise DataError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")
+    models = content.get("models")
+    if isinstance(models, dict) and models:  # a result of several: they share their settings
+        content = next(iter(models.values()))
+        content = content if isinstance(content, dict) else {}
     settings = content.get("settings", content)
     if not isinstance(settings, dict):
         raise DataError(f"`settings` in {path} must be a JSON object; it is a {type(settings).__name__}.")

@@ -113,10 +113,6 @@ def score(
         "cache": False if no_cache else cache,
         "num_workers": num_workers,
     }
-    made = embedders_from_flags(
-        {"x": embedder_x, "t": embedder_t}, device=device, dtype=dtype, batch_size=batch_size, offline=offline
-    )
-    settings |= {f"embedder_{side}": embedder for side, embedder in made.items()}
     samples = load(
         str(outputs),
         prompts,
@@ -130,6 +126,10 @@ def score(
         allow_outside=allow_outside,
     )
     say(samples.notes, quiet)
+    made = embedders_from_flags(
+        samples, {"x": embedder_x, "t": embedder_t}, device=device, dtype=dtype, batch_size=batch_size, offline=offline
+    )
+    settings |= {f"embedder_{side}": embedder for side, embedder in made.items()}
     if kernel_t == "gaussian" and getattr(samples.prompts, "ndim", 2) == 1:
         raise ArgumentError("--kernel-t gaussian needs a row of numbers per prompt; these are ids. Leave it out to match ids.")
     groups = None if labels is None else read_array(labels, "labels")

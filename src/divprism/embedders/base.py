@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from divprism.errors import MissingExtraError
+from divprism._files import file_digest
+from divprism.errors import ArgumentError, MissingExtraError
 
-__all__ = ["Embedder", "file_hash", "package_folder", "runtime_of"]
+__all__ = ["Embedder", "check_batch_size", "file_hash", "package_folder", "runtime_of"]
 
 
 class Embedder(ABC):
@@ -39,7 +40,12 @@ class Embedder(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What the command line calls it."""
+        """What results call it; the same wherever its files lie."""
+
+    @property
+    def spelling(self) -> str:
+        """What the command line is to be given for this embedder again."""
+        return self.name
 
     @property
     @abstractmethod
@@ -90,6 +96,12 @@ class Embedder(ABC):
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def check_batch_size(batch_size: int) -> None:
+    """Refuse a batch without items."""
+    if batch_size < 1:
+        raise ArgumentError(f"`batch_size` must be at least 1; got {batch_size}.")
+
+
 def package_folder(module: str, extra: str, what: str) -> Path:
     """Where an installed package lives; found without running it."""
     spec = importlib.util.find_spec(module)
@@ -101,11 +113,7 @@ def package_folder(module: str, extra: str, what: str) -> Path:
 
 def file_hash(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
+    return file_digest(path).hex()
 
 
 def runtime_of(*packages: str) -> str:

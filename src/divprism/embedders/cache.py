@@ -93,8 +93,8 @@ class Cache:
         problems = []
         for folder in self._folders():
             for path in _shards(folder):
-                if _load(path) is None:
-                    path.unlink(missing_ok=True)
+                if _load(path) is None and path.exists():  # else another process removed it
+                    _remove(path)
                     problems.append(_broken(path))
             _sweep(folder)
         return problems
@@ -107,7 +107,7 @@ class Cache:
                 continue
             for path in [*_shards(folder), *folder.glob(f".*{TEMPORARY}"), folder / "embedder.json"]:
                 removed += path.suffix == _SUFFIX
-                path.unlink(missing_ok=True)
+                _remove(path)
             with contextlib.suppress(OSError):  # something else was put there; it is not ours to remove
                 folder.rmdir()
         return removed
@@ -126,6 +126,7 @@ class Store:
         self.folder, self.description, self.warn = folder, description, warn
         self._index: dict[bytes, Path] = {}
         self._pending: dict[bytes, np.ndarray] = {}
+        self._unkept: dict[bytes, np.ndarray] = {}  # what the disk did not take
         for path in _shards(folder):
             keys = _keys(path)
             if keys is None:
@@ -134,13 +135,15 @@ class Store:
                 self._index.update((key.tobytes(), path) for key in keys)
 
     def __contains__(self, digest: bytes) -> bool:
-        return digest in self._index
+        return digest in self._index or digest in self._unkept
 
     def fetch(self, digests: Sequence[bytes]) -> Iterator[tuple[int, np.ndarray]]:
         """Place and vector of those that are there, shard by shard; a shard that fails its checksum is dropped."""
         wanted: dict[Path, list[int]] = {}
         for place, digest in enumerate(digests):
-            if digest in self._index:
+            if digest in self._unkept:
+                yield place, self._unkept[digest]
+            elif digest in self._index:
                 wanted.setdefault(self._index[digest], []).append(place)
         for path, places in wanted.items():
             loaded = _load(path)
@@ -178,20 +181,30 @@ class Store:
                 write_whole(self.folder / "embedder.json", lambda file: file.write(text.encode()), sync=True)
             write_whole(path, lambda file: file.write(content), sync=True)
         except OSError as error:
-            raise DataError(
-                f"cannot keep vectors in {self.folder}: {error.strerror}. Name another folder (DIVPRISM_CACHE), or do without."
-            ) from None
-        self._index.update((key, path) for key in self._pending)
+            if not self._unkept:
+                reason = f"cannot keep vectors in {self.folder}: {error.strerror}"
+                self.warn(f"{reason}. This run goes on without; name another folder by --cache or DIVPRISM_CACHE.")
+            self._unkept |= self._pending
+        else:
+            self._index.update((key, path) for key in self._pending)
         self._pending = {}
 
     def _drop(self, path: Path) -> None:
         self.warn(_broken(path))
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(DataError):  # it is told of already, and not looked at again
+            _remove(path)
         self._index = {key: where for key, where in self._index.items() if where != path}
 
 
 def _broken(path: Path) -> str:
     return f"the cached vectors in {path} do not match their checksum; removed, to be computed again."
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot remove {path}: {error.strerror}.") from None
 
 
 def _shards(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from divprism._arrays import to_numpy
 from divprism.embedders.base import Embedder
-from divprism.errors import ArgumentError
+from divprism.errors import ArgumentError, DataError
 from divprism.samples import MODALITIES
 
 __all__ = ["Function"]
@@ -58,6 +58,8 @@ class Function(Embedder):
         for name in ("batch_size", "num_frames"):
             if getattr(self, name) < 1:
                 raise ArgumentError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
+        if self.version is not None and self.name == "<lambda>":
+            raise ArgumentError("a lambda with a `version` needs a `label` too: its vectors are kept under that name.")
 
     @property
     def name(self) -> str:
@@ -90,8 +92,14 @@ class Function(Embedder):
 
     def embed_batch(self, batch: Sequence[Any]) -> np.ndarray:
         """What the function returns, on the host; numbers that are not floating become so."""
-        rows = to_numpy(self.function(list(batch)))
-        return rows if np.issubdtype(rows.dtype, np.floating) else rows.astype(np.float32)
+        found = self.function(list(batch))
+        try:
+            rows = to_numpy(found)
+        except (TypeError, ValueError):
+            raise DataError(f"embedder {self.name} must return rows of numbers of one length; it did not.") from None
+        if rows.dtype.kind not in "fiub":
+            raise DataError(f"embedder {self.name} must return real numbers; it returned {rows.dtype}.")
+        return rows if rows.dtype.kind == "f" else rows.astype(np.float32)
 
     def _blank(self) -> Any:
         if self.modality == "text":

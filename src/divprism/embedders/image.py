@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from divprism.embedders import _efficientnet
-from divprism.embedders.base import Embedder, file_hash, package_folder, runtime_of
-from divprism.errors import DataError, MissingExtraError
+from divprism.embedders.base import Embedder, check_batch_size, file_hash, package_folder, runtime_of
+from divprism.errors import ArgumentError, DataError, MissingExtraError
 
 __all__ = ["EfficientNetLite0", "FrameMean"]
 
@@ -29,6 +29,9 @@ class EfficientNetLite0(Embedder):
 
     modality: ClassVar[str] = "image"
     batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        check_batch_size(self.batch_size)
 
     @property
     def name(self) -> str:
@@ -110,10 +113,22 @@ class FrameMean(Embedder):
     num_frames: int = 8
     batch_size: int = 4
 
+    def __post_init__(self) -> None:
+        check_batch_size(self.batch_size)
+        if self.frames.modality != "image":
+            raise ArgumentError(f"`frames` must embed pictures; {self.frames.name} embeds {self.frames.modality}.")
+        if self.num_frames < 1:
+            raise ArgumentError(f"`num_frames` must be at least 1; got {self.num_frames}.")
+
     @property
     def name(self) -> str:
         """What the command line calls it."""
         return f"{self.frames.name}-frames"
+
+    @property
+    def spelling(self) -> str:
+        """That of the image embedder, which is asked for each frame of a clip."""
+        return self.frames.spelling
 
     @property
     def revision(self) -> str | None:

@@ -13,7 +13,7 @@ import numpy as np
 from divprism._blocks import cores
 from divprism.embedders.base import Embedder
 from divprism.embedders.cache import Cache, Store
-from divprism.errors import DataError
+from divprism.errors import ArgumentError, DataError
 from divprism.media import without_warnings
 from divprism.samples import Item
 
@@ -62,6 +62,8 @@ def embed_items(
     DataError
         If items cannot be read: names the first, counts the others. The vectors of the rest are in the cache by then.
     """
+    if num_workers is not None and num_workers < 1:
+        raise ArgumentError(f"`num_workers` must be at least 1; got {num_workers}.")
     warnings: list[str] = []
     store: _Store = _Memory()
     if cache is not None and embedder.revision is not None:
@@ -78,6 +80,9 @@ def embed_items(
         for place, vector in store.fetch(digests):
             if vectors is None:
                 vectors = np.empty((len(items), vector.shape[0]), vector.dtype)
+            if vector.shape[0] != vectors.shape[1]:  # the cache holds others: an endpoint or a function changed its width
+                widths = f"{vector.shape[0]} and {vectors.shape[1]}"
+                raise DataError(f"embedder {embedder.name} gave vectors of different widths ({widths}), some of them kept.")
             vectors[todo[place]] = vector
             filled.add(place)
         todo = [todo[place] for place in range(len(digests)) if place not in filled]
@@ -128,6 +133,7 @@ class _Run:
     ) -> None:
         self.items, self.embedder, self.store, self.workers, self.progress = items, embedder, store, workers, progress
         self.digests = [b""] * len(items)
+        self.width: int | None = None
         self._lock = threading.Lock()
         self._claimed: set[bytes] = set()
 
@@ -167,6 +173,9 @@ class _Run:
         if not np.isfinite(vectors).all():
             row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
             raise DataError(f"embedder {name} gave NaN or infinity for {self.items[batch[row].place].where}.")
+        if self.width not in (None, vectors.shape[1]):
+            raise DataError(f"embedder {name} gave vectors of different widths ({self.width} and {vectors.shape[1]}).")
+        self.width = vectors.shape[1]
         for entry, vector in zip(batch, vectors, strict=True):
             self.store.add(entry.digest, vector)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from divprism.embedders.base import Embedder, file_hash, package_folder, runtime_of
+from divprism.embedders.base import Embedder, check_batch_size, file_hash, package_folder, runtime_of
 from divprism.errors import DataError, MissingExtraError
 
 __all__ = ["WordLlama"]
@@ -27,6 +27,9 @@ class WordLlama(Embedder):
 
     modality: ClassVar[str] = "text"
     batch_size: int = 256
+
+    def __post_init__(self) -> None:
+        check_batch_size(self.batch_size)
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from divprism._arrays import to_numpy
 from divprism.embedders import _inception
 from divprism.embedders._hub import Source, device_of, explained, import_library, loading, quiet, read_json
-from divprism.embedders.base import Embedder, file_hash, runtime_of
+from divprism.embedders.base import Embedder, check_batch_size, file_hash, runtime_of
 from divprism.errors import ArgumentError
 
 __all__ = ["ALIASES", "Inception", "SentenceTransformers", "Transformers"]
@@ -147,6 +147,11 @@ class Transformers(Embedder):
     def name(self) -> str:
         """Its name on the hub, or that of its folder."""
         return f"transformers:{self._source.name}"
+
+    @property
+    def spelling(self) -> str:
+        """With the model as it was given."""
+        return f"transformers:{self.model}"
 
     @cached_property
     def revision(self) -> str:
@@ -306,6 +311,11 @@ class SentenceTransformers(Embedder):
         """Its name on the hub, or that of its folder."""
         return f"sentence-transformers:{self._source.name}"
 
+    @property
+    def spelling(self) -> str:
+        """With the model as it was given."""
+        return f"sentence-transformers:{self.model}"
+
     @cached_property
     def revision(self) -> str:
         """Hash of weights, configuration and tokenizer; torch is not needed for it."""
@@ -403,6 +413,11 @@ class Inception(Embedder):
         """Always the same: the weights are told by their hash."""
         return "inception"
 
+    @property
+    def spelling(self) -> str:
+        """With the file of weights."""
+        return f"inception:{self.weights}"
+
     @cached_property
     def revision(self) -> str:
         """Hash of the weight file."""
@@ -465,8 +480,7 @@ def _check(device: str, precision: str, batch_size: int) -> None:
         raise ArgumentError(f"`device` must be auto, cpu, cuda, cuda:0 and so on, or mps; got {device!r}.")
     if precision not in _PRECISIONS:
         raise ArgumentError(f"`precision` must be one of {', '.join(_PRECISIONS)}; got {precision!r}.")
-    if batch_size < 1:
-        raise ArgumentError(f"`batch_size` must be at least 1; got {batch_size}.")
+    check_batch_size(batch_size)
 
 
 def _module_width(kind: str, config: dict[str, Any]) -> int | None:

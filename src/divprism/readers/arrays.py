@@ -14,7 +14,7 @@ import numpy as np
 from divprism.errors import ArgumentError, DataError, MissingExtraError
 from divprism.readers.guards import shown, standard_input
 
-__all__ = ["ARRAY_SUFFIXES", "array_names", "from_bytes", "read_array"]
+__all__ = ["ARRAY_SUFFIXES", "array_names", "from_bytes", "is_binary", "numbers_in", "read_array"]
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK\x03\x04"
 # what NumPy lets through of a header that is cut, garbled or lies about the size
@@ -85,10 +85,13 @@ def _require_content(path: Path, start: bytes) -> None:
         raise DataError(f"{shown(path)} is {what}, not the {path.suffix} that its name says.")
 
 
+def is_binary(content: bytes) -> bool:
+    """Whether bytes are an .npy or .npz file."""
+    return content.startswith((_NPY[:6], _ZIP))
+
+
 def from_bytes(content: bytes, role: str) -> np.ndarray:
     """An array from standard input: the kind is told by the first bytes."""
-    if not content:
-        raise DataError("standard input is empty.")
     reader = _read_npy if content.startswith(_NPY[:6]) else _read_npz if content.startswith(_ZIP) else _read_csv
     return reader(content, "standard input", role)
 
@@ -119,10 +122,10 @@ def _read_npz(source: Path | bytes, name: str, role: str) -> np.ndarray:
             entry = archive.getinfo(f"{chosen}.npy")
             if entry.file_size > _FREE and entry.file_size > _RATIO * entry.compress_size:
                 raise DataError(
-                    f"{chosen} in {name} unpacks to over {_RATIO} times its size; unpack it yourself if you trust it."
+                    f"{shown(chosen)} in {name} unpacks to over {_RATIO} times its size; unpack it yourself if you trust it."
                 )
             with archive.open(entry) as member:
-                return _read_npy(member.read(), f"{chosen} in {name}", role)
+                return _read_npy(member.read(), f"{shown(chosen)} in {name}", role)
     except _ZIP_ERRORS as error:
         raise DataError(f"{name} is not a readable .npz archive: {str(error).rstrip('.')}.") from None
 
@@ -141,6 +144,8 @@ def _safetensors(path: Path, name: str) -> Iterator[Any]:
     except (SafetensorError, OSError, ValueError, TypeError, OverflowError, MemoryError, AttributeError) as error:
         if isinstance(error, DataError):
             raise
+        if "bfloat16" in str(error):
+            raise DataError(f"{name} holds bfloat16, which NumPy does not know; save it as float32.") from None
         raise DataError(f"{name} is not a readable .safetensors file: {str(error).splitlines()[0].rstrip('.')}.") from None
 
 
@@ -160,7 +165,8 @@ def _choose(members: list[str], name: str, role: str) -> str:
     if not members:
         raise DataError(f"{name} holds no array.")
     names = " or ".join(_NAMES.get(role, (role,)))
-    raise DataError(f"{name} holds {len(members)} arrays ({', '.join(sorted(members)[:5])}), none of them named {names}.")
+    there = ", ".join(shown(member[:60]) for member in sorted(members)[:5])
+    raise DataError(f"{name} holds {len(members)} arrays ({there}), none of them named {names}.")
 
 
 def _read_csv(source: Path | bytes, name: str, role: str) -> np.ndarray:
@@ -178,7 +184,7 @@ def _read_csv(source: Path | bytes, name: str, role: str) -> np.ndarray:
     rows = []
     width = lines[0][1].count(",") + 1
     for number, line in lines:
-        row = _numbers(line)
+        row = numbers_in(line)
         if row is None:
             raise DataError(f"line {number} of {name} is not a row of numbers: {line[:60]!r}.")
         if len(row) != width:
@@ -200,10 +206,11 @@ def _is_header(line: str, name: str) -> bool:
     cells = [cell.strip() for cell in line.split(",")]
     if len(cells) > 1 and cells == [str(place) for place in range(len(cells))]:
         raise DataError(f"the first line of {name} counts 0, 1, ...: remove it if it is a header, or write 0.0 if it is data.")
-    return all(cell and _numbers(cell) is None for cell in cells)
+    return all(cell and numbers_in(cell) is None for cell in cells)
 
 
-def _numbers(line: str) -> list[float] | None:
+def numbers_in(line: str) -> list[float] | None:
+    """The numbers of a line, separated by commas; None if there is anything else in it."""
     try:
         return [float(cell) for cell in line.split(",")]
     except ValueError:

@@ -1,5 +1,6 @@
 """Records to pairs: which fields hold prompts, outputs and models, and what their values are."""
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,22 +13,25 @@ from divprism.errors import ArgumentError, DataError
 from divprism.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from divprism.readers.guards import Root, shown
 from divprism.readers.tables import Record
-from divprism.samples import Clip, Item, Picture, Samples, Text, clean_text
+from divprism.samples import Clip, Item, Picture, Samples, Text, clean_text, is_empty
 
-__all__ = ["Fields", "Findings", "KINDS", "as_file", "samples_from_records", "side_from_records"]
+__all__ = ["FIELD_NAMES", "KINDS", "Fields", "Findings", "as_file", "samples_from_records", "side_from_records"]
 
 KINDS = ("text", "image", "video", "embedding")
 """What a side can be told to be, where its values leave doubt."""
 
 _FILES = ("path", "file_name", "file", "filename", "image", "video", "image_path", "video_path", "frames")
 _TEXTS = (
-    *("output", "response", "completion", "generation", "answer", "model_output", "text_out"),
-    *("outputs", "responses", "completions", "generations"),
+    *("output", "response", "completion", "generation", "model_output", "text_out"),
+    *("outputs", "responses", "completions", "generations", "model_outputs"),
+    *("answer", "answers"),  # last: beside generations it is the right answer, not the model's
 )
 _VECTORS = ("embedding", "vector", "features")
 _PROMPTS = ("prompt", "instruction", "question", "text_in", "caption", "query")
 _MODELS = ("model", "generator", "model_name")
 _IDS = ("prompt_id", "id")
+FIELD_NAMES = frozenset((*_TEXTS, *_FILES, *_VECTORS, *_PROMPTS, *_MODELS, *_IDS, "text"))
+"""Names that are looked for; in the first line of a CSV they tell a table from numbers."""
 
 
 @dataclass(frozen=True)
@@ -65,19 +69,12 @@ class Findings:
     strict: bool = False
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    skipped: int = 0
 
     def add(self, text: str) -> None:
         """A finding that a reader of the scores should know."""
         if self.strict:
             raise DataError(f"{text} (--strict)")
         self.warnings.append(text)
-
-    def empty(self, what: str, where: str) -> None:
-        """An empty output or prompt: skipped and counted."""
-        if self.strict:
-            raise DataError(f"the {what} in {where} is empty (--strict)")
-        self.skipped += 1
 
 
 @dataclass(frozen=True)
@@ -92,41 +89,86 @@ class _Choice:
 
 
 def samples_from_records(
-    records: Iterable[Record], fields: Fields, root: Root, findings: Findings, source: str
+    records: Iterable[Record], fields: Fields, root: Root, findings: Findings, source: str, limit: int | None = None
 ) -> tuple[Samples, list[Any]]:
-    """Pairs from a table, and the prompt id of each (None where there is none)."""
-    stream = iter(records)
-    first = next(stream, None)
-    if first is None:
-        raise DataError(f"{source} holds no record.")
-    if fields.output is None and {"arguments", "resps"} <= first.fields.keys():
+    """Pairs from a table, empty ones as empty texts, and the prompt id of each (None where there is none).
+
+    With a `limit` and no field of models, reading stops after so many pairs that are not empty.
+    """
+    head, stream = _opened(records, source)
+    if fields.output is None and {"arguments", "resps"} <= head.fields.keys():
         findings.notes.append(f"{source}: samples of lm-eval, prompts from 'arguments', outputs from 'resps'")
-        first, stream = _lm_eval(first), map(_lm_eval, stream)
+        stream = map(_lm_eval, _one_filter(stream, head.fields.get("filter"), source, findings))
+        head = _lm_eval(head)
         fields = Fields("resps", "arguments", fields.model, "text", "text")
-    choice = _choose(first.fields, fields, root, source)
+    outputs, prompt = _fields_of(head.fields, fields, source)
+    seen, stream = _until_told(stream, [*outputs, *([] if prompt is None else [prompt])])
+    choice = _Choice(
+        outputs,
+        prompt,
+        _models_of(head.fields, fields, source),
+        fields.output_kind or _kind(outputs[0], seen, root),
+        fields.prompt_kind or ("text" if prompt is None else _kind(prompt, seen, root)),
+    )
     findings.notes.append(_told(choice, source))
-    rows = _Rows(choice, root, findings)
-    rows.add(first)
-    for record in stream:
+    rows = _Rows(choice, root)
+    for record in itertools.chain(seen, stream):
         rows.add(record)
+        if limit is not None and not choice.models and rows.full >= limit:
+            break
     return rows.samples(source), rows.ids
 
 
 def side_from_records(records: Iterable[Record], fields: Fields, root: Root, source: str) -> tuple[tuple[Item, ...], list[Any]]:
-    """Prompts from a table of their own, and their ids."""
+    """Prompts from a table of their own, empty ones as empty texts, and their ids."""
+    head, stream = _opened(records, source)
+    name = _prompt_field(head.fields, fields, None, source)
+    if name is None:
+        raise DataError(f"{source} has no field of prompts among {_listed(head.fields)}; name it: --prompt-field.")
+    seen, stream = _until_told(stream, (name,))
+    kind = fields.prompt_kind or _kind(name, seen, root)
+    items, ids = [], []
+    for record in itertools.chain(seen, stream):
+        items.append(_one_prompt(_prompt_value(record, name), kind, record.where, root))
+        ids.append(_identity(record.fields))
+    return tuple(items), ids
+
+
+def _opened(records: Iterable[Record], source: str) -> tuple[Record, Iterator[Record]]:
+    """The first record, and all of them."""
     stream = iter(records)
     first = next(stream, None)
     if first is None:
         raise DataError(f"{source} holds no record.")
-    name = _prompt_field(first.fields, fields, None, source)
-    if name is None:
-        raise DataError(f"{source} has no field of prompts among {_listed(first.fields)}; name it: --prompt-field.")
-    kind = fields.prompt_kind or _kind(name, first.fields, root)
-    items, ids = [], []
-    for record in (first, *stream):
-        items.append(_one_prompt(_value(record, name), kind, record.where, root))
-        ids.append(_identity(record.fields))
-    return tuple(items), ids
+    return first, itertools.chain([first], stream)
+
+
+def _until_told(stream: Iterator[Record], names: Iterable[str]) -> tuple[list[Record], Iterator[Record]]:
+    """The records up to where each of some fields has had a value, which tells what it holds; and the rest."""
+    seen: list[Record] = []
+    open_fields = set(names)
+    for record in stream:
+        seen.append(record)
+        open_fields = {name for name in open_fields if _blank(_dotted(record.fields, name))}
+        if not open_fields:
+            break
+    return seen, stream
+
+
+def _blank(value: Any) -> bool:
+    return value is _MISSING or value is None or value == "" or value == [] or (isinstance(value, float) and value != value)
+
+
+def _one_filter(records: Iterator[Record], kept: Any, source: str, findings: Findings) -> Iterator[Record]:
+    """lm-eval writes a document once per filter of its answers; the answers themselves are the same."""
+    others = set()
+    for record in records:
+        name = record.fields.get("filter")
+        if name == kept:
+            yield record
+        elif name not in others:
+            others.add(name)
+            findings.notes.append(f"{source}: lines of filter {shown(kept)} only, those of {shown(name)} repeat them")
 
 
 def _lm_eval(record: Record) -> Record:
@@ -150,7 +192,8 @@ def _all_texts(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _choose(first: dict[str, Any], fields: Fields, root: Root, source: str) -> _Choice:
+def _fields_of(first: dict[str, Any], fields: Fields, source: str) -> tuple[tuple[str, ...], str | None]:
+    """The fields of outputs, and that of the prompt if there is one."""
     outputs = _named(first, fields.output, "--output-field", source)
     if not outputs:
         found = _first(first, (*_TEXTS, *_FILES, *_VECTORS))
@@ -158,16 +201,16 @@ def _choose(first: dict[str, Any], fields: Fields, root: Root, source: str) -> _
         if found is None and prompt_taken not in (None, "text"):
             found = _first(first, ("text",))
         if found is None:
-            hint = f" To score the prompts themselves: --output-field {prompt_taken}." if prompt_taken else ""
+            hint = f" To score the prompts themselves: --output-field {shown(prompt_taken)}." if prompt_taken else ""
             raise DataError(f"{source} has no field of outputs among {_listed(first)}; name it: --output-field.{hint}")
         outputs = (found,)
-    prompt = _prompt_field(first, fields, outputs, source)
-    models = _named(first, fields.model, "--model-field", source)
-    if not models and (found := _first(first, _MODELS)) is not None:
-        models = (found,)
-    output_kind = fields.output_kind or _kind(outputs[0], first, root)
-    prompt_kind = fields.prompt_kind or ("text" if prompt is None else _kind(prompt, first, root))
-    return _Choice(outputs, prompt, models, output_kind, prompt_kind)
+    return outputs, _prompt_field(first, fields, outputs, source)
+
+
+def _models_of(first: dict[str, Any], fields: Fields, source: str) -> tuple[str, ...]:
+    named = _named(first, fields.model, "--model-field", source)
+    found = None if named else _first(first, _MODELS)
+    return named if found is None else (found,)
 
 
 def _prompt_field(first: dict[str, Any], fields: Fields, outputs: tuple[str, ...] | None, source: str) -> str | None:
@@ -227,24 +270,24 @@ def _identity(record: dict[str, Any]) -> Any:
     return None if name is None or isinstance(record[name], list | dict) else record[name]
 
 
-def _kind(name: str, first: dict[str, Any], root: Root) -> str:
-    """What the values of a field are, told by the first one and by the name of the field."""
-    value = _dotted(first, name)
-    if isinstance(value, dict) and ("bytes" in value or "path" in value):
-        return "image"
-    sample = value
+def _kind(name: str, seen: list[Record], root: Root) -> str:
+    """What the values of a field are, told by the first one that is not empty and by the name of the field."""
+    value = next((found for record in seen if not _blank(found := _dotted(record.fields, name))), None)
+    sample: Any = value
     while isinstance(sample, list) and sample:
         sample = sample[0]
+    if isinstance(sample, dict) and ("bytes" in sample or "path" in sample):
+        return "image"
     if isinstance(sample, float | int) and not isinstance(sample, bool) and isinstance(value, list):
         return "embedding"
-    if not isinstance(sample, str):
-        return "text"
-    suffix = Path(sample).suffix.lower() if len(sample) < 4096 else ""
-    media = "image" if suffix in IMAGE_SUFFIXES else "video" if suffix in VIDEO_SUFFIXES else None
     if name.lower() == "frames" and isinstance(value, list):
         return "video"
+    suffix = Path(sample).suffix.lower() if isinstance(sample, str) and len(sample) < 4096 else ""
+    media = "image" if suffix in IMAGE_SUFFIXES else "video" if suffix in VIDEO_SUFFIXES else None
     if name.lower() in _FILES:
         return media or "image"
+    if name.lower() in _VECTORS:
+        return "embedding"
     return media if media is not None and _is_there(root.folder / sample) else "text"
 
 
@@ -265,34 +308,31 @@ def _told(choice: _Choice, source: str) -> str:
 class _Rows:
     """Pairs as they are read from records."""
 
-    def __init__(self, choice: _Choice, root: Root, findings: Findings) -> None:
-        self.choice, self.root, self.findings = choice, root, findings
+    def __init__(self, choice: _Choice, root: Root) -> None:
+        self.choice, self.root = choice, root
         self.outputs: list[Any] = []
         self.prompts: list[Any] = []
         self.models: list[str] = []
         self.ids: list[Any] = []
+        self.full = 0  # pairs that are not empty
 
     def add(self, record: Record) -> None:
         """The outputs of one record, each with its prompt."""
         choice, where = self.choice, record.where
         prompt: Any = None
         if choice.prompt is not None:
-            prompt = _one_prompt(_value(record, choice.prompt), choice.prompt_kind, where, self.root)
-        model = " / ".join(str(_value(record, name)) for name in choice.models)
+            prompt = _one_prompt(_prompt_value(record, choice.prompt), choice.prompt_kind, where, self.root)
+        model = " / ".join(shown(clean_text(str(_value(record, name)))) for name in choice.models)
         for name in choice.outputs:
             for output in _outputs(_value(record, name), choice.output_kind, where, self.root, frames=name.lower() == "frames"):
-                if output is None or (choice.prompt is not None and prompt is None):
-                    self.findings.empty("output" if output is None else "prompt", where)
-                    continue
                 self.outputs.append(output)
                 self.prompts.append(prompt)
                 self.models.append(model)
                 self.ids.append(_identity(record.fields))
+                self.full += not is_empty(output) and not is_empty(prompt)
 
     def samples(self, source: str) -> Samples:
-        """What was read, with its findings."""
-        if not self.outputs:
-            raise DataError(f"every output of {source} is empty; there is nothing to score.")
+        """What was read, empty outputs and prompts included."""
         choice = self.choice
         return Samples(
             _side(self.outputs, choice.output_kind, source),
@@ -308,31 +348,49 @@ def _side(values: list[Any], kind: str, source: str) -> Any:
     widths = Counter(len(row) for row in values)
     if len(widths) > 1:
         raise DataError(f"the embeddings in {source} have different lengths: {', '.join(map(str, sorted(widths)[:5]))}.")
-    return np.array(values, dtype=np.float64)
+    try:
+        return np.array(values, dtype=np.float64)
+    except OverflowError:
+        raise DataError(f"the embeddings in {source} hold a number too large for a float.") from None
+
+
+def _prompt_value(record: Record, name: str) -> Any:
+    """The prompt of a record; Alpaca keeps what an instruction is about in a field of its own."""
+    value = _value(record, name)
+    about = record.fields.get("input")
+    both = name.lower() == "instruction" and isinstance(value, str) and isinstance(about, str) and about.strip()
+    return f"{value}\n\n{about}" if both else value
 
 
 def _one_prompt(value: Any, kind: str, where: str, root: Root) -> Any:
     found = list(_outputs(_spoken(value), kind, where, root))
     if len(found) > 1:
         raise DataError(f"{where} has {len(found)} prompts in one field; a prompt is one text, picture or vector.")
-    return found[0] if found else None
+    return found[0]
 
 
 def _spoken(value: Any) -> Any:
-    """Chat messages as one text; anything else as it is."""
+    """Chat messages as one text, pictures and calls in them left out; anything else as it is."""
     if isinstance(value, list) and value and all(isinstance(entry, dict) and "content" in entry for entry in value):
-        return "\n".join(str(entry["content"]) for entry in value)
+        return "\n".join(text for entry in value if (text := _parts(entry["content"])))
     return value
 
 
+def _parts(content: Any) -> str:
+    """The text of a message: a string, or the texts among its parts."""
+    if isinstance(content, list):
+        return "\n".join(str(part["text"]) for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return "" if content is None else str(content)
+
+
 def _outputs(value: Any, kind: str, where: str, root: Root, *, frames: bool = False) -> Iterator[Any]:
-    """The outputs that one field holds: a value, or a list of them; None stands for an empty one."""
+    """The outputs that one field holds: a value, or a list of them; an empty text stands for an empty one of any kind."""
     value = _spoken(value)
     if kind == "embedding":
         yield from _vectors(value, where)
     elif kind == "video" and frames and isinstance(value, list):
         if not value:
-            yield None
+            yield Text("", where)
         elif isinstance(value[0], list):  # several clips
             for clip in value:
                 yield from _outputs(clip, kind, where, root, frames=True)
@@ -340,13 +398,13 @@ def _outputs(value: Any, kind: str, where: str, root: Root, *, frames: bool = Fa
             yield Clip(tuple(root.find(_file_name(name, where), where) for name in value), where)
     elif isinstance(value, list):
         if not value:
-            yield None
+            yield Text("", where)
         for entry in value:
             yield from _outputs(entry, kind, where, root)
     elif kind == "text":
         yield _text(value, where)
-    elif value is None or value == "":
-        yield None
+    elif _blank(value):
+        yield Text("", where)
     elif isinstance(value, dict):
         yield _stored(value, kind, where, root)
     else:
@@ -365,15 +423,14 @@ def _vectors(value: Any, where: str) -> Iterator[list[float]]:
         raise DataError(f"{where} has something other than numbers in an embedding.")
 
 
-def _text(value: Any, where: str) -> Text | None:
+def _text(value: Any, where: str) -> Text:
     if isinstance(value, dict):
-        value = next((value[name] for name in ("text", "content") if name in value), value)
-    if value is None:
-        return None
+        value = next((_parts(value[name]) for name in ("text", "content") if name in value), value)
+    if _blank(value):
+        return Text("", where)
     if isinstance(value, dict | list | bytes):
         raise DataError(f"{where} has a {type(value).__name__} where a text is expected.")
-    text = clean_text(str(value))
-    return Text(text, where) if text.strip() else None
+    return Text(clean_text(str(value)), where)
 
 
 def _stored(value: dict[str, Any], kind: str, where: str, root: Root) -> Item:

@@ -108,7 +108,10 @@ def listing(folder: Path) -> list[Path]:
 def standard_input() -> bytes:
     """All of it, piece by piece: within one long read an interruption could go unnoticed until the input ends."""
     stream = cast(io.BufferedReader, sys.stdin.buffer)
-    return b"".join(iter(lambda: stream.read1(1 << 20), b""))
+    content = b"".join(iter(lambda: stream.read1(1 << 20), b""))
+    if not content:
+        raise DataError("standard input is empty.")
+    return content
 
 
 def read_lines(source: Path | bytes, name: str) -> Iterator[tuple[int, str]]:

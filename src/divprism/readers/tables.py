@@ -22,6 +22,9 @@ class Record:
     where: str
 
 
+_FREE_ROWS = 1_000_000  # so many rows may repeat each other; beyond them, a row for each byte of a packed file
+
+
 def kind_of(path: Path) -> str:
     """The suffix that tells what a file is, without `.gz`.
 
@@ -82,7 +85,7 @@ def _mapping(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
         if isinstance(value, str):
             records.append({"file_name": key, "prompt": value})
         elif isinstance(value, dict):
-            records.append({"file_name": key, **value})
+            records.append({**value, "file_name": key})
         elif isinstance(value, list) and all(isinstance(entry, str) for entry in value):
             records.append({"prompt": key, "file_name": value})
         else:
@@ -108,7 +111,8 @@ def _separated(separator: str) -> Callable[[Path | bytes, str], Iterator[Record]
             try:
                 names = [cell.strip() for cell in next(rows, [])]
                 if len(set(names)) < len(names):
-                    raise DataError(f"the header of {name} has a column twice: {', '.join(names)[:80]}.")
+                    twice = next(cell for cell in names if names.count(cell) > 1)
+                    raise DataError(f"the header of {name} has the column {shown(twice[:60])} twice.")
                 for row in rows:
                     if not row:
                         continue
@@ -133,10 +137,16 @@ def _csv_limit() -> Iterator[None]:
 
 
 def _lines(source: Path | bytes, name: str) -> Iterator[Record]:
-    """A text file: a prompt per line."""
+    """A text file: a prompt per line, an empty one for a blank line, unless nothing follows it."""
+    blank: list[int] = []
     for number, line in read_lines(source, name):
-        if line.strip():
-            yield Record({"prompt": line.strip()}, f"line {number:,} of {name}")
+        if not line.strip():
+            blank.append(number)
+            continue
+        for skipped in blank:
+            yield Record({"prompt": ""}, f"line {skipped:,} of {name}")
+        blank = []
+        yield Record({"prompt": line.strip()}, f"line {number:,} of {name}")
 
 
 def _parquet(source: Path | bytes, name: str) -> Iterator[Record]:
@@ -144,6 +154,9 @@ def _parquet(source: Path | bytes, name: str) -> Iterator[Record]:
         from pyarrow import parquet
 
         with parquet.ParquetFile(pyarrow.BufferReader(source) if isinstance(source, bytes) else str(source)) as file:
+            size = len(source) if isinstance(source, bytes) else source.stat().st_size
+            if file.metadata.num_rows > max(_FREE_ROWS, size):
+                raise DataError(f"{name} claims {file.metadata.num_rows:,} rows in {size:,} bytes, too many to be data.")
             yield from _rows(file.iter_batches(batch_size=256), name)
 
 

@@ -11,6 +11,7 @@ from divprism.registry import SCORES
 __all__ = ["FORMATS", "render", "render_models"]
 
 Document = dict[str, Any]
+_SIDES = {"x": "outputs", "t": "prompts"}
 
 
 def render(document: Document, form: str) -> str:
@@ -53,7 +54,7 @@ def _model_rows(documents: dict[str, Document]) -> tuple[list[str], list[list[st
 
 def _model_note(documents: dict[str, Document]) -> str:
     first = next(iter(documents.values()))
-    return f"order {first['settings']['order']}; {kernel_note(first)}"
+    return f"{_order(first['settings'])}; {kernel_note(first)}"
 
 
 def _model_table(columns: list[str], rows: list[list[str]], note: str) -> str:
@@ -104,8 +105,12 @@ def caption(document: Document) -> str:
     subject = (
         f"{data['n']:,} outputs" if data["prompts"] is None else f"{data['n']:,} pairs, {data['prompts']:,} distinct prompts"
     )
+    return f"{subject}; {_order(settings)}"
+
+
+def _order(settings: dict[str, Any]) -> str:
     cut = "" if settings["truncation"] is None else f", truncation {settings['truncation']}"
-    return f"{subject}; order {settings['order']:g}{cut}" if settings["order"] != "inf" else f"{subject}; order inf{cut}"
+    return f"order inf{cut}" if settings["order"] == "inf" else f"order {settings['order']:g}{cut}"
 
 
 def kernel_note(document: Document) -> str:
@@ -121,7 +126,8 @@ def kernel_note(document: Document) -> str:
         note += "; k = exp(-d^2 / (2 bandwidth^2))"
     if settings["bandwidth_rule"] is not None:
         note += f"; bandwidth by rule: {settings['bandwidth_rule']}"
-    return note
+    made = [f"{_SIDES[entry['side']]} by {entry['id']}" for entry in document["embedders"]]
+    return f"{note}; embedded: {', '.join(made)}" if made else note
 
 
 def _table(document: Document) -> str:
