@@ -307,6 +307,13 @@ def test_many_equal_rows_in_a_small_parquet_are_refused(capsys, tmp_path):
     assert "a.parquet claims 2,000,000 rows in " in refused(capsys, "score", tmp_path / "a.parquet")
 
 
+def test_a_member_whose_name_is_no_text(capsys, tmp_path):
+    np.savez(tmp_path / "a.npz", é=np.eye(3))
+    content = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "a.npz").write_bytes(content.replace("é".encode(), b"\xc0\xc0", 1))
+    assert "a.npz is not a readable .npz archive" in refused(capsys, "score", tmp_path / "a.npz")
+
+
 def test_escape_codes_do_not_reach_the_terminal(capsys, tmp_path):
     red = "\x1b[31mred"
     np.savez(tmp_path / "a.npz", **{red: np.eye(2), "b": np.eye(2)})

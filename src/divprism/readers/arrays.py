@@ -19,7 +19,7 @@ __all__ = ["ARRAY_SUFFIXES", "array_names", "from_bytes", "is_binary", "numbers_
 _NPY, _ZIP = b"\x93NUMPY", b"PK\x03\x04"
 # what NumPy lets through of a header that is cut, garbled or lies about the size
 _NPY_ERRORS = (ValueError, EOFError, OSError, SyntaxError, OverflowError, MemoryError, TypeError, KeyError, tokenize.TokenError)
-_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, UnicodeDecodeError)
 _FREE, _RATIO = 256 << 20, 200  # bytes that may unpack from anything; beyond them, at most so many for each packed one
 _NAMES = {"outputs": ("outputs", "x"), "prompts": ("prompts", "t")}
 
