@@ -132,7 +132,7 @@ def test_a_config_may_hold_flags(folder, tmp_path):
     (tmp_path / "c.json").write_text(json.dumps({"outputs": str(folder / "x.npy"), "kernel-x": "cosine", "format": "csv"}))
     done = run("score", "--config", tmp_path / "c.json")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.decode().splitlines()[0] == "score,n,value,standard_error,entropy,order,truncation,method"
+    assert done.stdout.decode().splitlines()[0] == "score,n,value,standard_error,entropy,order,truncation,method,low,high,level"
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,11 @@ def test_markdown_csv_and_latex(folder):
         assert done.returncode == 0, done.stderr
         return done.stdout.decode()
 
-    value = f"{float(dp.vendi(X)):.4f}"
-    assert f"| vendi | {value} | exact |" in rendered("md")
-    assert rf"conditional\_vendi & {float(dp.conditional_vendi(X, T)):.4f} & exact \\" in rendered("latex")
+    found = dp.evaluate(X, T, interval=0.95)
+    ends = {name: f"{interval.low:.4g} to {interval.high:.4g}" for name, interval in found.intervals.items()}
+    assert f"| vendi | {float(found.vendi):.4f} | {ends['vendi']} |" in rendered("md")
+    conditional = f"{float(found.conditional_vendi):.4f} & {ends['conditional_vendi']}"
+    assert rf"conditional\_vendi & {conditional} \\" in rendered("latex")
     lines = rendered("csv").splitlines()
     assert len(lines) == 7
     assert lines[1].startswith(f"vendi,40,{float(dp.vendi(X))!r}")
@@ -201,7 +203,7 @@ def test_what_was_read_and_embedded_is_said(tmp_path):
 def test_several_models_are_a_row_each(form, tmp_path):
     write(tmp_path, {"o.jsonl": jsonl(records(("one", "t_wo")))})
     results = dp.evaluate_models(tmp_path / "o.jsonl")
-    text = run("score", tmp_path / "o.jsonl", "--format", form).stdout.decode()
+    text = run("score", tmp_path / "o.jsonl", "--format", form, "--interval", 0).stdout.decode()
     if form == "json":
         document = json.loads(text)
         assert {name: entry["scores"] for name, entry in document["models"].items()} == {
@@ -214,6 +216,31 @@ def test_several_models_are_a_row_each(form, tmp_path):
             assert (repr(value) if form == "csv" else f"{value:.3f}") in text
     one = run("score", tmp_path / "o.jsonl", "--format", "json", "--limit", 1).stdout
     assert [entry["data"]["n"] for entry in json.loads(one)["models"].values()] == [1, 1]
+
+
+def test_rows_of_models_tell_half_of_their_interval(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(records(("one", "two")))})
+    result = dp.evaluate_models(tmp_path / "o.jsonl", interval=0.9)["two"]
+    text = run("score", tmp_path / "o.jsonl", "--interval", 0.9, "--num-permutations", 3).stdout.decode()
+    interval = result.intervals["vendi"]
+    assert f"{float(result.vendi):.2f} +- {(interval.high - interval.low) / 2:.2g}" in text
+    assert text.splitlines()[0].split()[-1] == "excess_information"
+    assert "+-: half of the 90% interval, 4 pairs drawn" in text
+
+
+def test_bandwidths_are_swept(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "t.npy", np.eye(10)[T])
+    arguments = ("bandwidth", tmp_path / "x.npy", "--prompts", tmp_path / "t.npy", "--bandwidths-x", "0.5,1,2")
+    found = json.loads(run(*arguments, "--format", "json").stdout)
+    right = dp.bandwidth_sweep(X, np.eye(10)[T], bandwidths_x=[0.5, 1, 2])
+    assert found["x"]["scores"]["vendi"] == right.x.scores["vendi"].tolist()
+    text = run(*arguments).stdout.decode()
+    assert f"bandwidth of outputs: {right.x.chosen:.4g} by rule, median distance {right.x.median:.4g}" in text
+    assert sum(line.startswith(">") for line in text.splitlines()) == 2
+    refused = run("bandwidth", tmp_path / "x.npy", "--bandwidths-x", "one")
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert "--bandwidths-x must be numbers with commas between, as 0.5,1,2; got 'one'" in refused.stderr.decode()
 
 
 def test_embed_writes_what_score_reads(tmp_path):

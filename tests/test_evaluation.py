@@ -26,9 +26,9 @@ def test_settings_fed_back_give_the_same_bits(pairs):
 
 def test_the_rule_and_the_number_are_recorded(pairs):
     found = dp.evaluate(*pairs)
-    assert found.settings["bandwidth_rule"] == dp.MedianDistance()
-    assert found.settings["kernel_x"].bandwidth == dp.MedianDistance().bandwidth(pairs[0])
-    assert found.settings["kernel_t"].bandwidth == dp.MedianDistance().bandwidth(pairs[1], name="t")
+    assert found.settings["bandwidth_rule"] == dp.StableScore()
+    assert found.settings["kernel_x"].bandwidth == dp.StableScore().bandwidth(pairs[0])
+    assert found.settings["kernel_t"].bandwidth == dp.StableScore().bandwidth(pairs[1], name="t")
     given = dp.evaluate(*pairs, kernel_x=dp.Gaussian(1.0), kernel_t=dp.Cosine())
     assert given.settings["bandwidth_rule"] is None
 
@@ -58,7 +58,7 @@ def test_the_document_is_json_with_finite_numbers(pairs):
     assert document["scores"]["vendi"]["value"] == found.vendi.value
     assert document["data"]["n"] == 60
     assert document["data"]["prompts"] == len(np.unique(pairs[1], axis=0))
-    assert set(document) == {"schema", "scores", "data", "settings", "embedders", "runtime", "warnings"}
+    assert set(document) == {"schema", "scores", "baseline", "data", "settings", "embedders", "runtime", "warnings"}
 
 
 def test_the_hash_follows_the_data(pairs):
@@ -163,7 +163,7 @@ def test_models_share_embedding_and_bandwidth(tmp_path):
     assert list(results) == ["one", "two"]
     first, second = (result.to_dict() for result in results.values())
     assert first["settings"] == second["settings"]
-    assert first["settings"]["bandwidth_rule"] == "median(max_rows=2000)"
+    assert first["settings"]["bandwidth_rule"] == "stable(threshold=0.01, num_subsets=20, max_rows=500)"
     assert (first["data"]["model"], second["data"]["model"]) == ("one", "two")
     alone = dp.evaluate(dp.load(path).by_model()["one"], **results["one"].settings)
     assert alone.to_dict()["scores"] == first["scores"]

@@ -67,7 +67,7 @@ ARGUMENTS = [
     (lambda: dp.vendi(X, kernel="cosine"), r"the kernel of `x` must be an object such as dp.Gaussian\(1.0\); got 'cosine'"),
     (lambda: dp.evaluate(X, kernel_t=dp.Cosine()), r"`kernel_t` was given, but no prompts `t`"),
     (lambda: dp.vendi(X, estimator="exact"), r"`estimator` must be an object such as dp.Auto\(\); got 'exact'"),
-    (lambda: dp.vendi(X, bandwidth_rule="median"), r"`bandwidth_rule` must be an object such as dp.MedianDistance\(\)"),
+    (lambda: dp.vendi(X, bandwidth_rule="median"), r"`bandwidth_rule` must be an object such as dp.StableScore\(\)"),
     (lambda: dp.vendi(X, kernel=dp.Gaussian(1.0), estimator=dp.Dual()), r"Dual\(\) needs a finite feature map, which Gaussian"),
     (lambda: dp.Gaussian(0), r"`bandwidth` must be positive and finite; got 0"),
     (lambda: dp.Gaussian("wide"), r"`bandwidth` must be positive and finite; got 'wide'"),
@@ -79,6 +79,8 @@ ARGUMENTS = [
     (lambda: dp.Polynomial(degree=0), r"`degree` must be a whole number of at least 1; got 0"),
     (lambda: dp.Polynomial(scale=0), r"`scale` must be positive and finite, or None for 1 / d; got 0"),
     (lambda: dp.Polynomial(offset=-1), r"`offset` must be finite and not negative, or the kernel is indefinite; got -1"),
+    (lambda: dp.StableScore(threshold=0.0), "`threshold` must be positive; got 0.0"),
+    (lambda: dp.StableScore(num_subsets=1), "`num_subsets` must be a whole number of at least 2; got 1"),
     (lambda: dp.MedianDistance(max_rows=1), r"`max_rows` must be a whole number of at least 2; got 1"),
     (
         lambda: dp.kmeans_labels(X, 7),

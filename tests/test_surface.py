@@ -17,15 +17,17 @@ SOURCE = Path(dp.__file__).parent
 
 # A module imports only what stands above it.
 LAYERS = [
-    "version", "errors", "_files", "_blocks", "_arrays", "_validate", "kernels", "bandwidth", "operators", "_sweep", "features",
-    "spectrum", "moments", "entropy", "estimators.base", "estimators._direct", "estimators._krylov",
+    "version", "errors", "_files", "_blocks", "_arrays", "_validate", "kernels", "bandwidth", "operators", "_sweep",
+    "features", "spectrum", "moments", "entropy", "estimators.base", "estimators._direct", "estimators._krylov",
     "estimators._quadrature", "estimators.exact", "estimators.dual", "estimators.lanczos", "estimators.nystrom",
-    "estimators.fourier", "estimators.subsample", "estimators.auto", "estimators", "_problem", "scores", "groups", "toy",
-    "media", "samples", "readers.guards", "readers.arrays", "readers.tables", "readers.fields", "readers.pairing",
+    "estimators.fourier", "estimators.subsample", "estimators.auto", "estimators", "_problem", "scores", "_extrapolation",
+    "toy", "media", "samples", "readers.guards", "readers.arrays", "readers.tables", "readers.fields", "readers.pairing",
     "readers.folders", "readers.load", "readers", "embedders.base", "embedders.cache", "embedders.pipeline", "embedders.text",
     "embedders._efficientnet", "embedders.image", "embedders._hub", "embedders._inception", "embedders.torch_models",
-    "embedders.http", "embedders.function", "embedders", "embedding", "registry", "report.formats", "report", "evaluation",
-    "metric", "cli.options", "cli.score", "cli.embed", "cli.cache", "cli.demo", "cli.listing", "cli.doctor", "cli", "__main__",
+    "embedders.http", "embedders.function", "embedders", "embedding", "registry", "groups.cluster", "groups.grouping",
+    "groups._inside", "groups.decomposition", "groups.nested", "groups", "uncertainty", "bandwidth_sweep", "report.formats",
+    "report", "evaluation", "convergence", "metric", "cli.options", "cli.flags", "cli.score", "cli.embed", "cli.bandwidth",
+    "cli.groups", "cli.converge", "cli.cache", "cli.demo", "cli.listing", "cli.doctor", "cli", "__main__",
 ]  # fmt: skip
 
 

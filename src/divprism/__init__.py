@@ -1,6 +1,8 @@
 """divprism: how diverse is a prompt-guided generative model beyond what its prompts bring?"""
 
-from divprism.bandwidth import BandwidthRule, MedianDistance
+from divprism.bandwidth import BandwidthRule, MedianDistance, StableScore
+from divprism.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
+from divprism.convergence import Convergence, Verdict, converge
 from divprism.embedders import (
     Cache,
     EfficientNetLite0,
@@ -14,10 +16,23 @@ from divprism.embedders import (
     WordLlama,
 )
 from divprism.embedding import embed
-from divprism.errors import ArgumentError, DataError, DivprismError, MissingExtraError, MissingModelError
+from divprism.errors import ArgumentError, BandwidthWarning, DataError, DivprismError, MissingExtraError, MissingModelError
 from divprism.estimators import Auto, Dual, Estimator, Exact, Fourier, Lanczos, Nystrom, Subsample
 from divprism.evaluation import Evaluation, evaluate, evaluate_models
-from divprism.groups import cluster_rke, cluster_vendi, kmeans_labels
+from divprism.groups import (
+    Decomposition,
+    EigenDirections,
+    EigenGroups,
+    KMeansGroups,
+    LabelGroups,
+    NestedScores,
+    PromptGroups,
+    cluster_rke,
+    cluster_vendi,
+    kmeans_labels,
+    nested_scores,
+    prompt_groups,
+)
 from divprism.kernels import Categorical, Cosine, Gaussian, Kernel, Polynomial, Precomputed
 from divprism.metric import Metric
 from divprism.readers import load
@@ -31,19 +46,26 @@ from divprism.scores import (
     rke,
     vendi,
 )
+from divprism.uncertainty import Interval, ShuffledBaseline, shuffled_baseline
 from divprism.version import __version__
 
 __all__ = [
     "ArgumentError",
     "Auto",
     "BandwidthRule",
+    "BandwidthSweep",
+    "BandwidthWarning",
     "Cache",
     "Categorical",
+    "Convergence",
     "Cosine",
     "DataError",
+    "Decomposition",
     "DivprismError",
     "Dual",
     "EfficientNetLite0",
+    "EigenDirections",
+    "EigenGroups",
     "Embedder",
     "Estimator",
     "Evaluation",
@@ -53,27 +75,37 @@ __all__ = [
     "Function",
     "Gaussian",
     "Inception",
+    "Interval",
+    "KMeansGroups",
     "Kernel",
+    "LabelGroups",
     "Lanczos",
     "MedianDistance",
     "Metric",
     "MissingExtraError",
     "MissingModelError",
+    "NestedScores",
     "Nystrom",
     "OpenAI",
     "Polynomial",
     "Precomputed",
+    "PromptGroups",
     "Samples",
     "Score",
     "SentenceTransformers",
+    "ShuffledBaseline",
+    "StableScore",
     "Subsample",
     "Transformers",
+    "Verdict",
     "WordLlama",
     "__version__",
+    "bandwidth_sweep",
     "cluster_rke",
     "cluster_vendi",
     "conditional_rke",
     "conditional_vendi",
+    "converge",
     "embed",
     "evaluate",
     "evaluate_models",
@@ -81,6 +113,9 @@ __all__ = [
     "information_vendi",
     "kmeans_labels",
     "load",
+    "nested_scores",
+    "prompt_groups",
     "rke",
+    "shuffled_baseline",
     "vendi",
 ]

@@ -20,7 +20,7 @@ from divprism._validate import (
     holds_text,
     like,
 )
-from divprism.bandwidth import BandwidthRule, MedianDistance
+from divprism.bandwidth import BandwidthRule, StableScore
 from divprism.errors import ArgumentError, DataError
 from divprism.estimators import Auto, Dual, Entropy, Estimator, Exact, Question
 from divprism.kernels import Categorical, Gaussian, Kernel, Precomputed
@@ -129,10 +129,10 @@ def _settings(*, order: Any, truncation: Any, estimator: Any, rng: Any, bandwidt
         "estimator": _instance(Auto() if estimator is None else estimator, Estimator, "estimator", "dp.Auto()"),
         "rng": check_seed(rng),
         "bandwidth_rule": _instance(
-            MedianDistance() if bandwidth_rule is None else bandwidth_rule,
+            StableScore() if bandwidth_rule is None else bandwidth_rule,
             BandwidthRule,
             "bandwidth_rule",
-            "dp.MedianDistance()",
+            "dp.StableScore()",
         ),
     }
 

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from divprism._files import write_whole
-from divprism._validate import holds_text
+from divprism._validate import check_pairing, holds_text
 from divprism.embedders import Cache, EfficientNetLite0, Embedded, Embedder, FrameMean, Function, WordLlama, embed_items
 from divprism.embedders.pipeline import Progress
 from divprism.errors import ArgumentError, DataError
-from divprism.readers.load import EMBEDDING
+from divprism.kernels import Categorical, Kernel
+from divprism.readers.load import EMBEDDING, load
 from divprism.samples import Item, Picture, Samples, Text, texts
 
-__all__ = ["DEFAULTS", "as_items", "embed", "resolve_embedder", "save_embedded"]
+__all__ = ["DEFAULTS", "as_items", "as_samples", "embed", "resolve_embedder", "save_embedded"]
 
 DEFAULTS: dict[str, Embedder] = {"text": WordLlama(), "image": EfficientNetLite0(), "video": FrameMean()}
 """The embedder of each modality where none is named: fixed, installed with an extra, never downloaded."""
@@ -40,6 +41,28 @@ def as_items(values: Any, name: str) -> tuple[Item, ...] | None:
     if all(type(value).__module__.startswith("PIL.") for value in values):
         return tuple(Picture(_pixels(value), f"{name} {place}") for place, value in enumerate(values))
     return None
+
+
+def as_samples(x: Any, t: Any, kernel_t: Kernel | None) -> Samples:
+    """Whatever was given, as samples: read if it is a path, as items if it is texts or pictures, else as it is.
+
+    Prompts are numbered rather than embedded if `kernel_t` takes them as ids.
+    """
+    if isinstance(x, str | Path):
+        if t is not None and not isinstance(t, str | Path):
+            raise ArgumentError("prompts of a file or folder must be a file or folder too.")
+        samples = load(x, t)
+    elif isinstance(x, Samples):
+        if t is not None:
+            raise ArgumentError("`x` is Samples, which hold their own prompts; leave out `t`.")
+        samples = x
+    else:
+        outputs, prompts = as_items(x, "output"), as_items(t, "prompt")
+        samples = Samples(x if outputs is None else outputs, t if prompts is None else prompts)
+        if prompts is not None or (outputs is not None and t is not None):
+            check_pairing(len(x), len(t), "t")
+        samples = samples.without_empty()
+    return samples.with_prompt_ids() if isinstance(kernel_t, Categorical) else samples
 
 
 def _pixels(picture: Any) -> bytes:

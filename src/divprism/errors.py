@@ -4,7 +4,7 @@ Every one derives from `DivprismError`, so one `except` catches them all. Those 
 those about missing packages from `ImportError`, so code that knows nothing of divprism still does the expected thing.
 """
 
-__all__ = ["ArgumentError", "DataError", "DivprismError", "MissingExtraError", "MissingModelError"]
+__all__ = ["ArgumentError", "BandwidthWarning", "DataError", "DivprismError", "MissingExtraError", "MissingModelError"]
 
 
 class DivprismError(Exception):
@@ -25,3 +25,7 @@ class MissingExtraError(DivprismError, ImportError):
 
 class MissingModelError(DivprismError, OSError):
     """Weights or an endpoint cannot be had; the message names the embedded default, the command line ends with exit code 3."""
+
+
+class BandwidthWarning(UserWarning):
+    """A bandwidth at which a score says nothing: all count as alike, or none do. The message says what to change."""

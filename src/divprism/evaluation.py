@@ -6,25 +6,25 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 import numpy as np
 
 from divprism import registry
 from divprism._arrays import to_numpy
 from divprism._problem import Problem, entropies, pose
-from divprism._validate import check_pairing
-from divprism.bandwidth import BandwidthRule, MedianDistance
-from divprism.embedding import as_items, embed, resolve_embedder
-from divprism.errors import ArgumentError, DataError
+from divprism.bandwidth import BandwidthRule, StableScore
+from divprism.embedding import as_samples, embed, resolve_embedder
+from divprism.errors import BandwidthWarning, DataError
 from divprism.estimators import Estimator
 from divprism.groups import cluster_score_from
-from divprism.kernels import Categorical, Gaussian, Kernel
-from divprism.readers import load
+from divprism.kernels import Gaussian, Kernel
 from divprism.samples import Samples
-from divprism.scores import COMBINATIONS, Score, score_from
+from divprism.scores import COMBINATIONS, SATURATED, Score, score_from
+from divprism.uncertainty import Interval, ShuffledBaseline, sampling_error, shuffled_from
 from divprism.version import __version__
 
 __all__ = ["SCHEMA", "Evaluation", "evaluate", "evaluate_models"]
@@ -57,6 +57,10 @@ class Evaluation:
         How vectors were made of texts, pictures and clips; empty for arrays of your own.
     notes : tuple of str
         How files were understood, and what was embedded.
+    intervals : dict of Interval
+        Per score, if asked for: where its expectation lies, by the sample.
+    baseline : ShuffledBaseline, optional
+        If asked for: Information beyond that of outputs paired with prompts at random.
     """
 
     vendi: Score
@@ -73,6 +77,8 @@ class Evaluation:
     warnings: tuple[str, ...] = ()
     embedders: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = field(default=(), repr=False)
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    baseline: ShuffledBaseline | None = None
 
     @property
     def scores(self) -> dict[str, Score]:
@@ -83,9 +89,10 @@ class Evaluation:
         """The result document: plain values only, every number finite."""
         return {
             "schema": SCHEMA,
-            "scores": {name: _score_entry(score) for name, score in self.scores.items()},
+            "scores": {name: _score_entry(score, self.intervals.get(name)) for name, score in self.scores.items()},
+            "baseline": None if self.baseline is None else asdict(self.baseline) | {"order": _finite(self.baseline.order)},
             "data": self.data,
-            "settings": _spelled(self.settings),
+            "settings": registry.spell_settings(self.settings),
             "embedders": list(self.embedders),
             "runtime": self.runtime,
             "warnings": list(self.warnings),
@@ -100,7 +107,7 @@ def _finite(value: float) -> float | str:
     return value if math.isfinite(value) else "inf"
 
 
-def _score_entry(score: Score) -> dict[str, Any]:
+def _score_entry(score: Score, interval: Interval | None) -> dict[str, Any]:
     return {
         "value": score.value,
         "standard_error": score.standard_error,
@@ -108,27 +115,7 @@ def _score_entry(score: Score) -> dict[str, Any]:
         "order": _finite(score.order),
         "truncation": score.truncation,
         "method": score.method,
-    }
-
-
-def _spelled(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings as the command line takes them: kernels by name, Gaussian bandwidths under a key of their own."""
-    spelled: dict[str, Any] = {}
-    for side in ("x", "t"):
-        kernel = settings[f"kernel_{side}"]
-        gaussian = isinstance(kernel, Gaussian)
-        spelled[f"kernel_{side}"] = None if kernel is None else "gaussian" if gaussian else registry.spell(kernel)
-        spelled[f"bandwidth_{side}"] = kernel.bandwidth if gaussian else None
-    rule = settings["bandwidth_rule"]
-    embedders = {side: settings.get(f"embedder_{side}") for side in ("x", "t")}
-    return spelled | {
-        "bandwidth_rule": None if rule is None else registry.spell(rule),
-        "order": _finite(settings["order"]),
-        "truncation": settings["truncation"],
-        "estimator": registry.spell(settings["estimator"]),
-        "rng": settings["rng"],
-        **{f"embedder_{side}": embedder and embedder.spelling for side, embedder in embedders.items()},
-        "dtype": next((made.precision for made in embedders.values() if made and made.precision != "float32"), None),
+        "interval": None if interval is None else asdict(interval),
     }
 
 
@@ -167,6 +154,9 @@ def evaluate(
     embedder_t: Any = None,
     cache: Any = None,
     num_workers: int | None = None,
+    interval: float | None = None,
+    unit: str | None = None,
+    num_permutations: int | None = None,
 ) -> Evaluation:
     """All scores at once: each kernel matrix is computed once, and its spectrum serves all orders.
 
@@ -185,6 +175,13 @@ def evaluate(
         As in `conditional_vendi`. The rke scores are the same at order 2, with the same truncation.
     embedder_x, embedder_t, cache, num_workers
         As in `embed`.
+    interval : float, optional
+        Level of the intervals, such as 0.95: where the scores would lie for other samples of this size. Costs twenty times the
+        scores of 500 pairs.
+    unit : "pair" or "prompt", optional
+        What was drawn at random, for the intervals. Default: prompts, where there are at least 20 and they repeat.
+    num_permutations : int, optional
+        Compare Information with that of so many random pairings (`shuffled_baseline`); wise where prompts have few outputs.
 
     Returns
     -------
@@ -200,7 +197,7 @@ def evaluate(
     [20.0, 5.0, 4.0]
     """
     start = time.perf_counter()
-    samples = _gathered(x, t, kernel_t)
+    samples = as_samples(x, t, kernel_t)
     if samples.skipped and (labels is not None or weights is not None):
         raise DataError(
             f"{samples.skipped:,} outputs are empty and left out, so labels and weights do not fit: drop them first."
@@ -233,7 +230,16 @@ def evaluate(
         progress=progress,
     )
     scores = _scores(problem)
-    warnings = [text for score in scores.values() if score is not None for text in score.warnings]
+    intervals = {} if interval is None else _intervals(problem, scores, interval, unit)
+    baseline = None if num_permutations is None else shuffled_from(problem, num_permutations)
+    warnings = tuple(
+        dict.fromkeys(
+            [*embedded.warnings, *(text for score in scores.values() if score is not None for text in score.warnings)]
+        )
+    )
+    for text in warnings:
+        if text.startswith(SATURATED):
+            warn(text, BandwidthWarning, stacklevel=2)
     data = {
         "n": problem.n,
         "outputs": problem.x.size,
@@ -246,13 +252,23 @@ def evaluate(
     runtime = {"seconds": round(time.perf_counter() - start, 6), "divprism": __version__, "numpy": np.__version__}
     return Evaluation(
         **scores,
-        settings=problem.settings | embedders,
+        settings=problem.settings | embedders | {"interval": interval, "unit": unit, "num_permutations": num_permutations},
         data=data,
         runtime=runtime,
-        warnings=tuple(dict.fromkeys([*embedded.warnings, *warnings])),
+        warnings=warnings,
         embedders=embedded.embedders,
         notes=embedded.notes,
+        intervals=intervals,
+        baseline=baseline,
     )
+
+
+def _intervals(problem: Problem, scores: dict[str, Any], level: float, unit: str | None) -> dict[str, Interval]:
+    """Intervals of all scores but those inside groups; none for a single pair, which has no spread."""
+    if problem.n < 2:
+        return {}
+    errors = sampling_error(problem, unit)
+    return {name: errors.interval(name, scores[name].entropy, level) for name in errors.deviations}
 
 
 def _scores(problem: Problem) -> dict[str, Any]:
@@ -269,25 +285,6 @@ def _scores(problem: Problem) -> dict[str, Any]:
         scores["cluster_vendi"] = cluster_score_from("cluster_vendi", problem, order)
         scores["cluster_rke"] = cluster_score_from("cluster_rke", problem, 2.0)
     return scores
-
-
-def _gathered(x: Any, t: Any, kernel_t: Kernel | None) -> Samples:
-    """Whatever was given, as samples: read if it is a path, as items if it is texts or pictures, else as it is."""
-    if isinstance(x, str | Path):
-        if t is not None and not isinstance(t, str | Path):
-            raise ArgumentError("prompts of a file or folder must be a file or folder too.")
-        samples = load(x, t)
-    elif isinstance(x, Samples):
-        if t is not None:
-            raise ArgumentError("`x` is Samples, which hold their own prompts; leave out `t`.")
-        samples = x
-    else:
-        outputs, prompts = as_items(x, "output"), as_items(t, "prompt")
-        samples = Samples(x if outputs is None else outputs, t if prompts is None else prompts)
-        if prompts is not None or (outputs is not None and t is not None):
-            check_pairing(len(x), len(t), "t")
-        samples = samples.without_empty()
-    return samples.with_prompt_ids() if isinstance(kernel_t, Categorical) else samples
 
 
 def evaluate_models(
@@ -321,14 +318,14 @@ def evaluate_models(
     dict
         An Evaluation for each model, in order of first appearance.
     """
-    samples = _gathered(x, t, kernel_t)
+    samples = as_samples(x, t, kernel_t)
     samples.by_model()  # refuses samples without models before anything is embedded
     embedders = {
         "embedder_x": resolve_embedder(embedder_x, samples.outputs, "x"),
         "embedder_t": resolve_embedder(embedder_t, samples.prompts, "t"),
     }
     embedded = embed(samples, **embedders, cache=cache, num_workers=num_workers, progress=settings.get("progress"))
-    rule = MedianDistance() if bandwidth_rule is None else bandwidth_rule
+    rule = StableScore() if bandwidth_rule is None else bandwidth_rule
     kernels: dict[str, Any] = {}
     for side, kernel, data in (("x", kernel_x, embedded.outputs), ("t", kernel_t, embedded.prompts)):
         by_rule = kernel is None and getattr(data, "ndim", 0) == 2

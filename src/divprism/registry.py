@@ -6,11 +6,12 @@ A thing is spelled by its name and its fields, as in `gaussian(bandwidth=25.0)`;
 import ast
 import dataclasses
 import importlib.metadata
+import math
 import re
 from collections.abc import Callable
 from typing import Any
 
-from divprism.bandwidth import MedianDistance
+from divprism.bandwidth import MedianDistance, StableScore
 from divprism.embedders import (
     EfficientNetLite0,
     Embedder,
@@ -37,6 +38,7 @@ __all__ = [
     "parse",
     "plugins",
     "spell",
+    "spell_settings",
     "summary",
 ]
 
@@ -58,7 +60,7 @@ ESTIMATORS: dict[str, type] = {
     "subsample": Subsample,
 }
 
-BANDWIDTH_RULES: dict[str, type] = {"median": MedianDistance}
+BANDWIDTH_RULES: dict[str, type] = {"stable": StableScore, "median": MedianDistance}
 
 EMBEDDERS: dict[str, type[Embedder]] = {
     "wordllama": WordLlama,
@@ -131,6 +133,29 @@ def spell(thing: Any) -> str:
     name = _name(type(thing))
     fields = ", ".join(f"{field.name}={getattr(thing, field.name)!r}" for field in dataclasses.fields(thing))
     return f"{name}({fields})" if fields else name
+
+
+def spell_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as the command line takes them: things by their spelling, Gaussian bandwidths under a key of their own.
+
+    >>> spell_settings({"kernel_x": Gaussian(2.0), "order": math.inf})
+    {'kernel_x': 'gaussian', 'bandwidth_x': 2.0, 'order': 'inf'}
+    """
+    spelled: dict[str, Any] = {}
+    for key, value in settings.items():
+        if key in ("kernel_x", "kernel_t"):
+            gaussian = isinstance(value, Gaussian)
+            spelled[key] = None if value is None else "gaussian" if gaussian else spell(value)
+            spelled[key.replace("kernel", "bandwidth")] = value.bandwidth if gaussian else None
+        elif isinstance(value, Embedder):
+            spelled[key] = value.spelling
+            if value.precision in ("float16", "bfloat16"):
+                spelled["dtype"] = value.precision
+        elif key in ("bandwidth_rule", "estimator"):
+            spelled[key] = None if value is None else spell(value)
+        else:
+            spelled[key] = "inf" if isinstance(value, float) and math.isinf(value) else value
+    return spelled
 
 
 def _name(kind: type) -> str:

@@ -18,11 +18,12 @@ from typing import Any
 from divprism._problem import Problem, entropies, pose
 from divprism.bandwidth import BandwidthRule
 from divprism.estimators import Entropy, Estimator
-from divprism.kernels import Kernel
+from divprism.kernels import Gaussian, Kernel
 from divprism.spectrum import Estimate
 
 __all__ = [
     "COMBINATIONS",
+    "SATURATED",
     "Score",
     "build_score",
     "combined",
@@ -31,6 +32,7 @@ __all__ = [
     "information_rke",
     "information_vendi",
     "rke",
+    "saturation",
     "score_from",
     "vendi",
 ]
@@ -103,7 +105,35 @@ def score_from(name: str, found: dict[str, Entropy], problem: Problem, order: fl
             f"{name}: the relative standard error is {entropy.estimate.standard_error:.1e}, above the tolerance of {promise:g}."
         )
         warnings = (*warnings, missed)
+    warnings += tuple(
+        text for operator in COMBINATIONS[name] for text in saturation(operator, found[operator].estimate.value, problem)
+    )
     return build_score(name, entropy, order, settings=problem.settings, n=problem.n, warnings=warnings)
+
+
+_ALIKE, _APART, _ENOUGH = 1.01, 0.95, 10  # effective number, part of all, and fewest items that a warning is given for
+
+
+SATURATED = ("outputs-all-alike", "outputs-all-apart", "prompts-all-alike", "prompts-all-apart")
+"""What warnings about a bandwidth begin with."""
+
+
+def saturation(operator: str, entropy: float, problem: Problem) -> list[str]:
+    """What is wrong with the bandwidth of one side, told by the effective number of items that it sees."""
+    side = {"x": problem.x, "t": problem.t}.get(operator)
+    if side is None or not isinstance(side.kernel, Gaussian) or side.size < _ENOUGH:
+        return []
+    found, width = math.exp(entropy), f"bandwidth_{operator} (now {side.kernel.bandwidth:.3g})"
+    if found <= _ALIKE:
+        means = "vendi is 1 whatever they are" if operator == "x" else "conditional equals vendi"
+        what = {"x": "outputs", "t": "prompts"}[operator]
+        return [f"{what}-all-alike: all {side.size:,} distinct {what} count as one, so {means}; lower {width}."]
+    if operator == "x" and found >= _APART * side.size:
+        return [f"outputs-all-apart: nearly all of {side.size:,} distinct outputs count as unlike any other; raise {width}."]
+    if operator == "t" and found >= _APART * problem.n:
+        told = f"prompts-all-apart: nearly each of {problem.n:,} pairs has a kind of prompt to itself, so conditional is near 1"
+        return [f"{told} whatever the outputs are; raise {width}, or draw several outputs per prompt."]
+    return []
 
 
 def combined(name: str, found: dict[str, Entropy]) -> Entropy:
@@ -174,7 +204,7 @@ def vendi(
     kernel : Kernel, optional
         When two items count as alike. Default: Gaussian with the bandwidth that `bandwidth_rule` reads off the data.
     bandwidth_rule : BandwidthRule, optional
-        Default: `MedianDistance()`, the median distance between distinct rows.
+        Default: `StableScore()`, the smallest at which the score is stable.
     order : float
         Order of the Renyi entropy, above 0; math.inf allowed. Called q by vendi-score and alpha by the papers. High orders
         count common kinds only, low orders rare ones too.

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from divprism.cli import cache, demo, doctor, embed, listing, score
+from divprism.cli import bandwidth, cache, converge, demo, doctor, embed, groups, listing, score
 from divprism.errors import ArgumentError, DataError, DivprismError, MissingExtraError, MissingModelError
 from divprism.version import __version__
 
@@ -22,6 +22,9 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("score")(score.score)
 app.command("embed")(embed.embed)
+app.command("bandwidth")(bandwidth.bandwidth)
+app.command("groups")(groups.groups)
+app.command("converge")(converge.converge)
 app.add_typer(cache.app, name="cache")
 app.command("ls")(listing.ls)
 app.command("doctor")(doctor.doctor)

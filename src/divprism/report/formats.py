@@ -39,22 +39,44 @@ def _csv_cell(text: str) -> str:
 
 
 def _model_rows(documents: dict[str, Document]) -> tuple[list[str], list[list[str]]]:
-    """Names of the columns, and a row for each model; an estimate is marked by its error."""
+    """Names of the columns, and a row for each model; sampling error where it is known, else that of an estimate."""
     names = list(dict.fromkeys(name for document in documents.values() for name in document["scores"]))
+    shuffled = any(document["baseline"] for document in documents.values())
     rows = []
     for model, document in documents.items():
-        cells = []
-        for name in names:
-            score = document["scores"].get(name)
-            error = f" +- {score['standard_error']:.1g}" if score and score["standard_error"] else ""
-            cells.append("" if score is None else f"{score['value']:.3f}{error}")
+        cells = ["" if (score := document["scores"].get(name)) is None else _cell(score) for name in names]
+        if shuffled:
+            cells.append("" if document["baseline"] is None else f"{document['baseline']['excess_information']:.3f}")
         rows.append([model, f"{document['data']['n']:,}", *cells])
-    return ["model", "n", *names], rows
+    return ["model", "n", *names, *(["excess_information"] if shuffled else [])], rows
+
+
+def _cell(score: dict[str, Any]) -> str:
+    if (interval := score["interval"]) is not None:
+        return f"{score['value']:.2f} +- {_half(interval):.2g}"
+    return f"{score['value']:.3f}" + (f" +- {score['standard_error']:.1g}" if score["standard_error"] else "")
+
+
+def _any_interval(document: Document) -> dict[str, Any] | None:
+    """One of the intervals, which share level and units; None if there are none."""
+    return next((score["interval"] for score in document["scores"].values() if score["interval"]), None)
+
+
+def _half(interval: dict[str, Any]) -> float:
+    return (interval["high"] - interval["low"]) / 2
 
 
 def _model_note(documents: dict[str, Document]) -> str:
     first = next(iter(documents.values()))
-    return f"{_order(first['settings'])}; {kernel_note(first)}"
+    return "; ".join([_order(first["settings"]), kernel_note(first), *_interval_note(first)])
+
+
+def _interval_note(document: Document) -> list[str]:
+    """What the errors mean: level, and what was drawn."""
+    interval = _any_interval(document)
+    if interval is None:
+        return []
+    return [f"+-: half of the {interval['level']:.0%} interval, {interval['num_units']:,} {interval['unit']}s drawn"]
 
 
 def _model_table(columns: list[str], rows: list[list[str]], note: str) -> str:
@@ -91,12 +113,35 @@ _MODEL_TABLES: dict[str, Callable[[list[str], list[list[str]], str], str]] = {
 
 
 def _rows(document: Document) -> list[tuple[str, str, str, str]]:
-    """Name, value, standard error and meaning of each score."""
+    """Name, value, error or interval, and meaning of each score."""
     rows = []
     for name, score in document["scores"].items():
         error = f"{score['standard_error']:.2g}" if score["standard_error"] else "exact"
+        if (interval := score["interval"]) is not None:
+            error = f"{interval['low']:.4g} to {interval['high']:.4g}"
         rows.append((name, f"{score['value']:.4f}", error, SCORES[name]))
     return rows
+
+
+def _error_title(document: Document) -> str:
+    interval = _any_interval(document)
+    return "error" if interval is None else f"{interval['level']:.0%} interval"
+
+
+def _remarks(document: Document) -> list[str]:
+    """What stands below a table: what the interval is of, and the shuffled baseline in words."""
+    lines = []
+    interval = _any_interval(document)
+    if interval is not None:
+        drawn = f"{interval['num_units']:,} {interval['unit']}s"
+        lines.append(f"intervals: of the mean over other samples like this one; drawn at random are the {drawn}")
+    if (baseline := document["baseline"]) is not None:
+        excess, count = baseline["excess_information"], baseline["num_permutations"]
+        lines.append(
+            f"excess information: {excess:.3f} nats over {count} random pairings of outputs and prompts, whose "
+            f"information_vendi is {baseline['baseline']:.4f} (p = {baseline['p_value']:.2g})"
+        )
+    return lines
 
 
 def caption(document: Document) -> str:
@@ -137,14 +182,15 @@ def _table(document: Document) -> str:
     table = Table(title=caption(document), title_justify="left", title_style="bold", box=None, pad_edge=False)
     table.add_column("score", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("error", justify="right", no_wrap=True)
+    table.add_column(_error_title(document), justify="right", no_wrap=True)
     table.add_column("reads as")
     for row in _rows(document):
         table.add_row(*row)
     buffer = io.StringIO()
     console = Console(file=buffer, width=100, color_system=None, highlight=False)
     console.print(table)
-    console.print(kernel_note(document), soft_wrap=True, markup=False)
+    for line in (*_remarks(document), kernel_note(document)):
+        console.print(line, soft_wrap=True, markup=False)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 
@@ -154,23 +200,28 @@ def _json(document: Document) -> str:
 
 def _csv(document: Document) -> str:
     fields = ["value", "standard_error", "entropy", "order", "truncation", "method"]
+    ends = ["low", "high", "level"]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["score", "n", *fields])
+    writer.writerow(["score", "n", *fields, *ends])
     for name, score in document["scores"].items():
-        writer.writerow([name, document["data"]["n"], *("" if score[field] is None else score[field] for field in fields)])
+        cells = [score[field] for field in fields] + [(score["interval"] or {}).get(end) for end in ends]
+        writer.writerow([name, document["data"]["n"], *("" if cell is None else cell for cell in cells)])
     return buffer.getvalue()
 
 
 def _markdown(document: Document) -> str:
-    lines = ["| score | value | error | reads as |", "|---|---:|---:|---|"]
+    lines = [f"| score | value | {_error_title(document)} | reads as |", "|---|---:|---:|---|"]
     lines += ["| " + " | ".join(row) + " |" for row in _rows(document)]
-    return "\n".join([*lines, "", f"{caption(document)}; {kernel_note(document)}"]) + "\n"
+    note = "; ".join([caption(document), kernel_note(document), *_remarks(document)])
+    return "\n".join([*lines, "", note]) + "\n"
 
 
 def _latex(document: Document) -> str:
-    lines = [r"% needs \usepackage{booktabs}", rf"% {caption(document)}; {kernel_note(document)}"]
-    lines += [r"\begin{tabular}{lrr}", r"\toprule", r"Score & Value & Error \\", r"\midrule"]
+    lines = [r"% needs \usepackage{booktabs}", *(f"% {line}" for line in (caption(document), kernel_note(document)))]
+    lines += [f"% {line}" for line in _remarks(document)]
+    title = _latex_text(_error_title(document).capitalize())
+    lines += [r"\begin{tabular}{lrr}", r"\toprule", rf"Score & Value & {title} \\", r"\midrule"]
     lines += [" & ".join(_latex_text(cell) for cell in row[:3]) + r" \\" for row in _rows(document)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 

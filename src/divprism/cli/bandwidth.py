@@ -1,0 +1,90 @@
+"""`divprism bandwidth`: what the rules choose, and scores over a range of bandwidths."""
+
+import json
+
+import typer
+
+from divprism.bandwidth_sweep import BandwidthSweep, SideSweep, bandwidth_sweep
+from divprism.cli.flags import Embedding, Reading, Scoring, bundled, of_model
+from divprism.cli.options import Output, Quiet, choice, progress_on_stderr, say, write_result
+from divprism.embedding import embed
+from divprism.errors import ArgumentError
+
+__all__ = ["bandwidth"]
+
+_FORMATS = ("table", "json")
+_SIDES = {"x": "outputs", "t": "prompts"}
+
+
+@bundled
+def bandwidth(
+    context: typer.Context,
+    reading: Reading,
+    scoring: Scoring,
+    embedding: Embedding,
+    model: str | None = typer.Option(None, "--model", help="Which model; default: all of IN together, as score does."),
+    bandwidths_x: str | None = typer.Option(None, "--bandwidths-x", help="Bandwidths of the outputs to try, as 0.5,1,2."),
+    bandwidths_t: str | None = typer.Option(None, "--bandwidths-t", help="Bandwidths of the prompts to try."),
+    max_rows: int = typer.Option(1000, "--max-rows", min=2, help="Of more pairs a seeded draw of so many is swept."),
+    quiet: Quiet = False,
+    form: str = typer.Option("table", "--format", help="table|json.", metavar="table|json"),
+    output: Output = None,
+) -> None:
+    """Choose bandwidths by rule, and score over a range of them, those of outputs first, then those of prompts."""
+    choice(form, _FORMATS, "--format")
+    settings = scoring.settings(context)
+    if settings["kernel_x"] is not None or settings["kernel_t"] is not None:
+        raise ArgumentError(
+            "a sweep is over Gaussian bandwidths: leave out --kernel-x and the like, try some by --bandwidths-x."
+        )
+    samples = reading.samples()
+    say(samples.notes, quiet)
+    samples = samples if model is None else of_model(samples, model)
+    with progress_on_stderr(quiet) as progress:
+        embedded = embed(samples, **embedding.settings(samples), progress=progress)
+    say(embedded.notes[len(samples.notes) :], quiet)
+    say(embedded.warnings, False, "warning: ")
+    if getattr(embedded.prompts, "ndim", 2) == 1:
+        raise ArgumentError("these prompts are ids, which have no bandwidth; sweep the outputs alone, or embed the prompts.")
+    found = bandwidth_sweep(
+        embedded.outputs,
+        embedded.prompts,
+        bandwidths_x=_numbers(bandwidths_x, "x"),
+        bandwidths_t=_numbers(bandwidths_t, "t"),
+        max_rows=max_rows,
+        **{name: settings[name] for name in ("bandwidth_rule", "order", "truncation", "rng")},
+    )
+    text = _table(found) if form == "table" else json.dumps(found.to_dict(), indent=2, allow_nan=False) + "\n"
+    write_result(text, output)
+
+
+def _numbers(text: str | None, side: str) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ArgumentError(f"--bandwidths-{side} must be numbers with commas between, as 0.5,1,2; got {text!r}.") from None
+
+
+def _table(sweep: BandwidthSweep) -> str:
+    drawn = "" if sweep.n == sweep.drawn_from else f", a draw of {sweep.drawn_from:,}"
+    lines = [f"{sweep.n:,} pairs{drawn}; order {sweep.order:g}; k = exp(-d^2 / (2 bandwidth^2))"]
+    for name, side in (("x", sweep.x), ("t", sweep.t)):
+        if side is not None:
+            lines += ["", *_side_table(name, side, sweep)]
+    return "\n".join(lines) + "\n"
+
+
+def _side_table(name: str, side: SideSweep, sweep: BandwidthSweep) -> list[str]:
+    other = {"x": sweep.t, "t": sweep.x}[name]
+    fixed = "" if other is None else f"; that of {_SIDES['t' if name == 'x' else 'x']} stays at {other.chosen:.4g}"
+    lines = [f"bandwidth of {_SIDES[name]}: {side.chosen:.4g} by rule, median distance {side.median:.4g}{fixed}"]
+    widths = [max(8, len(score)) for score in side.scores]
+    lines.append("  ".join(["  bandwidth", *(f"{score:>{wide}}" for score, wide in zip(side.scores, widths, strict=True))]))
+    nearest = int(abs(side.bandwidths / side.chosen - 1).argmin())
+    for place, width in enumerate(side.bandwidths):
+        cells = [f"{side.scores[score][place]:>{wide}.3f}" for score, wide in zip(side.scores, widths, strict=True)]
+        mark = ">" if place == nearest else " "
+        lines.append("  ".join([f"{mark} {width:>9.4g}", *cells]))
+    return lines

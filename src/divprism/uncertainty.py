@@ -1,0 +1,354 @@
+"""How far a score may be off: intervals from the sample itself, a baseline by shuffling.
+
+Sampling errors are a jackknife's. At order 2 a score is a ratio of sums over pairs of samples, and what each sample adds to it
+is known in closed form; at other orders samples are left out by groups, twenty at most, and the scores computed again.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from divprism._arrays import to_numpy
+from divprism._blocks import row_blocks
+from divprism._problem import Problem, entropies, pose
+from divprism.entropy import renyi_entropy
+from divprism.errors import ArgumentError, DataError
+from divprism.operators import HadamardOperator, Operator, dense
+from divprism.scores import COMBINATIONS, combined
+from divprism.spectrum import Spectrum
+
+__all__ = ["UNITS", "Interval", "SamplingError", "ShuffledBaseline", "sampling_error", "shuffled_baseline", "shuffled_from"]
+
+UNITS = ("pair", "prompt")
+"""What is taken to have been drawn at random: pairs, or prompts with all their outputs."""
+
+_FEW_PROMPTS = 20  # fewer are taken as given, not as drawn
+_GROUPS = 20
+_MAX_PAIRS = 500  # pairs that are left out by groups; of more, a draw stands for all: errors fall with the root of their number
+_BLOCK_ENTRIES = 1 << 23
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where the expectation of a score lies: the mean over other samples of the same size.
+
+    Attributes
+    ----------
+    low, high : float
+        Its ends.
+    level : float
+        How often such an interval holds the expectation.
+    standard_error : float
+        Sampling error of the score.
+    unit : str
+        What was drawn: "pair", or "prompt" with all its outputs.
+    num_units : int
+        How many.
+    population : tuple of float, or None
+        For order 2 of independent pairs: the interval for infinitely many samples, around the U-statistic, in which no sample
+        meets itself. The score of n samples lies below it on average.
+    """
+
+    low: float
+    high: float
+    level: float
+    standard_error: float
+    unit: str
+    num_units: int
+    population: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingError:
+    """What parts of the sample contribute to the errors of the scores.
+
+    Attributes
+    ----------
+    deviations : dict of ndarray
+        Per score: what each part of the sample (a unit, or a group of units) contributes to the error of its logarithm. Squares
+        add up. The same parts of two models on the same prompts stand in the same places, so that in a difference common
+        errors cancel.
+    unit : str
+        What the units are.
+    num_units : int
+        How many there are.
+    unbiased : dict of (float, ndarray)
+        Per score of order 2, for independent pairs: its logarithm by the U-statistic, and the deviations of that.
+    """
+
+    deviations: dict[str, np.ndarray]
+    unit: str
+    num_units: int
+    unbiased: dict[str, tuple[float, np.ndarray]]
+
+    def interval(self, name: str, entropy: float, level: float) -> Interval:
+        """The interval of a score whose logarithm is `entropy`: symmetric in the logarithm, by Student's t."""
+        parts = self.deviations[name]
+        error = float(np.linalg.norm(parts))
+        reach = quantile(parts.size, level) * error
+        population = None
+        if name in self.unbiased:
+            around, spread = self.unbiased[name]
+            far = quantile(spread.size, level) * float(np.linalg.norm(spread))
+            population = (math.exp(around - far), math.exp(around + far))
+        return Interval(
+            low=math.exp(entropy - reach),
+            high=math.exp(entropy + reach),
+            level=level,
+            standard_error=math.exp(entropy) * error,
+            unit=self.unit,
+            num_units=self.num_units,
+            population=population,
+        )
+
+
+def quantile(parts: int, level: float) -> float:
+    """How many standard errors an interval reaches, if the error was found from some number of parts."""
+    from scipy.special import stdtrit
+
+    if not isinstance(level, float) or not 0 < level < 1:
+        raise ArgumentError(f"`interval` must be a level between 0 and 1, such as 0.95; got {level!r}.")
+    return float(stdtrit(parts - 1, (1 + level) / 2))
+
+
+def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
+    """The sampling errors of all scores of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose scores are asked for, at its order and at order 2.
+    unit : "pair" or "prompt", optional
+        Default: prompts where they repeat and there are at least 20 of them, since outputs of one prompt are alike; else pairs.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than two units.
+    """
+    sample = _Sample.of(problem, unit)
+    names = [name for name, terms in COMBINATIONS.items() if set(terms) <= set(sample.operators)]
+    order, truncation = problem.settings["order"], problem.settings["truncation"]
+    found: dict[tuple[str, bool], np.ndarray] = {}
+    for second in (False, True):
+        at = 2.0 if second else order
+        closed = at == 2 and truncation is None
+        for name in sample.operators:
+            found[name, second] = sample.shares(name) if closed else sample.left_out(name, at, truncation)
+    deviations = {
+        name: _added_up(name, {part: found[part, name.endswith("rke")] for part in sample.operators}) for name in names
+    }
+    unbiased = {}
+    pure = sample.unbiased() if truncation is None else {}
+    for name in names:
+        if pure and (name.endswith("rke") or order == 2):
+            value = _added_up(name, {part: np.array(log) for part, (log, _) in pure.items()})
+            unbiased[name] = float(value), _added_up(name, {part: spread for part, (_, spread) in pure.items()})
+    return SamplingError(deviations, sample.unit, sample.num_units, unbiased)
+
+
+def _added_up(name: str, parts: dict[str, np.ndarray]) -> np.ndarray:
+    """The logarithm of a score, or its deviations, from those of its entropies."""
+    return np.asarray(sum(sign * parts[part] for part, sign in COMBINATIONS[name].items()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Pairs of a problem: which point of each operator a pair is, which unit it belongs to, what it weighs."""
+
+    operators: dict[str, Operator]
+    places: dict[str, np.ndarray]
+    units: np.ndarray
+    weights: np.ndarray
+    unit: str
+    rng: int
+
+    @classmethod
+    def of(cls, problem: Problem, unit: str | None) -> "_Sample":
+        operators: dict[str, Operator] = {"x": problem.x}
+        places = {"x": problem.x.index}
+        whole: Operator = problem.x
+        key = "x"
+        if problem.t is not None and problem.joint is not None:
+            whole, key = problem.joint, "joint"
+            operators |= {"t": problem.t, "joint": problem.joint}
+            places |= {"t": problem.t.index, "joint": _pair_places(problem.joint)}
+        chosen, units = _units(problem, unit)
+        if units.max() < 1:
+            raise DataError(f"an interval needs at least two {chosen}s; got one.")
+        weights = whole.masses[places[key]] / np.bincount(places[key])[places[key]]
+        return cls(operators, places, units, weights, chosen, problem.settings["rng"])
+
+    @property
+    def num_units(self) -> int:
+        return int(self.units.max()) + 1
+
+    def shares(self, name: str) -> np.ndarray:
+        """What each unit adds to an entropy of order 2, -log sum_ij w_i w_j k_ij^2: its derivative by the weights is closed."""
+        return self._shares(self.similarities(name))
+
+    def unbiased(self) -> dict[str, tuple[float, np.ndarray]]:
+        """Entropies of order 2 from sums over different pairs only, and what each adds; none where pairs are not the units."""
+        alone = float(self.weights @ self.weights)
+        found = {}
+        for name in self.operators if self.unit == "pair" else ():
+            others = self.similarities(name) - self.weights
+            total = float(self.weights @ others)
+            if total <= 1e-9 * alone:
+                return {}
+            found[name] = -math.log(total / (1 - alone)), self._shares(others)
+        return found
+
+    def similarities(self, name: str) -> np.ndarray:
+        """For each pair i the sum over all j of w_j k_ij^2."""
+        operator = self.operators[name]
+        sums = np.concatenate([_square_sums(operator, rows) for rows in _blocks(operator)])
+        return np.asarray((sums / operator.masses)[self.places[name]])
+
+    def _shares(self, similarities: np.ndarray) -> np.ndarray:
+        added = -2 * (similarities / float(self.weights @ similarities) - 1)
+        total = np.bincount(self.units, weights=self.weights * added)
+        return math.sqrt(total.size / (total.size - 1)) * total
+
+    def left_out(self, name: str, order: float, truncation: int | None) -> np.ndarray:
+        """What each group of units contributes to the error of an entropy: the jackknife that leaves out one after another."""
+        groups, scale = self._groups()
+        used = np.flatnonzero(groups >= 0)
+        points, places = np.unique(self.places[name][used], return_inverse=True)
+        operator = self.operators[name].sample(points, double=True)
+        roots = np.sqrt(operator.masses)
+        kernel = np.asarray(to_numpy(next(dense([operator]))), np.float64) / np.outer(roots, roots)
+        count = int(groups.max()) + 1
+        found = np.empty(count)
+        for group in range(count):
+            masses = np.bincount(places, weights=self.weights[used] * (groups[used] != group), minlength=points.size)
+            found[group] = _entropy(kernel, masses, order, truncation)
+        return scale * math.sqrt((count - 1) / count) * (found - found.mean())
+
+    def _groups(self) -> tuple[np.ndarray, float]:
+        """The group of each pair, -1 for those of units that were not drawn, and the factor that their absence asks for."""
+        generator = np.random.default_rng(self.rng)
+        order = generator.permutation(self.num_units)
+        sizes = np.bincount(self.units)[order]
+        kept = max(int(np.searchsorted(np.cumsum(sizes), _MAX_PAIRS, side="right")), min(self.num_units, _GROUPS))
+        groups = np.full(self.num_units, -1)
+        groups[order[:kept]] = np.arange(kept) % min(kept, _GROUPS)
+        return groups[self.units], math.sqrt(kept / self.num_units)
+
+
+def _pair_places(joint: HadamardOperator) -> np.ndarray:
+    """For each pair, the point of a product that it is."""
+    codes = joint.left.index * joint.right.size + joint.right.index
+    return np.searchsorted(joint.left_index * joint.right.size + joint.right_index, codes)
+
+
+def _units(problem: Problem, unit: str | None) -> tuple[str, np.ndarray]:
+    """The unit, and which one each pair belongs to."""
+    pairs = np.arange(problem.x.index.size)
+    if unit not in (None, *UNITS):
+        raise ArgumentError(f"`unit` must be pair or prompt; got {unit!r}.")
+    if problem.t is None:
+        if unit == "prompt":
+            raise ArgumentError("`unit` is prompt, but there are no prompts.")
+        return "pair", pairs
+    chosen = unit or ("prompt" if _FEW_PROMPTS <= problem.t.size < pairs.size else "pair")
+    return chosen, problem.t.index if chosen == "prompt" else pairs
+
+
+def _blocks(operator: Operator) -> Iterator[slice]:
+    return row_blocks(operator.size, max(1, _BLOCK_ENTRIES // operator.size))
+
+
+def _square_sums(operator: Operator, rows: slice) -> np.ndarray:
+    block = np.asarray(to_numpy(operator.rows(rows)), np.float64)
+    return np.asarray(np.einsum("ij,ij->i", block, block))
+
+
+def _entropy(kernel: np.ndarray, masses: np.ndarray, order: float, truncation: int | None) -> float:
+    """Entropy of a kernel matrix under other masses than its own; points of mass zero are left out."""
+    from scipy.linalg import eigvalsh
+
+    there = np.flatnonzero(masses)
+    roots = np.sqrt(masses[there] / masses.sum())
+    values = eigvalsh(kernel[np.ix_(there, there)] * np.outer(roots, roots), overwrite_a=True, check_finite=False)
+    return renyi_entropy(Spectrum.from_eigenvalues(values, noise=0.0, method="exact"), order, truncation)
+
+
+@dataclass(frozen=True)
+class ShuffledBaseline:
+    """Information that is left when outputs are paired with prompts at random: bias of a finite sample, not information.
+
+    Attributes
+    ----------
+    excess_information : float
+        Logarithm of the Information score minus its mean over random pairings, in nats: what the outputs tell of their prompts.
+    baseline : float
+        That mean, as a score.
+    p_value : float
+        Share of pairings, the given one included, whose Information is at least that of the given one.
+    num_permutations, order
+        Number of random pairings, and order of the score.
+    """
+
+    excess_information: float
+    baseline: float
+    p_value: float
+    num_permutations: int
+    order: float
+
+
+def shuffled_baseline(x: Any, t: Any, *, num_permutations: int = 19, **settings: Any) -> ShuffledBaseline:
+    """Information-Vendi against its value under random re-pairing of outputs and prompts.
+
+    With few outputs per prompt the raw score is mostly bias: outputs that ignore their prompts score well above 1. What is in
+    excess of the shuffled value is information. A p-value of 1 / (num_permutations + 1) is the smallest that can be had.
+    Costs `num_permutations` + 1 joint entropies.
+
+    Parameters
+    ----------
+    x, t : as in `information_vendi`
+    num_permutations : int, optional
+        Number of random pairings.
+    **settings
+        As in `information_vendi`, without `weights`.
+
+    Examples
+    --------
+    Outputs that repeat their prompts, against chance:
+
+    >>> import numpy as np, divprism as dp
+    >>> t = np.repeat(np.arange(6), 10)
+    >>> found = dp.shuffled_baseline(np.eye(6)[t], t, kernel_x=dp.Cosine())
+    >>> round(found.baseline, 1), found.p_value
+    (1.3, 0.05)
+    """
+    defaults = {"order": 1.0, "truncation": None, "estimator": None, "rng": 0}
+    problem = pose(x, t, **(defaults | settings))
+    return shuffled_from(problem, num_permutations)
+
+
+def shuffled_from(problem: Problem, num_permutations: int) -> ShuffledBaseline:
+    """The baseline of a problem that is posed already."""
+    if not isinstance(num_permutations, int) or num_permutations < 1:
+        raise ArgumentError(f"`num_permutations` must be a whole number of at least 1; got {num_permutations!r}.")
+    if problem.t is None:
+        raise ArgumentError("`num_permutations` was given, but there are no prompts to shuffle.")
+    if np.ptp(problem.x.masses / np.bincount(problem.x.index)) > 1e-12:
+        raise ArgumentError("`weights` cannot be shuffled: the baseline is of pairs that count alike.")
+    order = problem.settings["order"]
+    generator = np.random.default_rng(problem.settings["rng"])
+    weights = np.full(problem.n, 1 / problem.n)
+    [found] = entropies(problem, ["x", "t", "joint"], [order])
+    given = combined("information_vendi", found).estimate.value
+    shuffled = []
+    for _ in range(num_permutations):
+        left = replace(problem.x, index=generator.permutation(problem.x.index))
+        mixed = replace(problem, joint=HadamardOperator.of(left, problem.t, weights))
+        [joint] = entropies(mixed, ["joint"], [order])
+        shuffled.append(combined("information_vendi", found | joint).estimate.value)
+    mean = math.fsum(shuffled) / num_permutations
+    at_least = sum(value >= given - 1e-12 for value in shuffled)
+    return ShuffledBaseline(given - mean, math.exp(mean), (1 + at_least) / (1 + num_permutations), num_permutations, order)

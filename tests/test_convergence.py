@@ -1,0 +1,454 @@
+"""Scores against sample size: laws on paper, and whether the verdicts are right where the truth is known."""
+
+import csv
+import io
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import typer
+from made import jsonl, records, write
+from typer.testing import CliRunner
+
+import divprism as dp
+from divprism.cli.converge import converge as command
+from divprism.convergence import Convergence, _ladder, _subsets, converge
+
+PLAIN = ["vendi", "rke", "truncated_vendi"]
+PAIRED = [
+    *("vendi", "conditional_vendi", "information_vendi", "rke", "conditional_rke", "information_rke"),
+    *("truncated_vendi", "truncated_conditional_vendi", "truncated_information_vendi"),
+]
+
+
+def kinds(count, n, seed=0):
+    """n outputs, each of one of `count` equally likely kinds that have nothing in common."""
+    return np.eye(count)[np.random.default_rng(seed).integers(0, count, n)]
+
+
+def mehler(bandwidth, d):
+    """Vendi and RKE of infinitely many standard normal rows under a Gaussian kernel: its eigenvalues are geometric."""
+    b = 1 / (2 * bandwidth**2)
+    ratio = b / (0.25 + b + math.sqrt(0.0625 + 0.5 * b))
+    entropy = -math.log(1 - ratio) - ratio / (1 - ratio) * math.log(ratio)
+    return math.exp(d * entropy), ((1 + ratio) / (1 - ratio)) ** d
+
+
+# laws on paper
+
+
+def test_the_mean_of_the_squares_is_a_line_in_one_over_the_size():
+    """E sum p^2 of m of n outputs is U + (1 - U) / m, with U the share of equal pairs among all pairs of different outputs."""
+    x = kinds(7, 200)
+    found = converge(x, kernel_x=dp.Cosine(), num_repeats=60, sizes=[5, 12, 30, 80])
+    counts = x.sum(axis=0)
+    share = (counts * (counts - 1)).sum() / (200 * 199)
+    inverse = 1 / found.curves["rke"]
+    expected = share + (1 - share) / found.sizes
+    errors = inverse.std(axis=0, ddof=1) / math.sqrt(60)
+    assert (np.abs(inverse.mean(axis=0) - expected) <= 4 * errors + 1e-12).all()
+
+
+@pytest.mark.parametrize("count", [3, 12])
+def test_the_limit_of_rke_is_that_of_the_pairs_of_different_outputs(count):
+    x = kinds(count, 300, seed=count)
+    verdict = converge(x, kernel_x=dp.Cosine()).verdicts["rke"]
+    unbiased = (1 - 1 / 300) / (1 / float(dp.rke(x, kernel=dp.Cosine())) - 1 / 300)
+    assert abs(verdict.limit - unbiased) <= 4 * verdict.limit_error
+    assert verdict.limit == pytest.approx(count, rel=4 * verdict.sampling_error)
+
+
+def test_the_bias_of_the_entropy_is_that_of_miller_and_madow():
+    """log K - E H is (K - 1) / (2 n) to first order; here 2.4 % at n, and twice that one doubling before."""
+    verdict = converge(kinds(20, 400), kernel_x=dp.Cosine(), num_repeats=20).verdicts["vendi"]
+    bias = 19 / 800
+    # a fifth: second order, and that the categories of one sample are not equally frequent
+    assert verdict.change == pytest.approx(bias, rel=0.2)
+    assert abs(math.log(verdict.limit / verdict.value) - bias) <= 0.2 * bias + 2 * verdict.limit_error / verdict.limit
+    assert verdict.limit == pytest.approx(20, rel=4 * verdict.sampling_error)
+
+
+def test_constant_outputs_give_one_at_every_size_and_have_converged():
+    found = converge(np.ones((64, 3)), np.arange(64) // 2, kernel_x=dp.Cosine())
+    assert list(found.curves) == PAIRED
+    for name, curve in found.curves.items():
+        assert curve == pytest.approx(np.ones(curve.shape), abs=1e-12)
+        assert found.verdicts[name].status == "converged"
+        assert found.verdicts[name].needed == found.sizes[0]
+
+
+def test_outputs_with_nothing_in_common_never_converge():
+    found = converge(np.eye(100), kernel_x=dp.Cosine(), truncation=10)
+    for name in ("vendi", "rke"):
+        assert found.curves[name] == pytest.approx(np.tile(found.sizes, (5, 1)))
+        assert found.verdicts[name].status == "no limit"
+        assert found.verdicts[name].needed is found.verdicts[name].limit is None
+        assert found.verdicts[name].change == pytest.approx(1.0)
+    assert found.means["truncated_vendi"] == pytest.approx(np.minimum(found.sizes, 10))
+    assert found.verdicts["truncated_vendi"].status == "converged"
+
+
+@pytest.mark.parametrize("order", [0.5, 1, 2, 3])
+def test_a_truncation_beyond_the_rank_changes_nothing(pairs, order):
+    found = converge(*pairs, truncation=60, order=order, num_repeats=2)
+    for name in ("vendi", "conditional_vendi", "information_vendi"):
+        assert found.curves[f"truncated_{name}"] == pytest.approx(found.curves[name], rel=1e-9)
+
+
+@pytest.mark.parametrize(("d", "bandwidth", "n"), [(2, 1.0, 300), (4, 1.5, 600), (16, 4.0, 600)])
+def test_limits_are_the_known_ones_of_a_gaussian_world(d, bandwidth, n):
+    x = np.random.default_rng(0).standard_normal((n, d))
+    found = converge(x, kernel_x=dp.Gaussian(bandwidth))
+    for name, truth in zip(("vendi", "rke"), mehler(bandwidth, d), strict=True):
+        verdict = found.verdicts[name]
+        assert verdict.status in ("converged", "approaching")
+        # the limit errs by that of the fit and by chance; a power law is not the truth, so three of the former
+        assert abs(verdict.limit - truth) <= 3 * verdict.limit_error + 3 * truth * verdict.sampling_error
+
+
+def test_a_needed_number_is_one_that_does():
+    few = converge(kinds(10, 200), kernel_x=dp.Cosine()).verdicts["rke"]
+    assert few.status == "approaching"
+    # of ten kinds rke is 10 / (1 + 9 / n) on average: within 1 % at n = 900
+    assert few.needed == pytest.approx(900, rel=0.15)
+
+
+def test_independent_outputs_have_no_information_in_the_limit():
+    """At 150 pairs the raw score is far above one, all of it bias."""
+    rng = np.random.default_rng(0)
+    found = converge(*rng.standard_normal((2, 150, 6)), kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(2.0))
+    verdict = found.verdicts["information_rke"]
+    assert verdict.value > 1.2
+    assert verdict.limit == pytest.approx(1, abs=3 * (verdict.limit_error + verdict.sampling_error))
+
+
+def test_the_chance_told_is_that_of_fresh_samples():
+    draws = np.random.default_rng(1)
+    kernel = dp.Gaussian(2.0)
+    fresh = [math.log(float(dp.vendi(draws.standard_normal((200, 4)), kernel=kernel))) for _ in range(40)]
+    told = [
+        converge(draws.standard_normal((200, 4)), kernel_x=kernel, num_repeats=3).verdicts["vendi"].sampling_error
+        for _ in range(5)
+    ]
+    # 40 samples tell a deviation to 11 %, a handful of stretches of one sample to about 20 %
+    assert np.mean(told) == pytest.approx(np.std(fresh, ddof=1), rel=0.4)
+
+
+# the curve
+
+
+@pytest.mark.parametrize("order", [0.5, 1, 2, 3, math.inf])
+@pytest.mark.parametrize("unit", ["pair", "prompt"])
+def test_the_last_point_is_evaluate_on_all_data(pairs, order, unit):
+    found = converge(*pairs, order=order, unit=unit, truncation=9, num_repeats=2)
+    for name, score in dp.evaluate(*pairs, order=order).scores.items():
+        assert (found.curves[name][:, -1] == float(score)).all()
+        assert found.means[name][-1] == found.verdicts[name].value == float(score)
+    cut = dp.evaluate(*pairs, order=order, truncation=9)
+    for name in ("vendi", "conditional_vendi", "information_vendi"):
+        assert found.verdicts[f"truncated_{name}"].value == pytest.approx(float(cut.scores[name]), rel=1e-12)
+
+
+def test_other_points_are_evaluate_on_the_subset(pairs):
+    x, t = pairs
+    found = converge(x, t, num_repeats=2, rng=5)
+    kernels = {name: found.settings[name] for name in ("kernel_x", "kernel_t")}
+    subsets = _subsets(np.arange(60), found.sizes, 2, 5)
+    for place in range(found.sizes.size - 1):
+        rows = subsets[1][place][0]
+        assert rows.size == found.sizes[place]
+        right = dp.evaluate(x[rows], t[rows], **kernels)
+        for name, score in right.scores.items():
+            assert found.curves[name][1, place] == pytest.approx(float(score), rel=1e-9)
+        every = [dp.evaluate(x[rows], kernel_x=kernels["kernel_x"]).vendi for r in subsets for rows in r[place]]
+        assert found.means["vendi"][place] == pytest.approx(np.mean([float(score) for score in every]), rel=1e-9)
+
+
+@pytest.mark.parametrize("units", [np.arange(100), np.arange(100) // 4])
+def test_subsets_are_nested_and_stretches_part_the_data(units):
+    total = int(units.max()) + 1
+    ladder = np.array([total // 4, total // 2 - 1, total // 2, total - 3, total])
+    for repeat in _subsets(units, ladder, 3, 0):
+        first = [set(blocks[0].tolist()) for blocks in repeat]
+        assert all(small < large for small, large in pairwise(first))
+        for size, blocks in zip(ladder, repeat, strict=False):
+            assert all(np.unique(units[rows]).size == size for rows in blocks)
+            assert all(np.isin(units, units[rows]).sum() == rows.size for rows in blocks)  # all outputs of each prompt
+        assert len(repeat[2]) == 2 + total % 2
+        assert {row for rows in repeat[0] for row in rows} == set(range(100))
+
+
+def test_prompts_keep_their_outputs_so_that_conditional_scores_mean_the_same():
+    """Five outputs under each of forty prompts: five at every number of prompts, fewer where pairs are drawn."""
+    x, t = np.tile(np.eye(5), (40, 1)), np.repeat(np.arange(40), 5)
+    found = converge(x, t, kernel_x=dp.Cosine())
+    assert found.settings["unit"] == "prompt"
+    assert found.curves["conditional_vendi"] == pytest.approx(np.full(found.curves["vendi"].shape, 5.0))
+    assert (found.pairs == 5 * found.sizes).all()
+    by_pair = converge(x, t, kernel_x=dp.Cosine(), unit="pair")
+    assert by_pair.means["conditional_vendi"][0] < 2
+
+
+def test_the_default_unit_is_the_prompt_where_there_are_many_that_repeat():
+    x = kinds(4, 120)
+    assert converge(x, np.arange(120) // 6, kernel_x=dp.Cosine()).settings["unit"] == "prompt"  # 20 prompts
+    assert converge(x, np.arange(120) // 8, kernel_x=dp.Cosine()).settings["unit"] == "pair"  # 15
+    assert converge(x, np.arange(120), kernel_x=dp.Cosine()).settings["unit"] == "pair"  # one output each
+    assert converge(x, kernel_x=dp.Cosine()).settings["unit"] == "pair"
+
+
+def test_same_seed_same_bits_and_settings_give_the_result_again(pairs):
+    first = converge(*pairs, rng=3, num_repeats=3, order=0.7)
+    again = converge(*pairs, rng=3, num_repeats=3, order=0.7)
+    fed_back = converge(*pairs, **first.settings)
+    other = converge(*pairs, **first.settings | {"rng": 4})
+    assert json.dumps(first.to_dict()) == json.dumps(again.to_dict())
+    for name, curve in first.curves.items():
+        assert (curve == fed_back.curves[name]).all()
+        assert (curve[:, :-1] != other.curves[name][:, :-1]).any()
+        assert (curve[:, -1] == other.curves[name][:, -1]).all()
+    assert first.settings | {"bandwidth_rule": None} == fed_back.settings
+
+
+def test_the_order_of_the_rows_is_no_part_of_the_last_point(pairs):
+    order = np.random.default_rng(0).permutation(60)
+    kernels = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Gaussian(1.0)}
+    first, second = (converge(x, t, num_repeats=2, **kernels) for x, t in (pairs, (pairs[0][order], pairs[1][order])))
+    for name, curve in first.curves.items():
+        assert curve[0, -1] == pytest.approx(second.curves[name][0, -1], rel=1e-12)
+
+
+def test_one_bandwidth_serves_all_sizes(pairs):
+    found = converge(*pairs, num_repeats=2)
+    assert found.settings["kernel_x"] == dp.evaluate(*pairs).settings["kernel_x"]
+
+
+def test_every_array_library_gives_the_same_curve(pairs, library):
+    right = converge(*pairs, num_repeats=2, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(1.0))
+    found = converge(*map(library, pairs), num_repeats=2, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(1.0))
+    for name, curve in right.curves.items():
+        assert found.curves[name] == pytest.approx(curve, rel=1e-9)
+
+
+def test_a_kernel_matrix_gives_the_same_curve(pairs):
+    x = pairs[0]
+    matrix = np.exp(-((x[:, None] - x[None]) ** 2).sum(axis=2) / 8)
+    right, found = converge(x, kernel_x=dp.Gaussian(2.0)), converge(matrix, kernel_x=dp.Precomputed())
+    for name in PLAIN:
+        assert found.curves[name] == pytest.approx(right.curves[name], rel=1e-7)
+
+
+def test_an_estimator_that_draws_is_asked_for_each_score(pairs):
+    exact = converge(*pairs, num_repeats=2, truncation=5)
+    drawn = converge(*pairs, num_repeats=2, truncation=5, estimator=dp.Lanczos(tolerance=1e-4))
+    for name, curve in exact.curves.items():
+        assert drawn.curves[name] == pytest.approx(curve, rel=5e-3)  # the tolerance, three entropies, five errors, and the cut
+
+
+def test_text_ids_are_told_once():
+    found = converge(kinds(3, 40), [f"prompt {place % 5}" for place in range(40)], kernel_x=dp.Cosine())
+    assert len(found.warnings) == 1 and "equal texts count as the same prompt" in found.warnings[0]
+
+
+def test_at_order_two_nothing_is_truncated_unless_asked(pairs):
+    found = converge(*pairs, order=2, num_repeats=2)
+    assert list(found.curves) == PAIRED[:6]
+    assert found.settings["truncation"] is None and "order 2; kernel" in str(found)
+    for name in ("vendi", "conditional_vendi", "information_vendi"):
+        assert (found.curves[name] == found.curves[name.replace("vendi", "rke")]).all()
+    assert list(converge(*pairs, order=2, num_repeats=2, truncation=5).curves) == PAIRED
+
+
+def test_what_evaluate_warns_of_is_told_here_too():
+    x = np.random.default_rng(0).standard_normal((40, 3))
+    with pytest.warns() as caught:
+        right = dp.evaluate(x, kernel_x=dp.Gaussian(1e-3)).warnings
+    assert caught and converge(x, kernel_x=dp.Gaussian(1e-3), num_repeats=2).warnings == right
+
+
+def test_progress_is_told_and_ends_with_one(pairs):
+    told = []
+    converge(*pairs, num_repeats=2, progress=lambda text, fraction: told.append((text, fraction)))
+    assert told[0][1] == 0 and told[0][0].startswith("converge: ")
+    assert told[-1][1] == 1
+    assert [fraction for _, fraction in told] == sorted(fraction for _, fraction in told)
+
+
+def test_the_default_ladder_halves_and_goes_on_by_the_root_of_two():
+    settings = {"unit": "pair", "kernel_t": None}
+    assert _ladder(None, 1000, settings).tolist() == [16, 22, 31, 44, 62, 88, 125, 177, 250, 354, 500, 1000]
+    assert _ladder(None, 16, settings).tolist() == [4, 6, 8, 16]
+    assert _ladder(None, 12, settings).tolist() == [4, 6, 12]
+    assert _ladder([40, 10, 20, 10], 80, settings).tolist() == [10, 20, 40, 80]
+
+
+def test_a_dozen_outputs_are_enough_to_speak_of():
+    found = converge(np.ones((12, 2)), kernel_x=dp.Cosine())
+    assert {verdict.status for verdict in found.verdicts.values()} == {"converged"}
+
+
+# words
+
+
+def test_the_text_has_a_table_and_a_sentence_for_each_score():
+    text = str(converge(kinds(10, 200), kernel_x=dp.Cosine()))
+    lines = text.splitlines()
+    assert lines[0].split() == ["outputs", "12", "25", "50", "100", "200"]
+    assert [line.split()[0] for line in lines[1:4]] == PLAIN
+    assert "+-: standard deviation over 5 random orders; near 200 they share most outputs." in text
+    assert "order 1, truncation 25; kernel of outputs: cosine" in text
+    assert "A limit is that of more outputs." in text
+    [rke] = [line for line in lines if line.startswith("rke has not converged: it grows by ")]
+    assert "below the limit of " in rke and "outputs would bring it within 1 %." in rke and "By chance it varies by" in rke
+
+
+def test_sentences_name_what_cannot_be_named():
+    found = converge(np.eye(100), kernel_x=dp.Cosine())
+    assert found.verdicts["vendi"].sentence == (
+        "vendi shows no sign of convergence: it grows by 100 % when the number of outputs doubles, too steadily for a limit, "
+        "or a number of outputs, to be named. By chance it varies by less than 0.01 % between samples of this size."
+    )
+    assert "100 outputs suffice for truncated_vendi; they do not suffice for vendi, rke." in str(found)
+    same = converge(np.ones((64, 1)), kernel_x=dp.Cosine()).verdicts["vendi"].sentence
+    assert same.startswith("vendi has converged: 1 is the limit of 1 that its curve points to; 4 outputs would have done.")
+    noise = converge(kinds(2, 16, seed=3), kernel_x=dp.Cosine(), num_repeats=2, tolerance=1e-6).verdicts["vendi"]
+    assert noise.status == "unclear" and "too noisy, too short or too bent" in noise.sentence
+
+
+@pytest.mark.parametrize(
+    ("t", "unit", "question"),
+    [
+        (np.arange(60), None, "more prompts, with one output each"),
+        (np.arange(60) // 2, None, "more prompts, with as many outputs each as here (2)"),
+        (np.arange(60) // 2, "pair", "more outputs under the same 30 prompts, not of other prompts"),
+    ],
+)
+def test_the_question_says_what_grows(t, unit, question):
+    assert question in converge(kinds(3, 60), t, kernel_x=dp.Cosine(), unit=unit, num_repeats=2).question
+
+
+def test_the_document_is_plain_and_finite(pairs):
+    found = converge(*pairs, num_repeats=2, order=math.inf)
+    document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert document["sizes"] == found.sizes.tolist() and document["n"] == 60
+    assert list(document["verdicts"]) == list(document["curves"]) == PAIRED
+    assert np.shape(document["curves"]["vendi"]) == (2, found.sizes.size)
+    assert document["settings"]["order"] == "inf" and document["settings"]["unit"] == "pair"
+    assert document["settings"]["kernel_x"] == "gaussian" and document["settings"]["bandwidth_x"] > 0
+
+
+def test_deviations_are_those_of_the_curves(pairs):
+    found = converge(*pairs, num_repeats=3)
+    assert isinstance(found, Convergence)
+    assert found.deviations["vendi"] == pytest.approx(found.curves["vendi"].std(axis=0, ddof=1))
+    assert found.deviations["vendi"][-1] == 0
+
+
+# refusals
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"unit": "word"}, "`unit` must be one of pair, prompt; got 'word'"),
+        ({"unit": "prompt"}, '`unit` is "prompt", but no prompts `t` were given'),
+        ({"num_repeats": 1}, "`num_repeats` must be a whole number of at least 2; got 1"),
+        ({"tolerance": 0}, "`tolerance` must be positive"),
+        ({"truncation": 0}, "`truncation` must be a whole number of at least 1"),
+        ({"sizes": [10, 20, 61]}, "`sizes` go up to 61, but there are 60 outputs"),
+        ({"sizes": [10, 20]}, "`sizes` must name at least 3 sizes below all 60 outputs, the smallest at most 15"),
+        ({"sizes": [20, 30, 40]}, "the smallest at most 15; got"),
+        ({"sizes": [10, 2.5]}, "`sizes` must be a whole number of at least 2; got 2.5"),
+        ({"order": -1}, "`order` must be positive"),
+    ],
+)
+def test_refused_settings(settings, message):
+    with pytest.raises(dp.ArgumentError) as refused:
+        converge(kinds(3, 60), kernel_x=dp.Cosine(), **settings)
+    assert message in str(refused.value)
+
+
+def test_too_few_to_tell():
+    with pytest.raises(dp.DataError, match="a curve needs at least 12 outputs; there are 11"):
+        converge(np.eye(11), kernel_x=dp.Cosine())
+    with pytest.raises(dp.DataError, match=r'at least 12 prompts; there are 5\. Use unit="pair"'):
+        converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), unit="prompt")
+
+
+# the command
+
+
+@pytest.fixture(scope="module")
+def run():
+    app = typer.Typer()
+    app.command()(command)
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("files")
+    np.save(path / "x.npy", np.random.default_rng(0).standard_normal((40, 3)))
+    np.save(path / "ids.npy", np.arange(40) // 4)
+    return path
+
+
+def test_the_command_prints_what_the_library_says(run, folder):
+    done = run(folder / "x.npy", "--prompts", folder / "ids.npy", "--num-repeats", 2, "--order", 1.5, "-q")
+    assert done.exit_code == 0, done.output
+    x, t = np.load(folder / "x.npy"), np.load(folder / "ids.npy")
+    assert done.stdout == str(converge(x, t, num_repeats=2, order=1.5))
+
+
+def test_the_command_writes_json_and_csv(run, folder, tmp_path):
+    flags = (folder / "x.npy", "--sizes", "5,10,20", "--kernel-x", "cosine", "--truncation", 3, "-q")
+    assert run(*flags, "--format", "json", "-o", tmp_path / "r.json").exit_code == 0
+    document = json.loads((tmp_path / "r.json").read_text())
+    assert document["sizes"] == [5, 10, 20, 40]
+    assert document["settings"]["truncation"] == 3 and document["data"]["source"].endswith("x.npy")
+    rows = list(csv.DictReader(io.StringIO(run(*flags, "--format", "csv").stdout)))
+    assert [row["score"] for row in rows] == [name for name in PLAIN for _ in range(4)]
+    assert float(rows[3]["mean"]) == document["means"]["vendi"][-1] and rows[3]["size"] == "40"
+
+
+def test_the_command_wants_one_model(run, tmp_path):
+    rows = [row | {"output": f"{row['output']} {place}"} for place in range(6) for row in records(("one", "t\nwo"))]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    done = run(tmp_path / "o.jsonl", "-q")
+    assert isinstance(done.exception, dp.ArgumentError)
+    assert "holds outputs of 2 models: name one by --model: one, 't\\nwo'." in str(done.exception)
+    assert "has no outputs of a model three; it has one" in str(run(tmp_path / "o.jsonl", "--model", "three").exception)
+    done = run(tmp_path / "o.jsonl", "--model", "one", "--format", "json", "-q", "--kernel-t", "categorical")
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert document["n"] == 24 and document["data"]["model"] == "one" and document["embedders"][0]["side"] == "x"
+
+
+def test_a_result_is_a_config(run, folder, tmp_path):
+    flags = (folder / "x.npy", "--format", "json", "-q", "-o")
+    run(*flags, tmp_path / "a.json", "--bandwidth-x", 2, "--sizes", "5,10,20", "--rng", 3)
+    done = run(*flags, tmp_path / "b.json", "--config", tmp_path / "a.json")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
+    run(*flags, tmp_path / "c.json", "--config", tmp_path / "a.json", "--kernel-x", "cosine")
+    settings = json.loads((tmp_path / "c.json").read_text())["settings"]
+    assert settings["kernel_x"] == "cosine" and settings["bandwidth_x"] is None and settings["sizes"] == [5, 10, 20, 40]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "name the outputs: divprism converge IN."),
+        (("-", "--prompts", "-"), "only one of IN and --prompts can be -"),
+        (("x.npy", "--sizes", "5;10"), "--sizes must be whole numbers with commas between, as 100,200,400; got '5;10'"),
+        (("x.npy", "--format", "md"), "--format must be one of table, json, csv"),
+        (("x.npy", "--unit", "word"), "`unit` must be one of pair, prompt"),
+    ],
+)
+def test_refused_commands(run, folder, monkeypatch, flags, message):
+    monkeypatch.chdir(folder)
+    done = run(*flags)
+    assert isinstance(done.exception, dp.ArgumentError)
+    assert message in str(done.exception)

@@ -1,0 +1,517 @@
+"""Groups of prompts: what is inside each, what they add up to, and which are told first."""
+
+import csv
+import io
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import reference
+from made import jsonl, picture, write
+
+import divprism as dp
+from divprism.groups.decomposition import prompt_groups
+from divprism.groups.grouping import EigenDirections, EigenGroups, KMeansGroups, LabelGroups, PromptGroups, rotation
+from divprism.groups.nested import nested_scores
+
+ORDERS = [0.5, 1.0, 1.0 + 1e-7, 1.01, 2.0, 3.5, math.inf]
+
+
+def world(sizes, modes, rng=0):
+    """Groups of given sizes, each with so many modes of its own; rows shuffled. Outputs, group of each, mode of each."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    mode = np.concatenate([np.arange(size) % count for size, count in zip(sizes, modes, strict=True)])
+    order = np.random.default_rng(rng).permutation(group.size)
+    group, mode = group[order], mode[order]
+    codes = np.unique(np.stack([group, mode]), axis=1, return_inverse=True)[1].ravel()
+    return np.eye(codes.max() + 1)[codes], group, mode
+
+
+def vectors_of(group, spread=0.0, rng=1):
+    """Prompts of a group close together, groups far apart."""
+    draws = np.random.default_rng(rng)
+    centres = 100 * np.eye(group.max() + 1)
+    return centres[group] + spread * draws.standard_normal((group.size, centres.shape[1]))
+
+
+# --- laws on paper
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("grouping", ["labels", "prompts", "eigen", "directions"])
+def test_disjoint_groups_add_up_to_the_conditional_score_exactly(order, grouping):
+    rng = np.random.default_rng(5)
+    group = np.repeat([0, 1, 2, 3], [4, 9, 6, 11])  # sizes all different: eigenvectors are the indicators
+    x = rng.standard_normal((30, 3)) + group[:, None]
+    ways = {"labels": LabelGroups(group), "prompts": PromptGroups(), "eigen": EigenGroups(), "directions": EigenDirections()}
+    found = prompt_groups(x, group, ways[grouping], kernel_x=dp.Gaussian(1.5), order=order)
+    assert found.gap == pytest.approx(0, abs=1e-9)  # near order 1 entropies are divided by 1 - order
+    assert found.gap_rke == pytest.approx(0, abs=1e-12)
+    assert found.coverage == pytest.approx(1, abs=1e-12)
+    assert found.aggregate == pytest.approx(float(dp.conditional_vendi(x, group, kernel_x=dp.Gaussian(1.5), order=order)))
+
+
+def test_the_aggregate_is_geometric_at_order_one_and_harmonic_by_squared_share_at_order_two():
+    x, group, _ = world([2, 6], [2, 3])
+    found = prompt_groups(x, group, PromptGroups(), kernel_x=dp.Cosine(), min_size=2)
+    assert found.aggregate == pytest.approx(2 ** (2 / 8) * 3 ** (6 / 8), rel=1e-12)
+    assert found.aggregate_rke == pytest.approx((4 + 36) / (4 / 2 + 36 / 3), rel=1e-12)
+    assert found.cluster_vendi == pytest.approx((2 * 2 + 6 * 3) / 8, rel=1e-12)
+
+
+def test_cluster_scores_are_those_of_the_functions():
+    rng = np.random.default_rng(0)
+    x, labels = rng.standard_normal((40, 4)), rng.integers(0, 5, 40)
+    found = prompt_groups(x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(2.0), order=1.7)
+    assert found.cluster_vendi == pytest.approx(float(dp.cluster_vendi(x, labels, kernel=dp.Gaussian(2.0), order=1.7)))
+    assert found.cluster_rke == pytest.approx(float(dp.cluster_rke(x, labels, kernel=dp.Gaussian(2.0))))
+    assert float(found.conditional_rke) == pytest.approx(float(dp.conditional_rke(x, labels, kernel_x=dp.Gaussian(2.0))))
+
+
+def test_a_group_is_scored_as_its_outputs_alone():
+    rng = np.random.default_rng(0)
+    x, labels = rng.standard_normal((40, 4)), np.repeat(["b", "a"], [25, 15])
+    found = prompt_groups(x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(2.0), order=3)
+    for group in found.groups:
+        inside = x[labels == group.name]
+        assert group.vendi == pytest.approx(float(dp.vendi(inside, kernel=dp.Gaussian(2.0), order=3)))
+        assert group.rke == pytest.approx(float(dp.rke(inside, kernel=dp.Gaussian(2.0))))
+        assert (group.size, group.share) == (len(inside), len(inside) / 40)
+
+
+def test_plain_directions_are_the_eigenvectors_of_the_whole_matrix():
+    """Against the paper's formula on all rows, nothing merged: K_X o v v'."""
+    rng = np.random.default_rng(2)
+    x, t = rng.standard_normal((30, 3)), rng.standard_normal((12, 2))[rng.integers(0, 12, 30)]
+    found = prompt_groups(x, t, EigenDirections(4), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.7), order=1)
+    values, vectors = np.linalg.eigh(reference.gaussian(t, 0.7) / 30)
+    by_name = {group.name: group for group in found.groups}
+    for place in range(4):
+        value, v = values[-1 - place], vectors[:, -1 - place]
+        group = by_name[f"direction {place + 1}"]
+        assert group.share == pytest.approx(value, rel=1e-10)
+        inside = reference.gaussian(x, 1.0) * np.outer(v, v)
+        spectrum, modes = np.linalg.eigh(inside)
+        kept = spectrum[spectrum > 1e-14]
+        assert group.vendi == pytest.approx(math.exp(-(kept * np.log(kept)).sum()), rel=1e-8)
+        assert group.rke == pytest.approx(1 / (inside**2).sum(), rel=1e-8)
+        assert group.size == pytest.approx(1 / (v**4).sum(), rel=1e-8)
+        assert [mode.share for mode in group.modes] == pytest.approx(spectrum[::-1][:3], rel=1e-8)
+        assert group.modes[0].outputs[0] == np.abs(modes[:, -1]).argmax()
+    assert found.cluster_vendi is None
+    assert found.coverage == pytest.approx(values[-4:].sum())
+
+
+def test_all_directions_together_are_the_joint_matrix():
+    rng = np.random.default_rng(2)
+    t = rng.standard_normal((8, 2))
+    found = prompt_groups(np.zeros((8, 1)), t, EigenDirections(8), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.5))
+    assert found.coverage == pytest.approx(1, abs=1e-12)
+    assert found.aggregate == pytest.approx(1, abs=1e-12)  # equal outputs: nothing is the model's own
+    assert found.gap == pytest.approx(0, abs=1e-9)
+
+
+# --- groups that are found
+
+
+@pytest.mark.parametrize("rng", range(5))
+@pytest.mark.parametrize("spread", [0.0, 0.1])
+def test_disjoint_groups_of_equal_size_are_recovered_exactly(rng, spread):
+    """All eigenvalues are equal, so the eigenvectors are any rotation of the groups."""
+    x, group, _ = world([12] * 7, [1, 2, 3, 4, 3, 2, 1], rng)
+    t = vectors_of(group, spread, rng)
+    found = prompt_groups(x, t, EigenGroups(7), kernel_x=dp.Cosine(), kernel_t=dp.Gaussian(5.0))
+    pairs = set(zip(found.labels, group.tolist(), strict=True))
+    assert len(pairs) == len({name for name, _ in pairs}) == 7
+    assert sorted(round(group.vendi, 6) for group in found.groups) == [1, 1, 2, 2, 3, 3, 4]
+    assert found.gap == pytest.approx(0, abs=1e-2 if spread else 1e-9)  # prompts of a group are no longer the same
+    assert found.warnings == ()
+
+
+def test_groups_are_seen_through_a_wide_bandwidth():
+    """Where the first eigenvector is everything at once."""
+    x, group, _ = world([10, 20, 30], [1, 2, 3])
+    t = np.eye(3)[group] + 0.05 * np.random.default_rng(0).standard_normal((60, 3))
+    found = prompt_groups(x, t, EigenGroups(3), kernel_x=dp.Cosine(), kernel_t=dp.Gaussian(3.0))
+    assert sorted(group.size for group in found.groups) == [10, 20, 30]
+    assert len(set(zip(found.labels, group.tolist(), strict=True))) == 3
+
+
+def test_a_rotation_does_not_depend_on_how_the_columns_were_mixed():
+    rng = np.random.default_rng(0)
+    loadings, masses = rng.standard_normal((20, 4)) ** 3, np.full(20, 1 / 20)
+    turned = [loadings @ np.linalg.qr(rng.standard_normal((4, 4)))[0] for _ in range(5)]
+    simple = [np.sort(mixed @ rotation(mixed, masses), axis=1) for mixed in [loadings, *turned]]
+    for one in simple:
+        assert np.allclose(one, simple[0], atol=1e-6)
+    turn = rotation(loadings, masses)
+    assert np.allclose(turn @ turn.T, np.eye(4))
+
+
+def test_a_cut_through_equal_eigenvalues_is_told():
+    x, group, _ = world([5] * 6, [2] * 6)
+    found = prompt_groups(x, group, EigenGroups(4), kernel_x=dp.Cosine())
+    assert any("eigenvalues 4 and 5" in text for text in found.warnings)
+    assert any("10 outputs are in no group" in text for text in found.warnings)
+    assert (found.data["grouped"], found.labels.count("")) == (20, 10)
+    assert found.coverage == pytest.approx(20 / 30)
+
+
+def test_prompts_that_have_nothing_in_common_are_not_forced_into_groups():
+    """On a ring of 200 prompts, each hardly like the next, the first eigenvector is a 200th of each."""
+    turn = 2 * np.pi * np.arange(200) / 200
+    ring = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    with pytest.raises(dp.DataError, match="200 distinct prompts are all but unrelated"):
+        prompt_groups(ring, ring, EigenGroups(1), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.01))
+
+
+def test_kmeans_groups_are_those_of_the_labels():
+    x, group, _ = world([10, 20, 30], [1, 2, 3])
+    found = prompt_groups(x, vectors_of(group), KMeansGroups(3), kernel_x=dp.Cosine())
+    assert [(group.size, round(group.vendi, 9)) for group in found.groups] == [(10, 1), (20, 2), (30, 3)]
+
+
+def test_equal_prompts_are_told_by_their_text_and_not_by_their_vectors():
+    texts = ["one dog", "One  dog", "one dog", "a cat"]
+    found = prompt_groups(np.eye(4), texts, PromptGroups(), kernel_x=dp.Cosine(), min_size=2, embedder_t=_lengths)
+    assert sorted((group.name, group.size) for group in found.groups) == [("One  dog", 1), ("a cat", 1), ("one dog", 2)]
+
+
+def _lengths(texts):
+    return np.array([[len(text.replace(" ", "")), 1.0] for text in texts])
+
+
+@pytest.mark.parametrize("grouping", [EigenGroups(3), EigenDirections(3), KMeansGroups(3), PromptGroups()])
+def test_the_same_seed_gives_the_same_result(grouping, pairs):
+    first, again = (prompt_groups(*pairs, grouping, rng=3) for _ in range(2))
+    assert first.to_dict() == again.to_dict()
+
+
+def test_every_library_gives_the_same_groups(library, pairs):
+    for grouping in (EigenGroups(3), EigenDirections(3), PromptGroups()):
+        settings = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Gaussian(1.0), "min_size": 2}
+        right = prompt_groups(*pairs, grouping, **settings)
+        found = prompt_groups(*(library(np.array(side)) for side in pairs), grouping, **settings)
+        assert [group.prompts for group in found.groups] == [group.prompts for group in right.groups]
+        assert [group.vendi for group in found.groups] == pytest.approx([group.vendi for group in right.groups])
+
+
+def test_large_sets_of_prompts_are_solved_by_lanczos_alike(monkeypatch):
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 4, 300)
+    t = vectors_of(group, 1.0)
+    settings = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Gaussian(20.0), "num_modes": 0}
+    right = prompt_groups(t, t, EigenGroups(4), **settings)
+    monkeypatch.setattr(sys.modules[EigenGroups.__module__], "_DENSE", 100)
+    assert prompt_groups(t, t, EigenGroups(4), **settings).labels == right.labels
+
+
+# --- what is told of a group
+
+
+def test_modes_are_the_kinds_of_outputs_with_their_shares():
+    x, group, mode = world([12, 12], [3, 2])
+    found = prompt_groups(x, group, PromptGroups(), kernel_x=dp.Cosine())
+    two, three = found.groups
+    assert [round(one.share, 9) for one in two.modes] == [0.5, 0.5]
+    assert [round(one.share, 9) for one in three.modes] == [round(1 / 3, 9)] * 3
+    for one in found.groups:
+        assert len({(group[m.outputs[0]], mode[m.outputs[0]]) for m in one.modes}) == len(one.modes)
+
+
+def test_no_more_modes_are_told_than_there_are_kinds():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([1e-3 * rng.standard_normal((20, 3)), 100 * np.eye(3)[np.arange(20) % 2]])
+    found = prompt_groups(x, np.repeat([0, 1], 20), PromptGroups(), kernel_x=dp.Gaussian(1.0), num_modes=5)
+    assert [len(group.modes) for group in found.groups] == [1, 2]
+    assert prompt_groups(x, np.repeat([0, 1], 20), PromptGroups(), num_modes=0).groups[0].modes == ()
+
+
+def test_typical_prompts_lie_in_the_middle_of_their_group():
+    t = np.array([[0.0], [1.0], [0.5], [0.5], [10.0], [11.0], [10.4]])
+    found = prompt_groups(np.eye(7), t, LabelGroups([0, 0, 0, 0, 1, 1, 1]), kernel_t=dp.Gaussian(1.0), min_size=2)
+    assert {group.name: group.prompts[0] for group in found.groups} == {"0": 2, "1": 6}
+    assert all(len(set(group.prompts)) == 3 for group in found.groups)
+
+
+def test_the_least_diverse_come_first_and_small_groups_last():
+    x, group, _ = world([20, 20, 20, 1, 2], [5, 1, 3, 1, 1])
+    found = prompt_groups(x, group, PromptGroups(), kernel_x=dp.Cosine(), min_size=5)
+    assert [one.name for one in found.groups][:3] == ["1", "2", "0"]
+    assert [one.small for one in found.groups] == [False] * 3 + [True] * 2
+    assert (found.num_small, found.equal_size) == (2, 20)
+    assert all(one.rarefied is None for one in found.groups[3:])
+
+
+def test_groups_are_compared_at_equal_size():
+    """Two groups that draw from the same ten kinds are equally diverse, however many outputs they have."""
+    rng = np.random.default_rng(0)
+    kinds = np.eye(10)
+    x = np.concatenate([kinds[rng.permutation(10)], kinds[rng.integers(0, 10, 500)], kinds[rng.integers(0, 4, 300)]])
+    found = prompt_groups(x, np.repeat([0, 1, 2], [10, 500, 300]), PromptGroups(), kernel_x=dp.Cosine())
+    one = {group.name: group for group in found.groups}
+    assert found.equal_size == 10
+    assert [group.name for group in found.groups] == ["2", "1", "0"]
+    assert (one["0"].rarefied, one["0"].rarefied_error) == (one["0"].vendi, 0)
+    # ten draws from ten kinds with replacement: the mean of exp(entropy) by brute force
+    counts = np.array([np.bincount(rng.integers(0, 10, 10), minlength=10) for _ in range(20_000)]) / 10
+    right = np.exp(-(counts * np.log(np.maximum(counts, 1e-300))).sum(axis=1)).mean()
+    assert one["1"].rarefied == pytest.approx(right, abs=4 * one["1"].rarefied_error)
+    assert one["1"].vendi > 9.5 > one["1"].rarefied
+
+
+def test_the_error_of_a_comparison_is_honest():
+    """Over seeds the rarefied score spreads as its standard error says."""
+    x = np.random.default_rng(0).standard_normal((200, 2))
+    settings = {"kernel_x": dp.Gaussian(0.5), "num_modes": 0}
+    found = [prompt_groups(x, np.repeat([0, 1], [190, 10]), PromptGroups(), rng=seed, **settings).groups for seed in range(40)]
+    large = [next(group for group in groups if group.name == "0") for groups in found]
+    spread = np.std([group.rarefied for group in large], ddof=1)
+    assert np.mean([group.rarefied_error for group in large]) == pytest.approx(
+        spread, rel=0.4
+    )  # 40 draws: 11 % twice, and more
+
+
+def test_the_document_is_plain_and_names_what_rows_stand_for():
+    texts = ["a", "b", "c", "d"] * 3
+    found = prompt_groups(
+        texts, ["p"] * 6 + ["q"] * 6, PromptGroups(), embedder_x=_letters, embedder_t=_letters, order=math.inf
+    )
+    document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    group = document["groups"][0]
+    assert group["prompts"][0]["text"] == group["name"]
+    assert group["modes"][0]["outputs"][0]["text"] in texts
+    assert document["settings"]["order"] == "inf"
+    assert document["data"]["grouping"] == "PromptGroups"
+
+
+def _letters(texts):
+    return np.eye(26)[[ord(text[0]) - ord("a") for text in texts]]
+
+
+# --- nested subsets
+
+
+def test_conditional_and_cluster_rise_together_where_groups_are_disjoint():
+    x, group, _ = world([6, 8, 10, 12, 14], [1, 2, 3, 4, 5])
+    order = np.argsort(group, kind="stable")  # the least diverse group appears first
+    found = nested_scores(x[order], group[order], group[order], kernel_x=dp.Cosine())
+    assert found.sizes == (6, 14, 24, 36, 50)
+    assert found.spearman == pytest.approx({"vendi": 1.0, "rke": 1.0})
+    assert found.pearson["vendi"] > 0.98
+    at = order[:24]
+    assert found.conditional_vendi[2] == pytest.approx(float(dp.conditional_vendi(x[at], group[at], kernel_x=dp.Cosine())))
+    assert found.cluster_rke[2] == pytest.approx(float(dp.cluster_rke(x[at], group[at], kernel=dp.Cosine())))
+
+
+def test_correlations_are_those_of_scipy():
+    from scipy import stats
+
+    rng = np.random.default_rng(0)
+    x, t = rng.standard_normal((60, 2)), rng.standard_normal((60, 2))
+    rows = [rng.permutation(60)[:60] if size == 60 else np.arange(size) for size in (5, 8, 20, 25, 40, 60)]
+    found = nested_scores(x, t, np.arange(60) % 4, rows, kernel_x=dp.Gaussian(0.8), kernel_t=dp.Gaussian(1.0))
+    for score in ("vendi", "rke"):
+        both = getattr(found, f"conditional_{score}"), getattr(found, f"cluster_{score}")
+        assert found.pearson[score] == pytest.approx(stats.pearsonr(*both).statistic)
+        assert found.spearman[score] == pytest.approx(stats.spearmanr(*both).statistic)
+
+
+def test_a_constant_score_has_no_correlation():
+    found = nested_scores(np.zeros((9, 1)), np.arange(9) // 3, np.arange(9) // 3, kernel_x=dp.Gaussian(1.0))
+    assert found.pearson == found.spearman == {"vendi": None, "rke": None}
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+# --- refusals
+
+X = np.random.default_rng(0).standard_normal((12, 3))
+T = np.arange(12) // 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "message"),
+    [
+        ((X,), {}, "groups are of prompts, and memory holds none"),
+        ((X, T, "eigen"), {}, "`grouping` must be an object such as EigenGroups"),
+        ((X, T, EigenGroups(0)), {}, "`num_groups` must be a whole number of at least 1"),
+        ((X, T, KMeansGroups(2)), {}, "K-means needs a row of numbers per prompt"),
+        ((X, X, KMeansGroups(99)), {}, "`num_clusters` must be a whole number from 1 to"),
+        ((X, T, LabelGroups([1, 2])), {}, "must pair up row by row; got 12 outputs and 2 labels"),
+        ((X, T, LabelGroups(X)), {}, "`labels` must be flat"),
+        ((X, T), {"num_modes": -1}, "`num_modes` must be a whole number of at least 0"),
+        ((X, T), {"num_examples": 0}, "`num_examples`"),
+        ((X, T), {"min_size": 1}, "`min_size`"),
+        ((X, T), {"order": 0}, "`order` must be positive"),
+        ((X, X), {"memory": 1000}, r"eigenvectors of 12 distinct prompts need .* above the memory budget"),
+        ((X, T, PromptGroups()), {"memory": 200, "order": 2}, r"outputs of a group need .* num_modes=0 leaves the modes out"),
+    ],
+)
+def test_what_cannot_be_grouped_is_refused(arguments, settings, message):
+    kernels = {"kernel_x": dp.Gaussian(1.0), "estimator": dp.Lanczos()} if "memory" in settings else {}
+    if "memory" in settings and arguments[1] is X:
+        kernels["kernel_t"] = dp.Gaussian(1.0)
+    with pytest.raises(ValueError, match=message):
+        prompt_groups(*arguments, **settings, **kernels)
+
+
+def test_several_models_are_refused_with_the_way_to_one():
+    samples = dp.Samples(X, T, models=("one", "two") * 6)
+    with pytest.raises(dp.DataError, match=r"2 models, and groups are of one: dp.load\(...\).by_model"):
+        prompt_groups(samples)
+
+
+@pytest.mark.parametrize(
+    ("subsets", "message"),
+    [
+        ([[0], [0, 1]], "at least 3"),
+        ([[0, 1], [1, 2], [0, 1, 2]], "must be nested; subset 1"),
+        ([[0], [0, 1], [0, 1, 12]], "subset 2 of `subsets` must hold rows from 0 to 11"),
+        ([[], [0, 1], [0, 1, 2]], "subset 0"),
+    ],
+)
+def test_subsets_must_be_nested(subsets, message):
+    with pytest.raises(dp.ArgumentError, match=message):
+        nested_scores(X, T, T, subsets, kernel_x=dp.Gaussian(1.0))
+
+
+# --- the command line
+
+
+def run(*arguments, stdin=b""):
+    call = [sys.executable, "-m", "divprism", "groups", *map(str, arguments)]
+    return subprocess.run(call, input=stdin, capture_output=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("groups")
+    rows = [
+        {"model": model, "prompt": f"Name a {kind}.", "output": answer, "topic": topic}
+        for model in ("first", "second")
+        for kind, topic, answers in (
+            ("fruit", "food", ["apple"] * 6),
+            ("city", "places", ["Oslo", "Lima", "Cairo", "Quito", "Paris \\| ![x](y) <b> \x1b[31m", "Rome"]),
+            ("dish", "food", ["soup"] * 3 + ["a long line\nof bread"] * 3),
+            ("word", "rare", ["yes"]),
+        )
+        for answer in answers
+    ]
+    write(folder, {"all.jsonl": jsonl(rows), "one.jsonl": jsonl(row for row in rows if row["model"] == "first")})
+    return folder
+
+
+def test_the_table_starts_with_the_least_diverse_group(source):
+    done = run(source / "one.jsonl", "--by", "prompt", "-q")
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.decode().splitlines()
+    assert lines[0] == "19 pairs, 4 distinct prompts, 4 groups; least diverse first"
+    assert lines[1].split() == ["vendi", "of", "6", "vendi", "rke", "share", "n", "prompts"]
+    assert lines[2].split() == ["1.00", "1.00", "1.00", "31.6%", "6", "Name", "a", "fruit."]
+    assert lines[3].split() == ["100%", "apple"]
+    text = done.stdout.decode()
+    assert text.index("Name a dish.") < text.index("Name a city.")
+    assert "1 groups have fewer than 5 outputs: too small to tell" in text
+    assert "Name a word." not in text
+    assert "nats from Conditional-Vendi" in text
+    assert "exp(-d^2 / (2 bandwidth^2))" in text
+
+
+@pytest.mark.parametrize("form", ["table", "md"])
+def test_texts_of_strangers_cannot_drive_the_terminal_or_the_table(source, form):
+    done = run(source / "one.jsonl", "--by", "prompt", "--format", form, "--num-modes", 9, "--bandwidth-x", 0.1, "-q")
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert "\x1b" not in text
+    assert "a long line of bread" in text
+    if form == "md":
+        rows = [line for line in text.splitlines() if line.startswith("|")]
+        assert len({line.replace("\\\\", "").replace("\\|", "").count("|") for line in rows}) == 1
+        assert "![x]" not in text
+
+
+def test_a_field_groups_the_outputs_and_json_holds_everything(source):
+    done = run(source / "all.jsonl", "--model", "second", "--by", "topic", "--format", "json", "--nested")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert {group["name"]: group["size"] for group in document["groups"]} == {"food": 12, "places": 6, "rare": 1}
+    assert document["data"]["model"] == "second"
+    assert len(document["nested"]["sizes"]) == 3
+    samples = dp.load(source / "one.jsonl")
+    right = prompt_groups(samples, grouping=LabelGroups(["food"] * 6 + ["places"] * 6 + ["food"] * 6 + ["rare"]))
+    assert document["aggregate"] == pytest.approx(right.aggregate)
+    assert document["cluster_vendi"] == pytest.approx(right.cluster_vendi)
+
+
+def test_csv_has_a_row_for_each_group(source):
+    done = run(source / "one.jsonl", "--by", "prompt", "--format", "csv", "-q")
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(io.StringIO(done.stdout.decode())))
+    assert [row["name"] for row in rows][:1] == ["Name a fruit."]
+    assert [row["small"] for row in rows] == ["False"] * 3 + ["True"]
+    assert rows[0]["mode_1_output"] == "apple"
+
+
+def test_limit_and_labels_go_together_with_rows(source, tmp_path):
+    np.save(tmp_path / "labels.npy", np.arange(12) % 2)
+    done = run(source / "all.jsonl", "--model", "first", "--limit", 12, "--labels", tmp_path / "labels.npy", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert [group["size"] for group in json.loads(done.stdout)["groups"]] == [6, 6]
+    done = run(source / "all.jsonl", "--model", "first", "--limit", 12, "--by", "topic", "--format", "json")
+    assert sorted(group["name"] for group in json.loads(done.stdout)["groups"]) == ["food", "places"]
+
+
+def test_pictures_are_told_by_their_files(tmp_path):
+    rows = [{"file": f"{place}.png", "prompt": "abc"[place % 3]} for place in range(9)]
+    write(tmp_path, {"metadata.jsonl": jsonl(rows), **{f"{place}.png": picture(place) for place in range(9)}})
+    done = run(tmp_path, "--by", "prompt", "--min-size", 2, "-q")
+    assert done.returncode == 0, done.stderr
+    assert ".png" in done.stdout.decode()
+    assert str(tmp_path) not in done.stdout.decode()
+
+
+@pytest.mark.parametrize("way", ["eigen", "directions", "kmeans"])
+def test_arrays_are_told_by_their_rows(tmp_path, way):
+    x, group, _ = world([6, 6], [1, 3])
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "t.npy", vectors_of(group))
+    done = run(tmp_path / "x.npy", "--prompts", tmp_path / "t.npy", "--by", way, "--num-groups", 2)
+    assert done.returncode == 0, done.stderr
+    assert "row " in done.stdout.decode()
+
+
+def test_groups_that_are_all_too_small_are_said_to_be(source):
+    for form in ("table", "csv", "md", "json"):
+        done = run(source / "one.jsonl", "--by", "prompt", "--min-size", 50, "--num-modes", 0, "--format", form, "-q")
+        assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["num_small"] == 4
+    text = run(source / "one.jsonl", "--by", "prompt", "--min-size", 50, "-q").stdout.decode()
+    assert "4 groups have fewer than 50 outputs: too small to tell" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "name the outputs: a file or folder"),
+        (("all.jsonl",), 2, "holds outputs of 2 models; choose one by --model: first, second."),
+        (("all.jsonl", "--model", "third"), 2, "there is no model third in"),
+        (("one.jsonl", "--by", "colour"), 2, "--by colour is neither eigen, directions, prompt, kmeans nor a field"),
+        (("one.jsonl", "--format", "latex"), 2, "--format must be one of table, json, csv, md"),
+        (("one.jsonl", "--by", "directions", "--nested"), 2, "--nested needs groups that rows belong to"),
+        (("one.jsonl", "--by", "kmeans", "--num-groups", "9"), 2, "`num_clusters` must be a whole number from 1 to"),
+    ],
+)
+def test_what_the_command_cannot_do_is_one_sentence(source, arguments, code, message):
+    done = run(*(source / word if str(word).endswith("jsonl") else word for word in arguments), "-q")
+    assert done.returncode == code
+    assert message in done.stderr.decode()
+    assert done.stdout == b""
+
+
+def test_a_field_of_standard_input_is_refused(source):
+    done = run("-", "--by", "topic", stdin=(source / "one.jsonl").read_bytes())
+    assert done.returncode == 2
+    assert b"standard input" in done.stderr

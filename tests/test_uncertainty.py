@@ -1,0 +1,210 @@
+"""Intervals that cover, p-values that are uniform, and what both are made of."""
+
+import math
+
+import numpy as np
+import pytest
+
+import divprism as dp
+from divprism._problem import pose
+from divprism.scores import COMBINATIONS
+from divprism.uncertainty import sampling_error
+
+DEFAULTS = {"order": 1.0, "truncation": None, "estimator": None, "rng": 0}
+WIDE, NARROW = dp.Gaussian(0.8), dp.Gaussian(0.6)
+DRAWS = 200
+
+
+def independent(generator, n=100):
+    """Outputs that follow their prompts with an error, a prompt each."""
+    t = generator.standard_normal((n, 2))
+    return t + 0.7 * generator.standard_normal((n, 2)), t
+
+
+def repeated(generator, prompts=40, each=4):
+    """Several outputs of each prompt: prompts are what is drawn."""
+    t = np.repeat(generator.standard_normal((prompts, 2)), each, axis=0)
+    return t + 0.7 * generator.standard_normal(t.shape), t
+
+
+LAWS = {
+    "independent pairs": (independent, {}),
+    "several outputs of a prompt": (repeated, {}),
+    "truncated": (independent, {"truncation": 15}),
+    "order 3": (independent, {"order": 3.0}),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_intervals_cover_the_expectation(law):
+    """200 data sets of a known law: 90 to 98 of 100 intervals of 95 % hold the mean over 400 other data sets."""
+    draw, settings = LAWS[law]
+    kernels = {"kernel_x": NARROW, "kernel_t": WIDE}
+    others = [dp.evaluate(*draw(np.random.default_rng(10_000 + seed)), **kernels, **settings) for seed in range(400)]
+    truth = {name: np.mean([float(found.scores[name]) for found in others]) for name in COMBINATIONS}
+    spread = {name: np.std([float(found.scores[name]) for found in others]) for name in COMBINATIONS}
+    held = dict.fromkeys(COMBINATIONS, 0)
+    errors = dict.fromkeys(COMBINATIONS, 0.0)
+    for seed in range(DRAWS):
+        found = dp.evaluate(*draw(np.random.default_rng(seed)), **kernels, **settings, interval=0.95)
+        for name, interval in found.intervals.items():
+            assert interval.low < float(found.scores[name]) < interval.high
+            held[name] += interval.low <= truth[name] <= interval.high
+            errors[name] += interval.standard_error / DRAWS
+    assert all(0.90 * DRAWS <= count <= 0.98 * DRAWS for count in held.values()), held
+    for name in COMBINATIONS:
+        assert errors[name] == pytest.approx(spread[name], rel=0.25)  # a spread from 400 draws is known to 4 %, and n is small
+
+
+def test_intervals_of_order_2_cover_the_population():
+    """X normal in d dimensions: E k^2 = (1 + 4 / bandwidth^2)^(-d/2), so RKE of infinitely many samples is known."""
+    truth = (1 + 4 / NARROW.bandwidth**2) ** (2 / 2)
+    held = {"population": 0, "plain": 0}
+    for seed in range(DRAWS):
+        x = np.random.default_rng(seed).standard_normal((60, 2))
+        interval = dp.evaluate(x, kernel_x=NARROW, interval=0.95).intervals["rke"]
+        low, high = interval.population
+        held["population"] += low <= truth <= high
+        held["plain"] += interval.low <= truth <= interval.high
+    assert 0.90 * DRAWS <= held["population"] <= 0.98 * DRAWS
+    assert held["plain"] < 0.8 * DRAWS  # the bias of the plain score is what the U-statistic takes out
+
+
+def test_intervals_cover_entropies_known_on_paper():
+    """A table of prompts and outputs: Conditional is exp H(X | T), Information exp I(X; T)."""
+    table = np.array([[0.3, 0.1, 0.1], [0.05, 0.05, 0.4]])
+    prompts, outputs = table.sum(axis=1), table.sum(axis=0)
+    joint = -(table * np.log(table)).sum()
+    truth = {
+        "vendi": math.exp(-(outputs * np.log(outputs)).sum()),
+        "conditional_vendi": math.exp(joint + (prompts * np.log(prompts)).sum()),
+        "conditional_rke": (prompts @ prompts) / (table**2).sum(),
+    }
+    held = dict.fromkeys(truth, 0)
+    for seed in range(DRAWS):
+        cells = np.random.default_rng(seed).choice(6, 400, p=table.ravel())
+        found = dp.evaluate(np.eye(3)[cells % 3], cells // 3, kernel_x=dp.Cosine(), interval=0.95)
+        for name, value in truth.items():
+            held[name] += found.intervals[name].low <= value <= found.intervals[name].high
+    assert all(0.90 * DRAWS <= count <= 0.98 * DRAWS for count in held.values()), held
+
+
+def test_a_draw_of_many_pairs_stands_for_all():
+    """Of more than 500 pairs a draw is left out by groups: errors as large as the spread over data sets of that size."""
+    scores = [
+        float(dp.conditional_vendi(*independent(np.random.default_rng(s), 900), kernel_x=NARROW, kernel_t=WIDE))
+        for s in range(40)
+    ]
+    errors = []
+    for seed in range(5):
+        found = dp.evaluate(*independent(np.random.default_rng(seed), 900), kernel_x=NARROW, kernel_t=WIDE, interval=0.95)
+        errors.append(found.intervals["conditional_vendi"].standard_error)
+        assert found.intervals["conditional_vendi"].num_units == 900
+    assert np.mean(errors) == pytest.approx(np.std(scores), rel=0.35)  # a spread from 40 draws is known to 11 %
+
+
+def test_the_closed_form_of_order_2_is_the_jackknife():
+    """Leaving out one sample after another gives the same error, up to terms of 1 / n."""
+    x, t = independent(np.random.default_rng(0), 80)
+    error = sampling_error(pose(x, t, kernel_x=NARROW, kernel_t=WIDE, **DEFAULTS))
+    left = [
+        dp.conditional_rke(np.delete(x, i, 0), np.delete(t, i, 0), kernel_x=NARROW, kernel_t=WIDE).entropy for i in range(80)
+    ]
+    jackknife = math.sqrt(79 / 80 * ((left - np.mean(left)) ** 2).sum())
+    assert np.linalg.norm(error.deviations["conditional_rke"]) == pytest.approx(jackknife, rel=0.05)
+
+
+def test_deviations_add_up_as_the_scores_do():
+    x, t = repeated(np.random.default_rng(0))
+    parts = sampling_error(pose(x, t, kernel_x=NARROW, kernel_t=WIDE, **DEFAULTS)).deviations
+    for suffix in ("vendi", "rke"):
+        whole = parts[f"conditional_{suffix}"] + parts[f"information_{suffix}"]
+        np.testing.assert_allclose(whole, parts[suffix], atol=1e-12)
+        assert parts[suffix].sum() == pytest.approx(0, abs=1e-12)
+
+
+def test_units_are_prompts_where_many_repeat_else_pairs():
+    x, t = repeated(np.random.default_rng(0))
+    for pairs, unit, count in ((slice(None), "prompt", 40), (slice(0, 76), "pair", 76)):  # 76: 19 prompts
+        found = dp.evaluate(x[pairs], t[pairs], kernel_x=NARROW, kernel_t=WIDE, interval=0.9).intervals["vendi"]
+        assert (found.unit, found.num_units, found.level) == (unit, count, 0.9)
+    asked = dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, interval=0.95, unit="pair").intervals["vendi"]
+    assert (asked.unit, asked.num_units) == ("pair", 160)
+
+
+def test_copies_of_the_whole_set_do_not_change_what_a_prompt_adds():
+    x, t = repeated(np.random.default_rng(0), prompts=30)
+    once = dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, interval=0.95, order=2).intervals
+    twice = dp.evaluate(
+        np.tile(x, (2, 1)), np.tile(t, (2, 1)), kernel_x=NARROW, kernel_t=WIDE, interval=0.95, order=2
+    ).intervals
+    assert twice["conditional_vendi"].standard_error == pytest.approx(once["conditional_vendi"].standard_error)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"interval": 95.0}, "`interval` must be a level between 0 and 1, such as 0.95; got 95.0"),
+        ({"interval": 0.95, "unit": "word"}, "`unit` must be pair or prompt; got 'word'"),
+        ({"num_permutations": 0}, "`num_permutations` must be a whole number of at least 1; got 0"),
+        ({"num_permutations": 9, "weights": np.arange(1, 41) / 820}, "`weights` cannot be shuffled"),
+    ],
+)
+def test_refusals(settings, message):
+    x, t = independent(np.random.default_rng(0), 40)
+    with pytest.raises(dp.ArgumentError, match=message):
+        dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, **settings)
+
+
+def test_one_sample_has_no_interval():
+    assert dp.evaluate(np.ones((1, 2)), kernel_x=NARROW, interval=0.95).intervals == {}
+    with pytest.raises(dp.DataError, match="an interval needs at least two prompts; got one"):
+        dp.evaluate(np.eye(4), np.zeros((4, 1)), kernel_x=NARROW, kernel_t=WIDE, interval=0.95, unit="prompt")
+    with pytest.raises(dp.ArgumentError, match="`num_permutations` was given, but there are no prompts to shuffle"):
+        dp.evaluate(np.eye(4), kernel_x=NARROW, num_permutations=9)
+
+
+def test_p_values_are_uniform_under_independence():
+    """Kolmogorov-Smirnov over 200 draws; the statistic of 19 pairings has steps of 1/20, which is left to it."""
+    from scipy.stats import kstest
+
+    values = []
+    for seed in range(DRAWS):
+        generator = np.random.default_rng(seed)
+        x, t = generator.standard_normal((2, 40, 2))
+        found = dp.shuffled_baseline(x, t, kernel_x=NARROW, kernel_t=WIDE, order=2, num_permutations=19, rng=seed)
+        values.append(found.p_value - generator.uniform(0, 1 / 20))  # spread over its step
+    assert kstest(values, "uniform").pvalue > 0.01
+
+
+def test_the_baseline_takes_out_the_bias_of_small_samples():
+    generator = np.random.default_rng(0)
+    t = generator.standard_normal((150, 2))
+    blind = dp.evaluate(generator.standard_normal((150, 2)), t, kernel_x=NARROW, kernel_t=WIDE, num_permutations=19)
+    seeing = dp.evaluate(t + 0.5 * generator.standard_normal((150, 2)), t, kernel_x=NARROW, kernel_t=WIDE, num_permutations=19)
+    assert float(blind.information_vendi) > 2  # by bias alone
+    assert abs(blind.baseline.excess_information) < 0.05 and blind.baseline.p_value > 0.05
+    assert seeing.baseline.excess_information > 0.1 and seeing.baseline.p_value == 0.05
+    given = math.log(float(seeing.information_vendi))
+    assert given - seeing.baseline.excess_information == pytest.approx(math.log(seeing.baseline.baseline))
+
+
+def test_the_baseline_is_the_mean_over_shuffled_pairs():
+    x, t = independent(np.random.default_rng(0), 30)
+    found = dp.shuffled_baseline(x, t, kernel_x=NARROW, kernel_t=WIDE, num_permutations=3, rng=5)
+    generator = np.random.default_rng(5)
+    logs = []
+    for _ in range(3):
+        order = generator.permutation(30)
+        logs.append(dp.information_vendi(x[order], t, kernel_x=NARROW, kernel_t=WIDE).entropy)
+    assert math.log(found.baseline) == pytest.approx(np.mean(logs), abs=1e-9)
+
+
+def test_results_carry_intervals_and_baseline():
+    x, t = independent(np.random.default_rng(0), 60)
+    found = dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, interval=0.95, num_permutations=3)
+    document = found.to_dict()
+    assert document["scores"]["vendi"]["interval"]["low"] == found.intervals["vendi"].low
+    assert document["baseline"]["p_value"] == found.baseline.p_value
+    again = dp.evaluate(x, t, **found.settings)
+    assert again.intervals == found.intervals and again.baseline == found.baseline
