@@ -13,7 +13,7 @@ from divprism.errors import ArgumentError, BandwidthWarning
 from divprism.evaluation import Evaluation, evaluate, evaluate_models
 from divprism.readers import read_array
 from divprism.report import FORMATS, render, render_models
-from divprism.samples import Samples
+from divprism.samples import Item, Samples, Text
 from divprism.uncertainty import UNITS
 
 __all__ = ["score"]
@@ -36,7 +36,7 @@ def score(
         None, "--unit", help="What was drawn at random; default prompt where at least 20 repeat, else pair.", metavar=_UNITS
     ),
     num_permutations: int | None = typer.Option(
-        None, "--num-permutations", help="Random pairings to compare with; default 19 where prompts have few outputs, else 0."
+        None, "--num-permutations", help="Random pairings to compare with; default some where prompts have few outputs."
     ),
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help=f"{_FORMATS}.", metavar=_FORMATS),
@@ -70,17 +70,25 @@ def score(
     write_result(render_models(documents, form) if several else render(first.to_dict(), form), output)
 
 
-_FEW_OUTPUTS, _MANY_PAIRS = 5, 5000  # of a prompt; beyond so many pairs shuffling takes minutes and is left to be asked for
+_FEW_OUTPUTS = 5  # of a prompt: below, Information is mostly bias
+_PAIRINGS = ((1000, 19), (5000, 5))  # up to so many pairs of a model, so many: each costs a joint spectrum
 
 
 def _permutations(samples: Samples) -> int | None:
     """How many random pairings to compare with if nothing was said: some where prompts have few outputs."""
-    models = len(set(samples.models or [""]))
-    if samples.prompts is None or len(samples) > _MANY_PAIRS * models:
-        return None
     prompts = samples.prompts
-    distinct = len(set(prompts)) if isinstance(prompts, tuple) else len(np.unique(prompts, axis=0))
-    return 19 if len(samples) < _FEW_OUTPUTS * distinct * models else None
+    if prompts is None:
+        return None
+    each = len(samples) / len(set(samples.models or [""]))
+    distinct = len({_identity(item) for item in prompts}) if isinstance(prompts, tuple) else len(np.unique(prompts, axis=0))
+    if each >= _FEW_OUTPUTS * distinct:
+        return None
+    return next((count for most, count in _PAIRINGS if each <= most), None)
+
+
+def _identity(item: Item) -> Any:
+    """What makes a prompt the same as another, without reading a file."""
+    return item.text if isinstance(item, Text) else getattr(item, "source", item)
 
 
 def _results(samples: Samples, settings: dict[str, Any], labels: Any, weights: Any) -> dict[str, Evaluation]:

@@ -68,15 +68,16 @@ def _half(interval: dict[str, Any]) -> float:
 
 def _model_note(documents: dict[str, Document]) -> str:
     first = next(iter(documents.values()))
-    return "; ".join([_order(first["settings"]), kernel_note(first), *_interval_note(first)])
+    return "; ".join([_order(first["settings"]), kernel_note(first), *_interval_note(documents)])
 
 
-def _interval_note(document: Document) -> list[str]:
+def _interval_note(documents: dict[str, Document]) -> list[str]:
     """What the errors mean: level, and what was drawn."""
-    interval = _any_interval(document)
-    if interval is None:
+    found = [interval for document in documents.values() if (interval := _any_interval(document)) is not None]
+    if not found:
         return []
-    return [f"+-: half of the {interval['level']:.0%} interval, {interval['num_units']:,} {interval['unit']}s drawn"]
+    units = " or ".join(sorted({f"{interval['unit']}s" for interval in found}))
+    return [f"+-: half of the {found[0]['level']:.0%} interval, {units} drawn"]
 
 
 def _model_table(columns: list[str], rows: list[list[str]], note: str) -> str:
