@@ -25,9 +25,9 @@ LAYERS = [
     "readers.folders", "readers.load", "readers", "embedders.base", "embedders.cache", "embedders.pipeline", "embedders.text",
     "embedders._efficientnet", "embedders.image", "embedders._hub", "embedders._inception", "embedders.torch_models",
     "embedders.http", "embedders.function", "embedders", "embedding", "registry", "groups.cluster", "groups.grouping",
-    "groups._inside", "groups.decomposition", "groups.nested", "groups", "uncertainty", "bandwidth_sweep", "report.formats",
-    "report", "evaluation", "convergence", "metric", "cli.options", "cli.flags", "cli.score", "cli.embed", "cli.bandwidth",
-    "cli.groups", "cli.converge", "cli.cache", "cli.demo", "cli.listing", "cli.doctor", "cli", "__main__",
+    "groups._inside", "groups.decomposition", "groups.nested", "groups", "bounds", "uncertainty", "bandwidth_sweep",
+    "report.formats", "report", "evaluation", "convergence", "metric", "cli.options", "cli.flags", "cli.score", "cli.embed",
+    "cli.bandwidth", "cli.groups", "cli.converge", "cli.cache", "cli.demo", "cli.listing", "cli.doctor", "cli", "__main__",
 ]  # fmt: skip
 
 
