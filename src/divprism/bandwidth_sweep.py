@@ -9,9 +9,8 @@ import numpy as np
 from divprism._arrays import distinct_rows, to_numpy
 from divprism._validate import check_order, check_pairing, check_seed, check_truncation, clean_rows
 from divprism.bandwidth import BandwidthRule, MedianDistance, StableScore, squared_distances
-from divprism.entropy import renyi_entropy
+from divprism.entropy import matrix_entropy
 from divprism.errors import ArgumentError
-from divprism.spectrum import Spectrum
 
 __all__ = ["BandwidthSweep", "SideSweep", "bandwidth_sweep"]
 
@@ -184,12 +183,12 @@ class _Side:
 
 def _scores(sides: dict[str, _Side], bandwidths: dict[str, float], order: float, truncation: int | None) -> dict[str, float]:
     kernels = {name: side.kernel(bandwidths[name]) for name, side in sides.items()}
-    found = {name: _entropy(kernels[name], sides[name].masses, order, truncation) for name in sides}
+    found = {name: matrix_entropy(kernels[name], sides[name].masses, order, truncation) for name in sides}
     if "t" not in sides:
         return {"vendi": math.exp(found["x"])}
     pairs, masses = _pairs(sides)
     product = kernels["x"][np.ix_(pairs[0], pairs[0])] * kernels["t"][np.ix_(pairs[1], pairs[1])]
-    joint = _entropy(product, masses, order, truncation)
+    joint = matrix_entropy(product, masses, order, truncation)
     return {
         "vendi": math.exp(found["x"]),
         "conditional_vendi": math.exp(joint - found["t"]),
@@ -202,14 +201,3 @@ def _pairs(sides: dict[str, _Side]) -> tuple[np.ndarray, np.ndarray]:
     """Distinct pairs of an output and a prompt, and their masses."""
     found, counts = np.unique(np.stack([sides["x"].index, sides["t"].index]), axis=1, return_counts=True)
     return found, counts / counts.sum()
-
-
-def _entropy(kernel: np.ndarray, masses: np.ndarray, order: float, truncation: int | None) -> float:
-    roots = np.sqrt(masses)
-    matrix = kernel * np.outer(roots, roots)
-    if order == 2 and truncation is None:
-        return -math.log(float(np.vdot(matrix, matrix)))
-    from scipy.linalg import eigvalsh
-
-    values = eigvalsh(matrix, overwrite_a=True, check_finite=False)
-    return renyi_entropy(Spectrum.from_eigenvalues(values, noise=0.0, method="exact"), order, truncation)

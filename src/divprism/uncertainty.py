@@ -14,11 +14,10 @@ import numpy as np
 from divprism._arrays import to_numpy
 from divprism._blocks import row_blocks
 from divprism._problem import Problem, entropies, pose
-from divprism.entropy import renyi_entropy
+from divprism.entropy import matrix_entropy
 from divprism.errors import ArgumentError, DataError
 from divprism.operators import HadamardOperator, Operator, dense
 from divprism.scores import COMBINATIONS, combined
-from divprism.spectrum import Spectrum
 
 __all__ = ["UNITS", "Interval", "SamplingError", "ShuffledBaseline", "sampling_error", "shuffled_baseline", "shuffled_from"]
 
@@ -225,7 +224,7 @@ class _Sample:
         found = np.empty(count)
         for group in range(count):
             masses = np.bincount(places, weights=self.weights[used] * (groups[used] != group), minlength=points.size)
-            found[group] = _entropy(kernel, masses, order, truncation)
+            found[group] = matrix_entropy(kernel, masses, order, truncation)
         return scale * math.sqrt((count - 1) / count) * (found - found.mean())
 
     def _groups(self) -> tuple[np.ndarray, float]:
@@ -265,16 +264,6 @@ def _blocks(operator: Operator) -> Iterator[slice]:
 def _square_sums(operator: Operator, rows: slice) -> np.ndarray:
     block = np.asarray(to_numpy(operator.rows(rows)), np.float64)
     return np.asarray(np.einsum("ij,ij->i", block, block))
-
-
-def _entropy(kernel: np.ndarray, masses: np.ndarray, order: float, truncation: int | None) -> float:
-    """Entropy of a kernel matrix under other masses than its own; points of mass zero are left out."""
-    from scipy.linalg import eigvalsh
-
-    there = np.flatnonzero(masses)
-    roots = np.sqrt(masses[there] / masses.sum())
-    values = eigvalsh(kernel[np.ix_(there, there)] * np.outer(roots, roots), overwrite_a=True, check_finite=False)
-    return renyi_entropy(Spectrum.from_eigenvalues(values, noise=0.0, method="exact"), order, truncation)
 
 
 @dataclass(frozen=True)
