@@ -26,8 +26,9 @@ LAYERS = [
     "embedders._efficientnet", "embedders.image", "embedders._hub", "embedders._inception", "embedders.torch_models",
     "embedders.http", "embedders.function", "embedders", "embedding", "registry", "groups.cluster", "groups.grouping",
     "groups._inside", "groups.decomposition", "groups.nested", "groups", "bounds", "uncertainty", "bandwidth_sweep",
-    "report.formats", "report", "evaluation", "convergence", "metric", "cli.options", "cli.flags", "cli.score", "cli.embed",
-    "cli.bandwidth", "cli.groups", "cli.converge", "cli.cache", "cli.demo", "cli.listing", "cli.doctor", "cli", "__main__",
+    "report.formats", "report", "evaluation", "comparison", "convergence", "metric", "cli.options", "cli.flags", "cli.score",
+    "cli.embed", "cli.compare", "cli.bandwidth", "cli.groups", "cli.converge", "cli.cache", "cli.demo", "cli.listing",
+    "cli.doctor", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from divprism.bandwidth import BandwidthRule, MedianDistance, StableScore
 from divprism.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
+from divprism.comparison import Comparison, Difference, compare
 from divprism.convergence import Convergence, Verdict, converge
 from divprism.embedders import (
     Cache,
@@ -16,7 +17,15 @@ from divprism.embedders import (
     WordLlama,
 )
 from divprism.embedding import embed
-from divprism.errors import ArgumentError, BandwidthWarning, DataError, DivprismError, MissingExtraError, MissingModelError
+from divprism.errors import (
+    ArgumentError,
+    BandwidthWarning,
+    DataError,
+    DivprismError,
+    GateError,
+    MissingExtraError,
+    MissingModelError,
+)
 from divprism.estimators import Auto, Dual, Estimator, Exact, Fourier, Lanczos, Nystrom, Subsample
 from divprism.evaluation import Evaluation, evaluate, evaluate_models
 from divprism.groups import (
@@ -57,10 +66,12 @@ __all__ = [
     "BandwidthWarning",
     "Cache",
     "Categorical",
+    "Comparison",
     "Convergence",
     "Cosine",
     "DataError",
     "Decomposition",
+    "Difference",
     "DivprismError",
     "Dual",
     "EfficientNetLite0",
@@ -73,6 +84,7 @@ __all__ = [
     "Fourier",
     "FrameMean",
     "Function",
+    "GateError",
     "Gaussian",
     "Inception",
     "Interval",
@@ -103,6 +115,7 @@ __all__ = [
     "bandwidth_sweep",
     "cluster_rke",
     "cluster_vendi",
+    "compare",
     "conditional_rke",
     "conditional_vendi",
     "converge",

@@ -4,7 +4,15 @@ Every one derives from `DivprismError`, so one `except` catches them all. Those 
 those about missing packages from `ImportError`, so code that knows nothing of divprism still does the expected thing.
 """
 
-__all__ = ["ArgumentError", "BandwidthWarning", "DataError", "DivprismError", "MissingExtraError", "MissingModelError"]
+__all__ = [
+    "ArgumentError",
+    "BandwidthWarning",
+    "DataError",
+    "DivprismError",
+    "GateError",
+    "MissingExtraError",
+    "MissingModelError",
+]
 
 
 class DivprismError(Exception):
@@ -25,6 +33,10 @@ class MissingExtraError(DivprismError, ImportError):
 
 class MissingModelError(DivprismError, OSError):
     """Weights or an endpoint cannot be had; the message names the embedded default, the command line ends with exit code 3."""
+
+
+class GateError(DivprismError):
+    """A score is below what was asked for (`--fail-under`); the command line ends with exit code 5."""
 
 
 class BandwidthWarning(UserWarning):

@@ -4,8 +4,8 @@ import sys
 
 import typer
 
-from divprism.cli import bandwidth, cache, converge, demo, doctor, embed, groups, listing, score
-from divprism.errors import ArgumentError, DataError, DivprismError, MissingExtraError, MissingModelError
+from divprism.cli import bandwidth, cache, compare, converge, demo, doctor, embed, groups, listing, score
+from divprism.errors import ArgumentError, DataError, DivprismError, GateError, MissingExtraError, MissingModelError
 from divprism.version import __version__
 
 __all__ = ["app", "main"]
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("score")(score.score)
 app.command("embed")(embed.embed)
+app.command("compare")(compare.compare)
 app.command("bandwidth")(bandwidth.bandwidth)
 app.command("groups")(groups.groups)
 app.command("converge")(converge.converge)
@@ -29,7 +30,13 @@ app.add_typer(cache.app, name="cache")
 app.command("ls")(listing.ls)
 app.command("doctor")(doctor.doctor)
 
-_EXIT_CODES: dict[type[DivprismError], int] = {ArgumentError: 2, MissingExtraError: 3, MissingModelError: 3, DataError: 4}
+_EXIT_CODES: dict[type[DivprismError], int] = {
+    ArgumentError: 2,
+    MissingExtraError: 3,
+    MissingModelError: 3,
+    DataError: 4,
+    GateError: 5,
+}
 
 
 def _print_version(wanted: bool) -> None:

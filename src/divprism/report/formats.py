@@ -8,7 +8,7 @@ from typing import Any
 
 from divprism.registry import SCORES
 
-__all__ = ["FORMATS", "render", "render_models"]
+__all__ = ["FORMATS", "MODEL_FORMATS", "model_note", "model_table", "render", "render_models"]
 
 Document = dict[str, Any]
 _SIDES = {"x": "outputs", "t": "prompts"}
@@ -29,7 +29,7 @@ def render_models(documents: dict[str, Document], form: str) -> str:
         for model, part in zip(documents, parts, strict=True):
             lines += [f"{_csv_cell(model)},{line}" for line in part[1:]]
         return "\n".join(lines) + "\n"
-    return _MODEL_TABLES[form](*_model_rows(documents), _model_note(documents))
+    return MODEL_FORMATS[form](*model_table(documents), model_note(documents))
 
 
 def _csv_cell(text: str) -> str:
@@ -38,7 +38,7 @@ def _csv_cell(text: str) -> str:
     return buffer.getvalue()
 
 
-def _model_rows(documents: dict[str, Document]) -> tuple[list[str], list[list[str]]]:
+def model_table(documents: dict[str, Document]) -> tuple[list[str], list[list[str]]]:
     """Names of the columns, and a row for each model; sampling error where it is known, else that of an estimate."""
     names = list(dict.fromkeys(name for document in documents.values() for name in document["scores"]))
     shuffled = any(document["baseline"] for document in documents.values())
@@ -66,7 +66,8 @@ def _half(interval: dict[str, Any]) -> float:
     return (interval["high"] - interval["low"]) / 2
 
 
-def _model_note(documents: dict[str, Document]) -> str:
+def model_note(documents: dict[str, Document]) -> str:
+    """What the numbers of several models were made with."""
     first = next(iter(documents.values()))
     return "; ".join([_order(first["settings"]), kernel_note(first), *_interval_note(documents)])
 
@@ -106,7 +107,7 @@ def _model_latex(columns: list[str], rows: list[list[str]], note: str) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-_MODEL_TABLES: dict[str, Callable[[list[str], list[list[str]], str], str]] = {
+MODEL_FORMATS: dict[str, Callable[[list[str], list[list[str]], str], str]] = {
     "table": _model_table,
     "md": _model_markdown,
     "latex": _model_latex,

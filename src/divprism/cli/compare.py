@@ -1,0 +1,121 @@
+"""`divprism compare`: models on the same prompts, ranked, with what their differences leave open."""
+
+import json
+import warnings
+from pathlib import Path
+
+import typer
+
+from divprism.cli.flags import Embedding, Reading, Scoring, bundled
+from divprism.cli.options import Output, Quiet, choice, progress_on_stderr, say, write_result
+from divprism.comparison import Comparison
+from divprism.comparison import compare as compare_models
+from divprism.errors import ArgumentError, BandwidthWarning, GateError
+from divprism.evaluation import Evaluation
+from divprism.registry import SCORES
+from divprism.report import MODEL_FORMATS, model_note, model_table
+from divprism.samples import Samples
+
+__all__ = ["check_gates", "compare"]
+
+_FORMATS = ("table", "json", "md", "latex")
+
+
+@bundled
+def compare(
+    context: typer.Context,
+    reading: Reading,
+    scoring: Scoring,
+    embedding: Embedding,
+    others: list[str] | None = typer.Argument(None, metavar="[IN ...]", help="More files or folders, a model each."),
+    by: str = typer.Option("conditional_vendi", "--by", help="Score to rank by (see: divprism ls scores)."),
+    interval: float = typer.Option(0.95, "--interval", help="Level of the intervals."),
+    fail_under: list[str] | None = typer.Option(
+        None, "--fail-under", help="End with exit code 5 if a model is below, as conditional_vendi=4.5; may be repeated."
+    ),
+    quiet: Quiet = False,
+    form: str = typer.Option("table", "--format", help=f"{'|'.join(_FORMATS)}.", metavar="|".join(_FORMATS)),
+    output: Output = None,
+) -> None:
+    """Compare models on the same prompts, with as many outputs of each: paired differences, and a ranking with its ties.
+
+    Name one file that holds several models, or a file or folder for each model.
+    """
+    choice(form, _FORMATS, "--format")
+    gates = _gates(fail_under)
+    sources = [source for source in (reading.source, *(others or [])) if source is not None]
+    parts = {source: reading.samples(source) for source in sources} if sources else {"": reading.samples()}
+    for part in parts.values():
+        say(part.notes, quiet)
+    named = {_label(source, part, list(parts)): part for source, part in parts.items()}
+    if len(named) < len(parts):
+        raise ArgumentError("two of the sources have the same name; say which model each holds in a field `model`.")
+    first = next(iter(parts.values()))
+    with progress_on_stderr(quiet) as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", BandwidthWarning)  # told below, with the other warnings
+        found = compare_models(
+            named, by=by, interval=interval, progress=progress, **scoring.settings(context), **embedding.settings(first)
+        )
+    say(found.notes, quiet)
+    say(found.warnings, False, "warning: ")
+    document = json.dumps(found.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    write_result(document if form == "json" else _rendered(found, form), output)
+    check_gates(found.results, gates)
+
+
+def _label(source: str, part: Samples, sources: list[str]) -> str:
+    """The model that a source names, if it names one; else the source itself, in short where that is enough."""
+    if part.models is not None and len(set(part.models)) == 1:
+        return part.models[0]
+    name = Path(source).name
+    return name if [Path(other).name for other in sources].count(name) == 1 else source
+
+
+def _gates(texts: list[str] | None) -> dict[str, float]:
+    """Scores and the least that they may be."""
+    gates = {}
+    for text in texts or []:
+        name, _, number = text.partition("=")
+        try:
+            gates[name.strip()] = float(number)
+        except ValueError:
+            raise ArgumentError(f"--fail-under must be a score and a number, as conditional_vendi=4.5; got {text!r}.") from None
+        if name.strip() not in SCORES:
+            raise ArgumentError(f"there is no score {name.strip()!r} (--fail-under); choose from {', '.join(SCORES)}.")
+    return gates
+
+
+def check_gates(results: dict[str, Evaluation], gates: dict[str, float]) -> None:
+    """Refuse results with a score below what was asked for."""
+    for score, least in gates.items():
+        low = [model for model, result in results.items() if score in result.scores and float(result.scores[score]) < least]
+        if low:
+            value = float(results[low[0]].scores[score])
+            more = f", and {len(low) - 1:,} more models" if len(low) > 1 else ""
+            raise GateError(f"{score} of {low[0]} is {value:.4g}, below {least:g}{more} (--fail-under).")
+
+
+def _rendered(found: Comparison, form: str) -> str:
+    documents = {model: result.to_dict() for model, result in found.results.items()}
+    columns, rows = model_table(documents)
+    columns = [columns[0], "rank", *columns[1:], *(["words"] if found.lengths else [])]
+    for row in rows:
+        low, high = found.ranks[row[0]]
+        words = [f"{found.lengths[row[0]]:.0f}"] if found.lengths else []
+        row[:] = [row[0], f"{low}" if low == high else f"{low}-{high}", *row[1:], *words]
+    lines = [model_note(documents), *_sentences(found)]
+    return MODEL_FORMATS[form](columns, rows, "; ".join(lines) if form != "table" else "\n".join(lines))
+
+
+def _sentences(found: Comparison) -> list[str]:
+    """The ranking in words: the neighbours that can be told apart, and those that cannot; and what length has to do with it."""
+    clear = sum(one.clear for one in found.differences)
+    best = found.differences[0]
+    lines = [
+        f"ranked by {found.score}; of {len(found.differences)} pairs of models {clear} differ clearly on the same prompts",
+        f"{best.first} over {best.second}: {best.ratio:.3f} ({best.low:.3f} to {best.high:.3f})",
+    ]
+    if found.length_correlation is not None:
+        told = f"{found.length_correlation:+.2f} (Spearman)"
+        lines.append(f"correlation of {found.score} with the length of outputs over models: {told}")
+    return lines

@@ -1,0 +1,142 @@
+"""Comparisons: the same prompts, as many outputs of each, and differences that cover."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from made import jsonl, write
+from test_cli import run
+
+import divprism as dp
+
+KERNELS = {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.8)}
+
+
+def two_models(generator, prompts=30, each=4, spread=(0.6, 0.9)):
+    """Two models on the same prompts, the second one freer."""
+    t = np.repeat(generator.standard_normal((prompts, 2)), each, axis=0)
+    return {f"model{i}": dp.Samples(t + s * generator.standard_normal(t.shape), t) for i, s in enumerate(spread)}
+
+
+def test_differences_cover_and_pairing_narrows_them():
+    """200 data sets: 90 to 98 of 100 intervals hold the ratio of the expectations; the prompts' own part cancels in them."""
+
+    def ratio(generator):
+        scores = [float(dp.conditional_vendi(one.outputs, one.prompts, **KERNELS)) for one in two_models(generator).values()]
+        return math.log(scores[0] / scores[1])
+
+    truth = math.exp(np.mean([ratio(np.random.default_rng(10_000 + seed)) for seed in range(300)]))
+    held, paired, apart = 0, [], []
+    for seed in range(200):
+        found = dp.compare(two_models(np.random.default_rng(seed)), **KERNELS)
+        (one,) = found.differences
+        low, high = (one.low, one.high) if one.first == "model0" else (1 / one.high, 1 / one.low)
+        held += low <= truth <= high
+        paired.append(math.log(high / low))
+        widths = [
+            math.log(r.intervals["conditional_vendi"].high / r.intervals["conditional_vendi"].low)
+            for r in found.results.values()
+        ]
+        apart.append(math.hypot(*widths))
+    assert 180 <= held <= 196
+    assert np.mean(paired) < np.mean(apart)
+
+
+def test_models_are_cut_to_the_same_prompts_and_outputs():
+    first = dp.Samples(np.arange(12.0).reshape(6, 2), np.repeat([1, 2, 3], [3, 2, 1]))
+    second = dp.Samples(np.arange(12.0).reshape(6, 2) + 0.5, np.repeat([2, 1, 4], [3, 2, 1]))
+    found = dp.compare({"one": first, "two": second}, kernel_x=dp.Gaussian(1.0))
+    assert {model: result.data["n"] for model, result in found.results.items()} == {"one": 4, "two": 4}
+    assert found.notes[:2] == (
+        "one: 4 of 6 outputs kept, to have as many of each prompt as the others",
+        "two: 4 of 6 outputs kept, to have as many of each prompt as the others",
+    )
+    assert found.notes[2] == "2 of 4 prompts left out, which not all models have"
+
+
+def test_equal_models_tie_and_unequal_ones_do_not():
+    generator = np.random.default_rng(0)
+    models = two_models(generator, spread=(0.6, 0.6, 2.0))
+    found = dp.compare(models, **KERNELS)
+    assert found.ranks["model2"] == (1, 1)
+    assert found.ranks["model0"] == found.ranks["model1"] == (2, 3)
+    assert [one.clear for one in found.differences] == [True, True, False]
+
+
+def test_the_order_of_models_and_rows_does_not_matter():
+    models = two_models(np.random.default_rng(0))
+    shuffled = {}
+    for name, one in reversed(models.items()):
+        order = np.random.default_rng(1).permutation(len(one))
+        shuffled[name] = one.select(order.tolist())
+    first, second = dp.compare(models, **KERNELS), dp.compare(shuffled, **KERNELS)
+    for name in models:
+        assert float(first.results[name].vendi) == pytest.approx(float(second.results[name].vendi))
+    assert first.differences[0].ratio == pytest.approx(second.differences[0].ratio)
+
+
+TEXTS = [
+    {"model": model, "prompt": prompt, "output": f"{prompt} {answer if model == 'free' else 'always'} " + "very " * long}
+    for model, long in (("free", 1), ("fixed", 5), ("third", 3))
+    for prompt in ("cats", "dogs", "ships", "trees")
+    for answer in ("sleep", "run", "burn", "grow")
+]
+
+
+def test_the_command_ranks_and_tells_of_length(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(TEXTS)})
+    done = run("compare", tmp_path / "o.jsonl", "--bandwidth-x", 0.5, "--bandwidth-t", 0.5, "-q")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.decode().splitlines()
+    assert lines[0].split()[:3] == ["model", "rank", "n"] and lines[0].split()[-1] == "words"
+    assert lines[1].split()[:2] == ["free", "1"]
+    assert any(line.startswith("correlation of conditional_vendi with the length of outputs over models: -") for line in lines)
+    found = json.loads(run("compare", tmp_path / "o.jsonl", "--format", "json").stdout)
+    assert set(found["models"]) == {"free", "fixed", "third"} and len(found["differences"]) == 3
+    for form in ("md", "latex"):
+        assert "free" in run("compare", tmp_path / "o.jsonl", "--format", form).stdout.decode()
+
+
+def test_a_file_for_each_model(tmp_path):
+    for model in ("free", "fixed"):
+        rows = [{key: row[key] for key in ("prompt", "output")} for row in TEXTS if row["model"] == model]
+        write(tmp_path, {f"{model}.jsonl": jsonl(rows)})
+    done = run("compare", tmp_path / "free.jsonl", tmp_path / "fixed.jsonl", "--bandwidth-x", 0.5, "--bandwidth-t", 0.5)
+    assert [line.split()[0] for line in done.stdout.decode().splitlines()[1:3]] == ["free.jsonl", "fixed.jsonl"]
+
+
+def test_gates_end_with_exit_code_5_after_the_result(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(TEXTS)})
+    arguments = ("compare", tmp_path / "o.jsonl", "-q", "--bandwidth-x", 0.5, "--bandwidth-t", 0.5)
+    low = run(*arguments, "--fail-under", "conditional_vendi=1.5")
+    assert low.returncode == 5 and low.stdout
+    assert "below 1.5, and 1 more models (--fail-under)" in low.stderr.decode()
+    assert run(*arguments, "--fail-under", "vendi=1.0").returncode == 0
+    assert run(*arguments, "--fail-under", "vendi").returncode == 2
+    assert "there is no score 'size' (--fail-under)" in run(*arguments, "--fail-under", "size=2").stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("models", "settings", "error", "message"),
+    [
+        ({"one": dp.Samples(np.eye(2), np.arange(2))}, {}, dp.DataError, "needs at least two models; got 1"),
+        ({"a": dp.Samples(np.eye(2)), "b": dp.Samples(np.eye(2))}, {}, dp.DataError, "holds no prompts"),
+        (
+            {"a": dp.Samples(np.eye(2), np.arange(2)), "b": dp.Samples(np.eye(2), np.arange(2) + 5)},
+            {},
+            dp.DataError,
+            "no prompt in common",
+        ),
+        (
+            {"a": dp.Samples(np.eye(2), np.arange(2)), "b": dp.Samples(np.eye(3)[:2], np.arange(2))},
+            {},
+            dp.DataError,
+            "differ in width",
+        ),
+        ({"a": dp.Samples(np.eye(2), np.arange(2))}, {"by": "size"}, dp.ArgumentError, "`by` must be one of vendi"),
+    ],
+)
+def test_refusals(models, settings, error, message):
+    with pytest.raises(error, match=message):
+        dp.compare(models, **settings)
