@@ -64,6 +64,17 @@ def test_equal_models_tie_and_unequal_ones_do_not():
     assert [one.clear for one in found.differences] == [True, True, False]
 
 
+def test_a_result_of_a_comparison_can_be_had_again():
+    models = {
+        name: dp.Samples(one.outputs, np.repeat(np.arange(30), 4)) for name, one in two_models(np.random.default_rng(0)).items()
+    }
+    found = dp.compare(models)
+    assert found.results["model0"].settings["bandwidth_rule"] == dp.StableScore()
+    again = dp.evaluate(models["model0"], **found.results["model0"].settings)
+    assert again.scores["conditional_vendi"].value == found.results["model0"].scores["conditional_vendi"].value
+    assert again.intervals == found.results["model0"].intervals
+
+
 def test_the_order_of_models_and_rows_does_not_matter():
     models = two_models(np.random.default_rng(0))
     shuffled = {}

@@ -153,23 +153,14 @@ def compare(
         "embedder_t": resolve_embedder(embedder_t, pooled.prompts, "t"),
     }
     embedded = embed(pooled, **made, cache=cache, num_workers=num_workers, progress=settings.get("progress"))
-    rule = StableScore() if bandwidth_rule is None else bandwidth_rule
-    kernels: dict[str, Any] = {
-        f"kernel_{side}": Gaussian(rule.bandwidth(data, rng=rng, name=side))
-        if kernel is None and getattr(data, "ndim", 0) == 2
-        else kernel
-        for side, kernel, data in (("x", kernel_x, embedded.outputs), ("t", kernel_t, embedded.prompts))
-    }
-    by_rule = kernels != {"kernel_x": kernel_x, "kernel_t": kernel_t}
+    kernels = _kernels(embedded, {"x": kernel_x, "t": kernel_t}, bandwidth_rule, rng)
     results, errors = {}, {}
     for model, part in embedded.by_model().items():
         found = evaluate(replace(part, notes=(), warnings=()), **kernels, rng=rng, **settings)
         error = errors[model] = _error(part, found, unit)
         intervals = {name: error.interval(name, found.scores[name].entropy, interval) for name in error.deviations}
-        chosen = (
-            {"bandwidth_rule": rule, "interval": interval, "unit": unit} if by_rule else {"interval": interval, "unit": unit}
-        )
-        results[model] = replace(found, settings=found.settings | made | chosen, intervals=intervals)
+        told = found.settings | made | {"bandwidth_rule": kernels.get("bandwidth_rule"), "interval": interval, "unit": unit}
+        results[model] = replace(found, settings=told, intervals=intervals)
     order = sorted(results, key=lambda model: -float(results[model].scores[by]))
     results = {model: results[model] for model in order}
     differences = tuple(
@@ -178,7 +169,7 @@ def compare(
         for second in order[place + 1 :]
     )
     lengths = _lengths(apart)
-    told = dict.fromkeys(text for result in results.values() for text in result.warnings)
+    warnings = dict.fromkeys(text for result in results.values() for text in result.warnings)
     return Comparison(
         results,
         by,
@@ -187,7 +178,7 @@ def compare(
         {model: lengths[model] for model in order if lengths},
         _correlation(results, by, lengths),
         (*notes, *embedded.notes),
-        (*embedded.warnings, *told),
+        (*embedded.warnings, *warnings),
     )
 
 
@@ -269,6 +260,19 @@ def _pooled(apart: dict[str, Samples]) -> Samples:
         skipped=sum(part.skipped for part in {part.source: part for part in parts}.values()),
         embedders=parts[0].embedders,
     )
+
+
+def _kernels(embedded: Samples, given: dict[str, Kernel | None], rule: BandwidthRule | None, rng: int) -> dict[str, Any]:
+    """The kernels of both sides, and the rule that chose a bandwidth on all models together, where one was left open."""
+    chosen = StableScore() if rule is None else rule
+    kernels: dict[str, Any] = {}
+    for side, data in (("x", embedded.outputs), ("t", embedded.prompts)):
+        kernel = given[side]
+        if kernel is None and getattr(data, "ndim", 0) == 2:
+            kernel = Gaussian(chosen.bandwidth(data, rng=rng, name=side))
+            kernels["bandwidth_rule"] = chosen
+        kernels[f"kernel_{side}"] = kernel
+    return kernels
 
 
 def _error(part: Samples, found: Evaluation, unit: str | None) -> SamplingError:
