@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import LIBRARIES, read_only
+from threadpoolctl import threadpool_limits
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -13,6 +14,13 @@ def cache_of_the_tests(tmp_path_factory):
     """Vectors that tests embed are kept for the run, and away from those of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIVPRISM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def one_thread():
+    """A thread for BLAS: thousands of small matrices are solved faster by one than by several that wait for each other."""
+    with threadpool_limits(1):
         yield
 
 

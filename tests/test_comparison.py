@@ -10,6 +10,7 @@ from test_cli import run
 
 import divprism as dp
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 KERNELS = {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.8)}
 
 

@@ -418,8 +418,8 @@ def test_the_command_wants_one_model(run, tmp_path):
     write(tmp_path, {"o.jsonl": jsonl(rows)})
     done = run(tmp_path / "o.jsonl", "-q")
     assert isinstance(done.exception, dp.ArgumentError)
-    assert "holds outputs of 2 models: name one by --model: one, 't\\nwo'." in str(done.exception)
-    assert "has no outputs of a model three; it has one" in str(run(tmp_path / "o.jsonl", "--model", "three").exception)
+    assert "holds outputs of 2 models; choose one by --model: one, 't\\nwo'." in str(done.exception)
+    assert "there is no model three in " in str(run(tmp_path / "o.jsonl", "--model", "three").exception)
     done = run(tmp_path / "o.jsonl", "--model", "one", "--format", "json", "-q", "--kernel-t", "categorical")
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
@@ -440,7 +440,7 @@ def test_a_result_is_a_config(run, folder, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ((), "name the outputs: divprism converge IN."),
+        ((), "name the outputs: a file or folder, or - for stdin."),
         (("-", "--prompts", "-"), "only one of IN and --prompts can be -"),
         (("x.npy", "--sizes", "5;10"), "--sizes must be whole numbers with commas between, as 100,200,400; got '5;10'"),
         (("x.npy", "--format", "md"), "--format must be one of table, json, csv"),
