@@ -181,6 +181,17 @@ def test_a_shard_that_another_process_removed_is_no_problem(tmp_path, monkeypatc
     assert dp.Cache(tmp_path).verify() == []
 
 
+def test_a_cache_that_cannot_be_cleared_says_so(tmp_path, monkeypatch):
+    embed_items(ITEMS, Counting(), cache=dp.Cache(tmp_path))
+
+    def refuse(path, missing_ok=False):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(cache_module.Path, "unlink", refuse)
+    with pytest.raises(dp.DataError, match=r"cannot remove .*: Permission denied"):
+        dp.Cache(tmp_path).clear()
+
+
 def test_workers_are_counted_from_one():
     with pytest.raises(dp.ArgumentError, match="`num_workers` must be at least 1; got -1"):
         embed_items(ITEMS, Counting(), num_workers=-1)

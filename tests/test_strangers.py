@@ -314,6 +314,25 @@ def test_a_member_whose_name_is_no_text(capsys, tmp_path):
     assert "a.npz is not a readable .npz archive" in refused(capsys, "score", tmp_path / "a.npz")
 
 
+def test_numbers_and_names_that_nothing_can_hold(capsys, tmp_path):
+    write(tmp_path, {"v.jsonl": b'{"embedding": [1, ' + b"9" * 400 + b"]}\n"})
+    assert "hold a number too large for a float" in refused(capsys, "score", tmp_path / "v.jsonl")
+    rows = [{**row, "model": f"half \ud800 {i % 2}"} for i, row in enumerate(records())]
+    (tmp_path / "m.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for form in ("json", "md"):
+        code, out, _ = command(capsys, "score", tmp_path / "m.jsonl", "--format", form, "-q")
+        assert code == 0 and "half" in out and out.encode()
+
+
+def test_bfloat16_is_named(capsys, tmp_path):
+    torch = pytest.importorskip("torch")
+    save = pytest.importorskip("safetensors.torch").save_file
+    save({"outputs": torch.ones(2, 2, dtype=torch.bfloat16)}, tmp_path / "a.safetensors")
+    assert "holds bfloat16, which NumPy does not know; save it as float32" in refused(
+        capsys, "score", tmp_path / "a.safetensors"
+    )
+
+
 def test_escape_codes_do_not_reach_the_terminal(capsys, tmp_path):
     red = "\x1b[31mred"
     np.savez(tmp_path / "a.npz", **{red: np.eye(2), "b": np.eye(2)})

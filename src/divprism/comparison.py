@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from divprism._problem import pose
-from divprism.bandwidth import BandwidthRule, StableScore
+from divprism.bandwidth import BandwidthRule
 from divprism.embedding import as_samples, embed, resolve_embedder
 from divprism.errors import ArgumentError, DataError
-from divprism.evaluation import Evaluation, evaluate
-from divprism.kernels import Gaussian, Kernel
+from divprism.evaluation import Evaluation, evaluate, pooled_kernels
+from divprism.kernels import Kernel
 from divprism.registry import SCORES, spell_settings
 from divprism.samples import Item, Samples, Text
 from divprism.uncertainty import SamplingError, quantile, sampling_error
@@ -153,7 +153,7 @@ def compare(
         "embedder_t": resolve_embedder(embedder_t, pooled.prompts, "t"),
     }
     embedded = embed(pooled, **made, cache=cache, num_workers=num_workers, progress=settings.get("progress"))
-    kernels = _kernels(embedded, {"x": kernel_x, "t": kernel_t}, bandwidth_rule, rng)
+    kernels = pooled_kernels(embedded, {"x": kernel_x, "t": kernel_t}, bandwidth_rule, rng)
     results, errors = {}, {}
     for model, part in embedded.by_model().items():
         found = evaluate(replace(part, notes=(), warnings=()), **kernels, rng=rng, **settings)
@@ -260,19 +260,6 @@ def _pooled(apart: dict[str, Samples]) -> Samples:
         skipped=sum(part.skipped for part in {part.source: part for part in parts}.values()),
         embedders=parts[0].embedders,
     )
-
-
-def _kernels(embedded: Samples, given: dict[str, Kernel | None], rule: BandwidthRule | None, rng: int) -> dict[str, Any]:
-    """The kernels of both sides, and the rule that chose a bandwidth on all models together, where one was left open."""
-    chosen = StableScore() if rule is None else rule
-    kernels: dict[str, Any] = {}
-    for side, data in (("x", embedded.outputs), ("t", embedded.prompts)):
-        kernel = given[side]
-        if kernel is None and getattr(data, "ndim", 0) == 2:
-            kernel = Gaussian(chosen.bandwidth(data, rng=rng, name=side))
-            kernels["bandwidth_rule"] = chosen
-        kernels[f"kernel_{side}"] = kernel
-    return kernels
 
 
 def _error(part: Samples, found: Evaluation, unit: str | None) -> SamplingError:

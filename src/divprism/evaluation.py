@@ -27,7 +27,7 @@ from divprism.scores import COMBINATIONS, SATURATED, Score, score_from
 from divprism.uncertainty import Interval, ShuffledBaseline, sampling_error, shuffled_from
 from divprism.version import __version__
 
-__all__ = ["SCHEMA", "Evaluation", "evaluate", "evaluate_models"]
+__all__ = ["SCHEMA", "Evaluation", "evaluate", "evaluate_models", "pooled_kernels"]
 
 SCHEMA = 1
 """Version of the result document that `to_dict` and `to_json` write."""
@@ -325,14 +325,23 @@ def evaluate_models(
         "embedder_t": resolve_embedder(embedder_t, samples.prompts, "t"),
     }
     embedded = embed(samples, **embedders, cache=cache, num_workers=num_workers, progress=settings.get("progress"))
-    rule = StableScore() if bandwidth_rule is None else bandwidth_rule
-    kernels: dict[str, Any] = {}
-    for side, kernel, data in (("x", kernel_x, embedded.outputs), ("t", kernel_t, embedded.prompts)):
-        by_rule = kernel is None and getattr(data, "ndim", 0) == 2
-        kernels[f"kernel_{side}"] = Gaussian(rule.bandwidth(data, rng=settings.get("rng", 0), name=side)) if by_rule else kernel
-    chosen = {"bandwidth_rule": rule} if kernels != {"kernel_x": kernel_x, "kernel_t": kernel_t} else {}
+    kernels = pooled_kernels(embedded, {"x": kernel_x, "t": kernel_t}, bandwidth_rule, settings.get("rng", 0))
+    chosen = {"bandwidth_rule": kernels.get("bandwidth_rule")}
     results = {}
     for model, one in embedded.by_model().items():
         result = evaluate(one, **kernels, **settings)
         results[model] = replace(result, settings=result.settings | chosen | embedders)
     return results
+
+
+def pooled_kernels(embedded: Samples, given: dict[str, Kernel | None], rule: BandwidthRule | None, rng: int) -> dict[str, Any]:
+    """The kernels of both sides, and the rule that chose a bandwidth on all models together, where one was left open."""
+    chosen = StableScore() if rule is None else rule
+    kernels: dict[str, Any] = {}
+    for side, data in (("x", embedded.outputs), ("t", embedded.prompts)):
+        kernel = given[side]
+        if kernel is None and getattr(data, "ndim", 0) == 2:
+            kernel = Gaussian(chosen.bandwidth(data, rng=rng, name=side))
+            kernels["bandwidth_rule"] = chosen
+        kernels[f"kernel_{side}"] = kernel
+    return kernels

@@ -21,6 +21,7 @@ _NPY, _ZIP = b"\x93NUMPY", b"PK\x03\x04"
 _NPY_ERRORS = (ValueError, EOFError, OSError, SyntaxError, OverflowError, MemoryError, TypeError, KeyError, tokenize.TokenError)
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, UnicodeDecodeError)
 _FREE, _RATIO = 256 << 20, 200  # bytes that may unpack from anything; beyond them, at most so many for each packed one
+_BFLOAT16 = "{} holds bfloat16, which NumPy does not know; save it as float32."
 _NAMES = {"outputs": ("outputs", "x"), "prompts": ("prompts", "t")}
 
 
@@ -145,7 +146,7 @@ def _safetensors(path: Path, name: str) -> Iterator[Any]:
         if isinstance(error, DataError):
             raise
         if "bfloat16" in str(error):
-            raise DataError(f"{name} holds bfloat16, which NumPy does not know; save it as float32.") from None
+            raise DataError(_BFLOAT16.format(name)) from None
         raise DataError(f"{name} is not a readable .safetensors file: {str(error).splitlines()[0].rstrip('.')}.") from None
 
 
@@ -153,7 +154,10 @@ def _read_safetensors(source: Path | bytes, name: str, role: str) -> np.ndarray:
     assert isinstance(source, Path)  # standard input has no signature to know it by
     with _safetensors(source, name) as tensors:
         chosen = _choose(list(tensors.keys()), name, role)
-        return np.asarray(tensors.get_tensor(chosen))
+        array = np.asarray(tensors.get_tensor(chosen))
+        if array.dtype.name == "bfloat16":  # known to NumPy only where some other package has told it
+            raise DataError(_BFLOAT16.format(name))
+        return array
 
 
 def _choose(members: list[str], name: str, role: str) -> str:
