@@ -5,7 +5,7 @@ PIP := $(VENV)/bin/pip --disable-pip-version-check
 
 .PHONY: demo test lint bench figures clean
 
-demo: $(VENV)/.text
+demo: $(VENV)/.text $(VENV)/.report
 	$(VENV)/bin/divprism demo
 
 test: $(VENV)/.test $(VENV)/.peers
@@ -25,7 +25,7 @@ bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/scale.py
 	$(VENV)/bin/python benchmarks/scale.py --fourier
 
-figures: $(VENV)/.figures
+figures: $(VENV)/.report
 	$(VENV)/bin/python docs/figures/toy_worlds.py
 
 clean:

@@ -273,7 +273,7 @@ def test_the_cache_is_listed_checked_and_cleared(tmp_path):
 
 
 def test_the_demo_tells_its_three_generators_apart(tmp_path):
-    done = run("demo", "--save", tmp_path)
+    done = run("demo", "--save", tmp_path, "--report", tmp_path / "report.html")
     assert done.returncode == 0, done.stderr
     rows = {line.split()[0]: line.split() for line in done.stdout.decode().splitlines() if " = " in line and " x " in line}
     conditional = {name: float(cells[3]) for name, cells in rows.items() if name in ("parrot", "clerk", "poet")}

@@ -4,6 +4,7 @@ from divprism.bandwidth import BandwidthRule, MedianDistance, StableScore
 from divprism.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
 from divprism.comparison import Comparison, Difference, compare
 from divprism.convergence import Convergence, Verdict, converge
+from divprism.details import html_report
 from divprism.embedders import (
     Cache,
     EfficientNetLite0,
@@ -122,6 +123,7 @@ __all__ = [
     "embed",
     "evaluate",
     "evaluate_models",
+    "html_report",
     "information_rke",
     "information_vendi",
     "kmeans_labels",

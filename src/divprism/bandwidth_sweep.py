@@ -64,6 +64,24 @@ class BandwidthSweep:
     rule: BandwidthRule
     rng: int
 
+    def plot(self, axes: Any = None) -> tuple[Any, Any]:
+        """Draw the scores against the bandwidth of outputs, and of prompts: a panel each.
+
+        Parameters
+        ----------
+        axes : one matplotlib Axes for each side that was swept, optional
+            Where to draw; default a new figure.
+
+        Returns
+        -------
+        (Figure, ndarray of Axes)
+        """
+        from divprism.report.plots import draw_sweep, new_panels
+
+        figure, axes = new_panels(axes, 1 if self.t is None else 2)
+        draw_sweep(axes, self.to_dict())
+        return figure, axes
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, every number finite."""
         sides = {

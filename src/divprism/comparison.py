@@ -79,6 +79,24 @@ class Comparison:
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
 
+    def plot(self, ax: Any = None) -> tuple[Any, Any]:
+        """Draw the score of each model with its interval, the best on top.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; default a new figure.
+
+        Returns
+        -------
+        (Figure, Axes)
+        """
+        from divprism.report.plots import draw_ranking, new_axes
+
+        figure, ax = new_axes(ax, height=1.2 + 0.32 * len(self.results))
+        draw_ranking(ax, self.to_dict())
+        return figure, ax
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, every number finite."""
         return {

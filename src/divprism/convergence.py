@@ -80,6 +80,24 @@ class Convergence:
         """Standard deviation over the repeats. Subsets near n share most of their pairs: there it understates chance."""
         return {name: curve.std(axis=0, ddof=1) for name, curve in self.curves.items()}
 
+    def plot(self, axes: Any = None) -> tuple[Any, Any]:
+        """Draw the curves with bands of a standard deviation over the repeats: a panel for each kind of score.
+
+        Parameters
+        ----------
+        axes : matplotlib Axes, three with prompts and else one, optional
+            Where to draw; default a new figure.
+
+        Returns
+        -------
+        (Figure, ndarray of Axes)
+        """
+        from divprism.report.plots import draw_convergence, new_panels
+
+        figure, axes = new_panels(axes, 3 if "conditional_vendi" in self.means else 1)
+        draw_convergence(axes, self.to_dict())
+        return figure, axes
+
     def to_dict(self) -> dict[str, Any]:
         """The result document: plain values only, every number finite."""
         return {

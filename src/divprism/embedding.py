@@ -122,6 +122,7 @@ def embed(
         notes=tuple(notes),
         warnings=tuple(warnings),
         embedders=tuple(made),
+        given=samples.given or samples,
     )
 
 

@@ -24,6 +24,7 @@ from divprism.groups import cluster_score_from
 from divprism.kernels import Gaussian, Kernel
 from divprism.samples import Samples
 from divprism.scores import COMBINATIONS, SATURATED, Score, score_from
+from divprism.spectrum import Spectrum
 from divprism.uncertainty import Interval, ShuffledBaseline, sampling_error, shuffled_from
 from divprism.version import __version__
 
@@ -61,6 +62,8 @@ class Evaluation:
         Per score, if asked for: where its expectation lies, by the sample.
     baseline : ShuffledBaseline, optional
         If asked for: Information beyond that of outputs paired with prompts at random.
+    samples : Samples, optional
+        What was scored, as vectors, and what these were made from.
     """
 
     vendi: Score
@@ -79,11 +82,37 @@ class Evaluation:
     notes: tuple[str, ...] = field(default=(), repr=False)
     intervals: dict[str, Interval] = field(default_factory=dict)
     baseline: ShuffledBaseline | None = None
+    samples: Samples | None = field(default=None, repr=False, compare=False)
 
     @property
     def scores(self) -> dict[str, Score]:
         """The scores that were computed, by name."""
         return {name: score for name in registry.SCORES if (score := getattr(self, name)) is not None}
+
+    @property
+    def spectra(self) -> dict[str, Spectrum]:
+        """Eigenvalues of the outputs ("x"), the prompts ("t") and the pairs ("joint"); empty where none were needed."""
+        return {name: one for score in self.scores.values() for name, one in score.spectra.items()}
+
+    def plot(self, ax: Any = None) -> tuple[Any, Any]:
+        """Draw how vendi splits into conditional and information, as a bar on a log axis; without prompts, the spectrum.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; default a new figure.
+
+        Returns
+        -------
+        (Figure, Axes)
+        """
+        from divprism.report.plots import draw_factors, new_axes
+
+        if self.conditional_vendi is None:
+            return self.vendi.plot(ax)
+        figure, ax = new_axes(ax, height=1.8)
+        draw_factors(ax, {self.data.get("model") or "": self.to_dict()})
+        return figure, ax
 
     def to_dict(self) -> dict[str, Any]:
         """The result document: plain values only, every number finite."""
@@ -260,6 +289,7 @@ def evaluate(
         notes=embedded.notes,
         intervals=intervals,
         baseline=baseline,
+        samples=embedded,
     )
 
 

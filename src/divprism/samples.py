@@ -134,6 +134,8 @@ class Samples:
         How arrays were made, if divprism made them.
     skipped_models : tuple of str
         Which model made each of the outputs left out, where the source tells.
+    given : Samples, optional
+        The texts, pictures and clips that arrays were made from, row by row.
     """
 
     outputs: Side
@@ -145,6 +147,7 @@ class Samples:
     skipped: int = 0
     embedders: tuple[dict[str, Any], ...] = ()
     skipped_models: tuple[str, ...] = ()
+    given: "Samples | None" = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -156,6 +159,7 @@ class Samples:
             outputs=_pick(self.outputs, places),
             prompts=None if self.prompts is None else _pick(self.prompts, places),
             models=None if self.models is None else tuple(self.models[place] for place in places),
+            given=None if self.given is None else self.given.select(places),
         )
 
     def by_model(self) -> dict[str, "Samples"]:
@@ -206,7 +210,7 @@ class Samples:
             return self
         numbers: dict[bytes, int] = {}
         ids = [numbers.setdefault(prompt.digest(), len(numbers)) for prompt in self.prompts]
-        return replace(self, prompts=np.array(ids))
+        return replace(self, prompts=np.array(ids), given=self.given or self)
 
     def head(self, limit: int) -> "Samples":
         """The first `limit` pairs of each model."""

@@ -12,14 +12,14 @@ and vendi = conditional x information, at every order and truncation (Conditiona
 import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from divprism._problem import Problem, entropies, pose
 from divprism.bandwidth import BandwidthRule
 from divprism.estimators import Entropy, Estimator
 from divprism.kernels import Gaussian, Kernel
-from divprism.spectrum import Estimate
+from divprism.spectrum import Estimate, Spectrum
 
 __all__ = [
     "COMBINATIONS",
@@ -74,6 +74,9 @@ class Score:
         Keyword arguments that give this score again, every default resolved.
     warnings : tuple of str
         What a reader of the number should know.
+    spectra : dict of Spectrum
+        Eigenvalues that the score was made from: "x" of the outputs, "t" of the prompts, "joint" of the pairs. Empty where
+        none were needed, as at order 2.
     """
 
     name: str
@@ -86,6 +89,29 @@ class Score:
     method: str
     settings: dict[str, Any] = field(repr=False)
     warnings: tuple[str, ...] = ()
+    spectra: dict[str, Spectrum] = field(default_factory=dict, repr=False, compare=False)
+
+    def plot(self, ax: Any = None) -> tuple[Any, Any]:
+        """Draw the spectra that the score was made from, on log axes; where there are none, its value with its error.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; default a new figure.
+
+        Returns
+        -------
+        (Figure, Axes)
+        """
+        from divprism.report.plots import draw_spectra, draw_values, new_axes
+
+        figure, ax = new_axes(ax)
+        if self.spectra:
+            draw_spectra(ax, {name: (one.values, one.weights) for name, one in self.spectra.items()})
+        else:
+            draw_values(ax, {self.name: (self.value, self.value - self.standard_error, self.value + self.standard_error)})
+        ax.set_title(str(self), fontsize="medium")
+        return figure, ax
 
     def __float__(self) -> float:
         return self.value
@@ -108,7 +134,9 @@ def score_from(name: str, found: dict[str, Entropy], problem: Problem, order: fl
     warnings += tuple(
         text for operator in COMBINATIONS[name] for text in saturation(operator, found[operator].estimate.value, problem)
     )
-    return build_score(name, entropy, order, settings=problem.settings, n=problem.n, warnings=warnings)
+    spectra = {operator: one for operator in COMBINATIONS[name] if (one := found[operator].spectrum) is not None}
+    score = build_score(name, entropy, order, settings=problem.settings, n=problem.n, warnings=warnings)
+    return replace(score, spectra=spectra)
 
 
 _ALIKE, _APART, _ENOUGH = 1.01, 0.95, 10  # effective number, part of all, and fewest items that a warning is given for

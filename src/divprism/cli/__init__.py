@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from divprism.cli import bandwidth, cache, compare, converge, demo, doctor, embed, groups, listing, score
+from divprism.cli import bandwidth, cache, compare, converge, demo, doctor, embed, groups, listing, report, score
 from divprism.errors import ArgumentError, DataError, DivprismError, GateError, MissingExtraError, MissingModelError
 from divprism.version import __version__
 
@@ -26,6 +26,7 @@ app.command("compare")(compare.compare)
 app.command("bandwidth")(bandwidth.bandwidth)
 app.command("groups")(groups.groups)
 app.command("converge")(converge.converge)
+app.command("report")(report.report)
 app.add_typer(cache.app, name="cache")
 app.command("ls")(listing.ls)
 app.command("doctor")(doctor.doctor)

@@ -7,6 +7,7 @@ import typer
 from divprism.bandwidth_sweep import BandwidthSweep, SideSweep, bandwidth_sweep
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled, of_model
 from divprism.cli.options import Output, Quiet, choice, progress_on_stderr, say, write_result
+from divprism.cli.report import Plot, write_plot
 from divprism.embedding import embed
 from divprism.errors import ArgumentError
 
@@ -29,6 +30,7 @@ def bandwidth(
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help="table|json.", metavar="table|json"),
     output: Output = None,
+    plot: Plot = None,
 ) -> None:
     """Choose bandwidths by rule, and score over a range of them, those of outputs first, then those of prompts."""
     choice(form, _FORMATS, "--format")
@@ -56,6 +58,8 @@ def bandwidth(
     )
     text = _table(found) if form == "table" else json.dumps(found.to_dict(), indent=2, allow_nan=False) + "\n"
     write_result(text, output)
+    if plot is not None:
+        write_plot(found, plot)
 
 
 def _numbers(text: str | None, side: str) -> list[float] | None:

@@ -8,12 +8,14 @@ import typer
 
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled
 from divprism.cli.options import Output, Quiet, choice, progress_on_stderr, say, write_result
+from divprism.cli.report import Plot, Report, write_page, write_plot
 from divprism.comparison import Comparison
 from divprism.comparison import compare as compare_models
+from divprism.details import detailed
 from divprism.errors import ArgumentError, BandwidthWarning, GateError
 from divprism.evaluation import Evaluation
 from divprism.registry import SCORES
-from divprism.report import MODEL_FORMATS, model_note, model_table
+from divprism.report import MODEL_FORMATS, comparison_sentences, model_note, model_table
 from divprism.samples import Samples
 
 __all__ = ["check_gates", "compare"]
@@ -36,6 +38,8 @@ def compare(
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help=f"{'|'.join(_FORMATS)}.", metavar="|".join(_FORMATS)),
     output: Output = None,
+    report: Report = None,
+    plot: Plot = None,
 ) -> None:
     """Compare models on the same prompts, with as many outputs of each: paired differences, and a ranking with its ties.
 
@@ -56,10 +60,15 @@ def compare(
         found = compare_models(
             named, by=by, interval=interval, progress=progress, **scoring.settings(context), **embedding.settings(first)
         )
+        full = None if report is None else detailed(found, progress=progress)
     say(found.notes, quiet)
     say(found.warnings, False, "warning: ")
     document = json.dumps(found.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     write_result(document if form == "json" else _rendered(found, form), output)
+    if plot is not None:
+        write_plot(found, plot)
+    if full is not None and report is not None:
+        write_page([full], report, quiet)
     check_gates(found.results, gates)
 
 
@@ -103,19 +112,5 @@ def _rendered(found: Comparison, form: str) -> str:
         low, high = found.ranks[row[0]]
         words = [f"{found.lengths[row[0]]:.0f}"] if found.lengths else []
         row[:] = [row[0], f"{low}" if low == high else f"{low}-{high}", *row[1:], *words]
-    lines = [model_note(documents), *_sentences(found)]
+    lines = [model_note(documents), *comparison_sentences(found.to_dict())]
     return MODEL_FORMATS[form](columns, rows, "; ".join(lines) if form != "table" else "\n".join(lines))
-
-
-def _sentences(found: Comparison) -> list[str]:
-    """The ranking in words: the neighbours that can be told apart, and those that cannot; and what length has to do with it."""
-    clear = sum(one.clear for one in found.differences)
-    best = found.differences[0]
-    lines = [
-        f"ranked by {found.score}; of {len(found.differences)} pairs of models {clear} differ clearly on the same prompts",
-        f"{best.first} over {best.second}: {best.ratio:.3f} ({best.low:.3f} to {best.high:.3f})",
-    ]
-    if found.length_correlation is not None:
-        told = f"{found.length_correlation:+.2f} (Spearman)"
-        lines.append(f"correlation of {found.score} with the length of outputs over models: {told}")
-    return lines

@@ -8,6 +8,7 @@ import typer
 
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled, of_model
 from divprism.cli.options import Config, Output, Quiet, choice, progress_on_stderr, say, write_result
+from divprism.cli.report import Plot, write_plot
 from divprism.convergence import Convergence
 from divprism.convergence import converge as converge_samples
 from divprism.embedding import embed
@@ -41,6 +42,7 @@ def converge(
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help=f"{'|'.join(_FORMATS)}.", metavar="|".join(_FORMATS)),
     output: Output = None,
+    plot: Plot = None,
     config: Config = None,
 ) -> None:
     """Score growing subsets, and say whether there are enough samples, for which score, and how many would do.
@@ -72,6 +74,8 @@ def converge(
     say([_ONE_BANDWIDTH] if pooled and result.settings["bandwidth_rule"] is not None else [], quiet)
     say([*embedded.warnings, *result.warnings], False, "warning: ")
     write_result(_rendered(result, embedded, form), output)
+    if plot is not None:
+        write_plot(result, plot)
 
 
 def _sizes(text: str | None) -> list[int] | None:

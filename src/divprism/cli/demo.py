@@ -7,10 +7,14 @@ from typing import Any
 
 import typer
 
-from divprism.errors import DataError
+from divprism.cli.options import write_result
+from divprism.comparison import Comparison, compare
+from divprism.details import html_report
+from divprism.errors import DataError, MissingExtraError
 from divprism.evaluation import evaluate_models
 from divprism.kernels import Gaussian
 from divprism.readers import load
+from divprism.report import MARK
 
 __all__ = ["demo"]
 
@@ -29,8 +33,12 @@ _COMMAND = f"divprism score {{}}/generators.jsonl --bandwidth-x {_BANDWIDTHS['x'
 
 def demo(
     save: Path | None = typer.Option(None, "--save", help="Keep the texts as generators.jsonl in this folder."),
+    report: Path = typer.Option(Path("report.html"), "--report", help="The page to write, for a browser."),
 ) -> None:
-    """Score three small text generators from their raw outputs, and say what to read from the numbers; needs no network."""
+    """Score three small text generators from their raw outputs, say what to read from the numbers, and write a page to open.
+
+    Needs no network.
+    """
     with resources.as_file(resources.files("divprism") / "data" / "generators.jsonl") as path:
         samples = load(path)
         typer.echo("Three generators, the same six prompts, six answers to each. Two answers of each to the same prompt:\n")
@@ -53,6 +61,7 @@ def demo(
     typer.echo("")
     for name, text in _READS.items():
         typer.echo(f"The {name} {text}")
+    _page(compare(samples, **kernels), report)
     if save is not None:
         typer.echo(f"\nKept the texts in {save}. Next, score them as you would your own:\n{_COMMAND.format(save)}")
 
@@ -63,3 +72,16 @@ def _keep(path: Path, folder: Path) -> None:
         shutil.copyfile(path, folder / "generators.jsonl")
     except OSError as error:
         raise DataError(f"cannot write to {folder}: {error.strerror}.") from None
+
+
+def _page(found: Comparison, report: Path) -> None:
+    """Write the page; a file of that name that is none of ours stays, and without its extra the demo goes on without."""
+    if report.exists() and MARK not in report.read_text(encoding="utf-8", errors="replace"):
+        typer.echo(f"\nLeft {report} as it is, for divprism did not write it; name another page: --report FILE.")
+        return
+    try:
+        write_result(html_report(found), report)
+    except MissingExtraError as error:
+        typer.echo(f"\nNo page for a browser: {error}")
+        return
+    typer.echo(f"\nAll of it, with plots and the answers themselves: open {report} in a browser.")

@@ -5,7 +5,6 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -19,6 +18,7 @@ from divprism.groups.nested import nested_scores
 from divprism.readers import read_array
 from divprism.readers.guards import shown
 from divprism.report.formats import kernel_note
+from divprism.report.words import entry_label
 from divprism.samples import Samples
 
 __all__ = ["groups"]
@@ -108,9 +108,8 @@ def _short(text: str, width: int) -> str:
 
 
 def _label(entry: Document, width: int) -> str:
-    """What stands for a row: its text, the name of its file, its id or its number."""
-    file = Path(entry["file"]).name if "file" in entry else None
-    return _short(entry.get("text") or file or entry.get("where") or entry.get("id") or f"row {entry['row']}", width)
+    """What stands for a row, in one line."""
+    return _short(entry_label(entry), width)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ import typer
 
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled
 from divprism.cli.options import Config, Output, Quiet, choice, progress_on_stderr, say, write_result
+from divprism.cli.report import Details, Report, write_page
+from divprism.details import detailed
 from divprism.errors import ArgumentError, BandwidthWarning
 from divprism.evaluation import Evaluation, evaluate, evaluate_models
 from divprism.readers import read_array
@@ -41,6 +43,8 @@ def score(
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help=f"{_FORMATS}.", metavar=_FORMATS),
     output: Output = None,
+    report: Report = None,
+    with_details: Details = False,
     config: Config = None,
 ) -> None:
     """Score outputs against their prompts: Vendi, Conditional and Information, at the order given and at order 2."""
@@ -50,6 +54,8 @@ def score(
     reading = dataclasses.replace(reading, source=reading.source or outputs)
     if [reading.source, reading.prompts, labels, weights].count("-") > 1:
         raise ArgumentError("only one of IN, --prompts, --labels and --weights can be - (stdin).")
+    if weights is not None and (report is not None or with_details):
+        raise ArgumentError("--report and --details tell of outputs that count alike, so they do not go with --weights.")
     settings = scoring.settings(context) | {"interval": interval or None, "unit": unit}
     samples = reading.samples()
     say(samples.notes, quiet)
@@ -62,12 +68,21 @@ def score(
     with progress_on_stderr(quiet) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", BandwidthWarning)  # told below, with the other warnings
         results = _results(samples, settings | {"progress": progress}, groups, masses)
+        full = detailed(_one_or_all(results), groups, progress=progress) if report or with_details else None
     first = next(iter(results.values()))
     say(first.notes[len(samples.notes) :], quiet)
     say(dict.fromkeys(text for result in results.values() for text in result.warnings), False, "warning: ")
     documents = {model: result.to_dict() for model, result in results.items()}
+    if full is not None and with_details:
+        documents = full["models"] if len(results) > 1 else {"": full}
     several = len(documents) > 1
-    write_result(render_models(documents, form) if several else render(first.to_dict(), form), output)
+    write_result(render_models(documents, form) if several else render(next(iter(documents.values())), form), output)
+    if full is not None and report is not None:
+        write_page([full], report, quiet)
+
+
+def _one_or_all(results: dict[str, Evaluation]) -> Any:
+    return results if len(results) > 1 else next(iter(results.values()))
 
 
 _FEW_OUTPUTS = 5  # of a prompt: below, Information is mostly bias

@@ -63,10 +63,11 @@ QUESTION = Question()
 
 @dataclass(frozen=True)
 class Entropy:
-    """An entropy in nats with its error, and the name of the method that found it."""
+    """An entropy in nats with its error, the name of the method that found it, and the spectrum, if it took one."""
 
     estimate: Estimate
     method: str
+    spectrum: Spectrum | None = None
 
 
 class Estimator(ABC):
@@ -109,6 +110,6 @@ class Estimator(ABC):
             return [found for _ in question.orders]
         spectra = self.spectra(operators, question, resources)
         return [
-            [Entropy(entropy_estimate(spectrum, order, question.truncation), spectrum.method) for spectrum in spectra]
+            [Entropy(entropy_estimate(one, order, question.truncation), one.method, one) for one in spectra]
             for order in question.orders
         ]

@@ -263,6 +263,7 @@ def embedded_pairs(
     """Samples as they were given, the same as vectors, and the embedders."""
     items = as_samples(x, t, None)
     items = replace(items, outputs=_as_side(items.outputs), prompts=None if items.prompts is None else _as_side(items.prompts))
+    shown = items.given or items
     if items.prompts is None:
         raise DataError(f"groups are of prompts, and {items.source} holds none; give them as `t`.")
     if items.models is not None and len(set(items.models)) > 1:
@@ -272,7 +273,7 @@ def embedded_pairs(
         )
     used = items.with_prompt_ids() if isinstance(kernel_t, Categorical) else items
     made = [resolve_embedder(embedder_x, used.outputs, "x"), resolve_embedder(embedder_t, used.prompts, "t")]
-    return items, embed(used, *made, **settings), {"embedder_x": made[0], "embedder_t": made[1]}
+    return shown, embed(used, *made, **settings), {"embedder_x": made[0], "embedder_t": made[1]}
 
 
 def _as_side(side: Any) -> Any:

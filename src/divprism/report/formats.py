@@ -3,14 +3,24 @@
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from divprism.registry import SCORES
 
-__all__ = ["FORMATS", "MODEL_FORMATS", "model_note", "model_table", "render", "render_models"]
+__all__ = [
+    "FORMATS",
+    "MODEL_FORMATS",
+    "caption",
+    "kernel_note",
+    "model_note",
+    "model_table",
+    "remarks",
+    "render",
+    "render_models",
+]
 
-Document = dict[str, Any]
+Document = Mapping[str, Any]
 _SIDES = {"x": "outputs", "t": "prompts"}
 
 
@@ -19,7 +29,7 @@ def render(document: Document, form: str) -> str:
     return FORMATS[form](document)
 
 
-def render_models(documents: dict[str, Document], form: str) -> str:
+def render_models(documents: Mapping[str, Document], form: str) -> str:
     """The results of several models as one text: a row each, or a document of documents."""
     if form == "json":
         return _json({"schema": 1, "models": documents})
@@ -38,7 +48,7 @@ def _csv_cell(text: str) -> str:
     return buffer.getvalue()
 
 
-def model_table(documents: dict[str, Document]) -> tuple[list[str], list[list[str]]]:
+def model_table(documents: Mapping[str, Document]) -> tuple[list[str], list[list[str]]]:
     """Names of the columns, and a row for each model; sampling error where it is known, else that of an estimate."""
     names = list(dict.fromkeys(name for document in documents.values() for name in document["scores"]))
     shuffled = any(document["baseline"] for document in documents.values())
@@ -66,13 +76,13 @@ def _half(interval: dict[str, Any]) -> float:
     return (interval["high"] - interval["low"]) / 2
 
 
-def model_note(documents: dict[str, Document]) -> str:
+def model_note(documents: Mapping[str, Document]) -> str:
     """What the numbers of several models were made with."""
     first = next(iter(documents.values()))
     return "; ".join([_order(first["settings"]), kernel_note(first), *_interval_note(documents)])
 
 
-def _interval_note(documents: dict[str, Document]) -> list[str]:
+def _interval_note(documents: Mapping[str, Document]) -> list[str]:
     """What the errors mean: level, and what was drawn."""
     found = [interval for document in documents.values() if (interval := _any_interval(document)) is not None]
     if not found:
@@ -130,7 +140,7 @@ def _error_title(document: Document) -> str:
     return "error" if interval is None else f"{interval['level']:.0%} interval"
 
 
-def _remarks(document: Document) -> list[str]:
+def remarks(document: Document) -> list[str]:
     """What stands below a table: what the interval is of, and the shuffled baseline in words."""
     lines = []
     interval = _any_interval(document)
@@ -191,7 +201,7 @@ def _table(document: Document) -> str:
     buffer = io.StringIO()
     console = Console(file=buffer, width=100, color_system=None, highlight=False)
     console.print(table)
-    for line in (*_remarks(document), kernel_note(document)):
+    for line in (*remarks(document), kernel_note(document)):
         console.print(line, soft_wrap=True, markup=False)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
@@ -215,13 +225,13 @@ def _csv(document: Document) -> str:
 def _markdown(document: Document) -> str:
     lines = [f"| score | value | {_error_title(document)} | reads as |", "|---|---:|---:|---|"]
     lines += ["| " + " | ".join(row) + " |" for row in _rows(document)]
-    note = "; ".join([caption(document), kernel_note(document), *_remarks(document)])
+    note = "; ".join([caption(document), kernel_note(document), *remarks(document)])
     return "\n".join([*lines, "", note]) + "\n"
 
 
 def _latex(document: Document) -> str:
     lines = [r"% needs \usepackage{booktabs}", *(f"% {line}" for line in (caption(document), kernel_note(document)))]
-    lines += [f"% {line}" for line in _remarks(document)]
+    lines += [f"% {line}" for line in remarks(document)]
     title = _latex_text(_error_title(document).capitalize())
     lines += [r"\begin{tabular}{lrr}", r"\toprule", rf"Score & Value & {title} \\", r"\midrule"]
     lines += [" & ".join(_latex_text(cell) for cell in row[:3]) + r" \\" for row in _rows(document)]

@@ -1,0 +1,34 @@
+"""Photograph the report of `divprism demo` for the README, in a browser: python docs/figures/report.py.
+
+Needs Debian's chromium and chromium-driver, and the extras text, report and test.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from divprism.cli import app
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from browser import chromium, show  # noqa: E402
+
+
+def main() -> None:
+    """Run the demo, open its page, keep what the first screen shows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "figures" / "report.png")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, chromium() as window:
+        page = Path(folder) / "report.html"
+        CliRunner().invoke(app, ["demo", "--report", str(page)], catch_exceptions=False)
+        show(window, page, width=1040, height=1180)
+        window.save_screenshot(str(arguments.out))
+    print(f"wrote {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""`divprism report`: a page that a person opens, from results that were kept as JSON."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from divprism.cli.options import say, write_result
+from divprism.errors import DataError
+from divprism.readers.guards import MAX_JSON
+from divprism.report import report_page
+
+__all__ = ["Details", "Plot", "Report", "report", "write_page", "write_plot"]
+
+Report = Annotated[Path | None, typer.Option("--report", help="Also write a page for a browser: report.html.")]
+Details = Annotated[
+    bool,
+    typer.Option("--details", help="In JSON, also spectra, sweep, convergence and groups, for divprism report."),
+]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Also draw it: to a file .png, .svg or .pdf.")]
+
+
+def report(
+    results: list[Path] = typer.Argument(
+        ..., metavar="RESULT ...", help="JSON of divprism score or compare; also that of groups, converge and bandwidth."
+    ),
+    output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The page to write."),
+) -> None:
+    """Turn results kept as JSON into one page without network: scores in words, plots, groups with examples, settings."""
+    write_page([_document(path) for path in results], output, quiet=False)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MAX_JSON:
+            raise DataError(f"{path} is larger than {MAX_JSON:,} bytes; that is no result of divprism.")
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not a JSON file: {error}.") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path} must hold a JSON object, as divprism score --format json writes it.")
+    return content
+
+
+def write_page(documents: list[dict[str, Any]], output: Path, quiet: bool) -> None:
+    """Write the page of some documents, and say where it is."""
+    write_result(report_page(*documents), output)
+    say([f"wrote {output}; open it in a browser"], quiet)
+
+
+def write_plot(result: Any, output: Path) -> None:
+    """Draw a result to a file, in the format that its name ends with."""
+    figure, _ = result.plot()
+    try:
+        figure.savefig(output, dpi=150, bbox_inches="tight")
+    except ValueError as error:
+        raise DataError(f"cannot draw to {output}: {error}.") from None
+    except OSError as error:
+        raise DataError(f"cannot write {output}: {error.strerror}.") from None

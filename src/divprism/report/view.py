@@ -1,0 +1,249 @@
+"""From result documents to what a page shows: sentences, cards, tables, plots and galleries, as plain values."""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from divprism.errors import DataError
+from divprism.registry import SCORES
+from divprism.report.formats import caption, kernel_note, model_note, model_table, remarks
+from divprism.report.plots import draw_convergence, draw_factors, draw_ranking, draw_spectra, draw_sweep, inline_svg
+from divprism.report.thumbnails import is_thumbnail
+from divprism.report.words import comparison_sentences, entry_label, headline, percent
+from divprism.version import __version__
+
+__all__ = ["page_view"]
+
+Document = Mapping[str, Any]
+_LONGEST = 1200  # letters of a text that are shown
+_LONGEST_TITLE = 110
+_TITLES = {
+    "vendi": "Vendi", "rke": "RKE", "conditional_vendi": "Conditional-Vendi", "information_vendi": "Information-Vendi",
+    "conditional_rke": "Conditional-RKE", "information_rke": "Information-RKE", "cluster_vendi": "Cluster-Vendi",
+    "cluster_rke": "Cluster-RKE",
+}  # fmt: skip
+_PARTS = {"groups": "groups", "curves": "convergence", "bandwidths": "sweep"}  # by a key that only documents of the kind have
+
+
+def page_view(documents: Sequence[Document]) -> dict[str, Any]:
+    """What the template shows of a result with scores, and of what goes with it."""
+    main = next((one for one in documents if "scores" in one or "models" in one), None)
+    if main is None:
+        raise DataError("a report is of a result with scores: that of divprism score or compare.")
+    models: dict[str, Document] = dict(main["models"]) if "models" in main else {"": main}
+    parts = {_part(one): one for one in documents if one is not main}
+    if len(models) > 1 and parts:
+        raise DataError("a report of several models takes no other documents: they say nothing of which model they are of.")
+    name, first = next(iter(models.items()))
+    if parts:
+        models = {name: {**first, "details": {**(first.get("details") or {}), **parts}}}
+    views = [_model(f"m{place}", name, document) for place, (name, document) in enumerate(models.items())]
+    comparison = _comparison(main, models) if len(models) > 1 else None
+    warnings = list(dict.fromkeys([*main.get("warnings", ()), *(text for one in models.values() for text in one["warnings"])]))
+    source = str(first["data"].get("source") or "outputs")
+    return {
+        "title": f"{len(models)} models" if comparison else str(first["data"].get("model") or source),
+        "subtitle": f"{source}: {caption(first)}. {kernel_note(first)}",
+        "contents": [
+            *([("warnings", "Warnings")] if warnings else []),
+            *([("comparison", "Comparison")] if comparison else []),
+            *((view["id"], view["title"]) for view in views),
+            ("reproduce", "How to reproduce"),
+        ],
+        "warnings": warnings,
+        "comparison": comparison,
+        "models": views,
+        "reproduce": _reproduce(main, first, source),
+        "version": __version__,
+    }
+
+
+def _part(document: Document) -> str:
+    """Which part of the details a document is."""
+    keys = {*document, *(document.get("x") or {})}
+    found = [part for key, part in _PARTS.items() if key in keys]
+    if not found:
+        raise DataError("one of the documents is neither scores, nor groups, nor a sweep, nor a convergence.")
+    return found[0]
+
+
+def _model(key: str, name: str, document: Document) -> dict[str, Any]:
+    details = document.get("details") or {}
+    scores, convergence = document["scores"], details.get("convergence")
+    return {
+        "id": key,
+        "name": name,
+        "title": name or "Scores",
+        "sentences": headline(document),
+        "cards": [_card(score, scores[score]) for score in SCORES if score in scores],
+        "remarks": remarks(document),
+        "factors": _factors(f"{key}-factors", {"": document}) if "conditional_vendi" in scores else None,
+        **{kind: draw(f"{key}-{kind}", details[kind]) if details.get(kind) else None for kind, draw in _PLOTS.items()},
+        "verdicts": [verdict["sentence"] for verdict in convergence["verdicts"].values()] if convergence else [],
+        "groups": _groups(key, details["groups"]) if details.get("groups") else None,
+        "absent": list((details.get("absent") or {}).items()),
+        "bare": not details,
+        "settings": _settings(document),
+    }
+
+
+def _factors(key: str, documents: Mapping[str, Document]) -> str:
+    label = "Bars: Vendi as the product of Conditional and Information"
+    return inline_svg(lambda axes: draw_factors(axes[0], documents), 1, 1.3 + 0.4 * len(documents), label, key)
+
+
+def _spectra(key: str, spectra: Document) -> str:
+    values = {name: (one["values"], one["weights"]) for name, one in spectra.items()}
+    return inline_svg(lambda axes: draw_spectra(axes[0], values), 1, 3.4, "Spectra on log axes", key)
+
+
+def _sweep(key: str, document: Document) -> str:
+    panels = 1 if document["t"] is None else 2
+    return inline_svg(lambda axes: draw_sweep(axes, document), panels, 3.4, "Scores against bandwidths", key)
+
+
+def _convergence(key: str, document: Document) -> str:
+    panels = 3 if "conditional_vendi" in document["means"] else 1
+    label = "Scores against the number of samples"
+    return inline_svg(lambda axes: draw_convergence(axes, document), panels, 3.4, label, key)
+
+
+_PLOTS: dict[str, Callable[[str, Document], str]] = {"spectra": _spectra, "sweep": _sweep, "convergence": _convergence}
+
+
+def _card(name: str, score: Document) -> dict[str, str]:
+    interval = score["interval"]
+    error = f"± {score['standard_error']:.2g}" if score["standard_error"] else ""
+    if interval is not None:
+        error = f"{interval['low']:.4g} to {interval['high']:.4g} ({percent(interval['level'])})"
+    family = next((family for family in ("conditional", "information") if family in name), "vendi")
+    return {"name": _TITLES[name], "value": f"{score['value']:.4g}", "error": error, "reads": SCORES[name], "family": family}
+
+
+def _comparison(main: Document, models: Mapping[str, Document]) -> dict[str, Any]:
+    """The table of all models; of a comparison also the ranking and the differences."""
+    ranked = "ranks" in main
+    heads, rows = model_table(models)
+    cells = [[_cell(text) for text in row] for row in rows]
+    if ranked:
+        heads = [heads[0], "rank", *heads[1:]]
+        for row in cells:
+            low, high = main["ranks"][row[0]["text"]]
+            row.insert(1, {"text": f"{low}" if low == high else f"{low}-{high}", "sort": str(low + high)})
+    conditional = all("conditional_vendi" in document["scores"] for document in models.values())
+    height = 1.1 + 0.3 * len(models)
+    ranking = None
+    if ranked:
+        ranking = inline_svg(
+            lambda axes: draw_ranking(axes[0], main), 1, height, f"{main['score']} of each model with its interval", "ranking"
+        )
+    return {
+        "sentences": [f"{text[0].upper()}{text[1:]}." for text in comparison_sentences(main)] if ranked else [],
+        "ranking": ranking,
+        "factors": _factors("factors", models) if conditional else None,
+        "table": {"caption": model_note(models), "heads": heads, "rows": cells},
+        "differences": main["differences"] if ranked else [],
+    }
+
+
+def _cell(text: str) -> dict[str, str]:
+    """A cell, and what it is sorted by: the number before an error, without commas."""
+    first = text.split(" +- ")[0].replace(",", "")
+    return {"text": text.replace("+-", "±"), "sort": first}
+
+
+def _groups(key: str, document: Document) -> dict[str, Any]:
+    groups = document["groups"]
+    fair = any(group["rarefied"] is not None for group in groups)
+    heads = ["group", *([f"vendi of {document['equal_size']}"] if fair else []), "vendi", "rke", "share", "outputs"]
+    notes = [
+        f"The groups add up to {document['aggregate']:.4g}, {_signed(document['gap'])} nats from Conditional-Vendi "
+        f"({document['conditional_vendi']:.4g}); at order 2 to {document['aggregate_rke']:.4g}, "
+        f"{_signed(document['gap_rke'])} nats from "
+        f"Conditional-RKE ({document['conditional_rke']:.4g})."
+    ]
+    if document["num_small"]:
+        notes.append(f"{document['num_small']:,} groups have fewer than {document['min_size']} outputs: too small to tell.")
+    uneven = fair and len({group["size"] for group in groups}) > 1
+    equal = f" Sizes differ, so groups are compared by {document['equal_size']} outputs of each." if uneven else ""
+    return {
+        "sentence": f"The least diverse groups stand first: there the model repeats itself.{equal}",
+        "heads": heads,
+        "rows": [_group(f"{key}-g{place}", group, fair) for place, group in enumerate(groups)],
+        "notes": notes,
+    }
+
+
+def _signed(value: float) -> str:
+    """Three decimals with a sign, and no minus before a zero."""
+    return f"{round(value, 3) + 0.0:+.3f}"
+
+
+def _group(key: str, group: Document, fair: bool) -> dict[str, Any]:
+    figures = [("vendi", "{:.2f}"), ("rke", "{:.2f}"), ("share", "{:.1%}"), ("size", "{:,.0f}")]
+    cells = [_number(group[name], form) for name, form in [*([("rarefied", "{:.2f}")] if fair else []), *figures]]
+    prompts = [_entry(one) for one in group["prompts"]]
+    typical = entry_label(group["prompts"][0]) if group["prompts"] else ""
+    title = typical if typical == group["name"] or not group["name"] else f"{group['name']}: {typical}"
+    return {
+        "id": key,
+        "title": _one_line(title),
+        "told": f"{group['vendi']:.3g} distinct of {group['size']:,.0f} outputs{', too few to tell' if group['small'] else ''}",
+        "cells": cells,
+        "prompts": prompts,
+        "modes": [
+            {"title": f"Kind {place} of outputs, {mode['share']:.0%}", "outputs": [_entry(one) for one in mode["outputs"]]}
+            for place, mode in enumerate(group["modes"], 1)
+        ],
+    }
+
+
+def _number(value: float | None, form: str) -> dict[str, str]:
+    """A number as a cell; nothing where there is none."""
+    return {"text": "", "sort": ""} if value is None else {"text": form.format(value), "sort": repr(float(value))}
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 3].rstrip()}..."
+
+
+def _entry(entry: Document) -> dict[str, Any]:
+    label = entry_label(entry)
+    picture = entry.get("thumbnail")
+    return {
+        "label": label[:_LONGEST],
+        "cut": len(label) > _LONGEST,
+        "thumbnail": picture if is_thumbnail(picture) else None,
+    }
+
+
+def _settings(document: Document) -> list[tuple[str, str]]:
+    """Every setting, what the data were, what embedded them, and how long it took."""
+    rows = [(name.replace("_", " "), value) for name, value in document["settings"].items() if value is not None]
+    rows += [(name, value) for name, value in document["data"].items() if value is not None]
+    for made in document["embedders"]:
+        rows.append(
+            (f"embedder {made['side']}", ", ".join(f"{k}: {v}" for k, v in made.items() if k != "side" and v is not None))
+        )
+    rows += list(document["runtime"].items())
+    return [(str(name), str(value)) for name, value in rows]
+
+
+def _reproduce(main: Document, first: Document, source: str) -> list[dict[str, str]]:
+    command = "compare" if "ranks" in main else "score"
+    settings = {name: value for name, value in first["settings"].items() if value is not None}
+    steps = [
+        {
+            "text": "Keep these settings as settings.json:",
+            "code": json.dumps(settings, indent=1, ensure_ascii=False),
+        },
+        {
+            "text": f"and, with divprism {first['runtime'].get('divprism', __version__)}, run:",
+            "code": f"divprism {command} {shlex.quote(source)} --config settings.json --report report.html",
+        },
+    ]
+    if first["data"].get("hash"):
+        steps.append({"text": f"The data are the same if their hash is {first['data']['hash']}.", "code": ""})
+    return steps

@@ -1,0 +1,450 @@
+"""The report: what it says is what the result says, strangers' texts stay texts, plots are drawn from plain values."""
+
+import base64
+import copy
+import io
+import json
+import math
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from made import picture, write
+
+import divprism as dp
+from divprism.details import detailed, details
+from divprism.report import report_page
+from divprism.report.plots import draw_factors, draw_spectra, inline_svg, new_axes
+from divprism.report.thumbnails import is_thumbnail, thumbnail
+from divprism.report.words import convergence_sentence, headline
+from divprism.samples import Clip, Picture, Text
+
+HOSTILE = '<img src=x onerror="window.hacked=1">'
+KERNELS = {"kernel_x": dp.Cosine(), "kernel_t": dp.Categorical()}
+
+
+@pytest.fixture(scope="module")
+def result() -> dp.Evaluation:
+    """Four prompts with six outputs each; under the last all are the same."""
+    t = np.repeat(np.arange(4), 6)
+    x = np.eye(24)
+    x[18:] = x[18]
+    return dp.evaluate(x, t, **KERNELS, interval=0.95)
+
+
+@pytest.fixture(scope="module")
+def document(result) -> dict:
+    return detailed(result, num_repeats=2)
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "divprism", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+# what is drawn
+
+
+def test_lengths_of_the_bar_multiply(result):
+    _, ax = result.plot()
+    conditional, information = ax.patches[:2]
+    assert conditional.get_x() == 1
+    assert math.isclose(conditional.get_x() + conditional.get_width(), float(result.conditional_vendi))
+    assert math.isclose(information.get_x() + information.get_width(), float(result.vendi))
+
+
+def test_a_spectrum_is_drawn_by_rank():
+    """Three equal eigenvalues, one of which stands for two."""
+    _, ax = new_axes()
+    draw_spectra(ax, {"x": ([0.5, 0.25], [1, 2])})
+    line = ax.lines[0]
+    assert line.get_xdata().tolist() == [1, 3]
+    assert line.get_ydata().tolist() == [0.5, 0.25]
+
+
+def test_a_score_keeps_the_spectra_that_it_was_made_from(result):
+    assert set(result.conditional_vendi.spectra) == {"joint", "t"}
+    assert set(result.spectra) == {"x", "t", "joint"}
+    prompts = result.spectra["t"]
+    assert np.allclose(np.repeat(prompts.values, prompts.weights.astype(int)), 0.25)
+    assert dp.rke(np.eye(4), kernel=dp.Cosine()).spectra == {}
+
+
+def test_whatever_is_drawn_goes_on_the_axes_that_were_given(pairs):
+    from matplotlib.figure import Figure
+
+    x, t = pairs
+    kernels = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Gaussian(1.0)}
+    for one in (dp.vendi(x), dp.rke(x), dp.evaluate(x), dp.evaluate(x, t, **kernels)):
+        ax = Figure().subplots()
+        assert one.plot(ax) == (ax.figure, ax)
+    panels = Figure().subplots(1, 3)
+    figure, axes = dp.converge(x, t, **kernels, num_repeats=2).plot(panels)
+    assert figure is panels[0].figure
+    assert axes.tolist() == panels.tolist()
+    with pytest.raises(dp.ArgumentError, match="`axes` must be 2 matplotlib Axes; got 3"):
+        dp.bandwidth_sweep(x, t, bandwidths_x=[1.0, 2.0], bandwidths_t=[1.0]).plot(panels)
+
+
+def test_new_figures_are_those_of_pyplot(pairs):
+    from matplotlib import pyplot
+
+    sweep = dp.bandwidth_sweep(*pairs, bandwidths_x=[1.0, 2.0], bandwidths_t=[1.0, 3.0])
+    figure, axes = sweep.plot()
+    assert pyplot.fignum_exists(figure.number)
+    assert axes.shape == (2,)
+    assert [line.get_label() for line in axes[0].lines[:4]] == ["vendi", "conditional_vendi", "information_vendi", "prompts"]
+    assert axes[0].lines[0].get_ydata().tolist() == sweep.x.scores["vendi"].tolist()
+    pyplot.close(figure)
+
+
+def test_drawing_changes_no_settings_of_others(result):
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    report_page(detailed(result))
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "-->", "$\\frac{", "a & b", "日本", "x" * 200, "]]>", "\n"])
+def test_names_in_plots_are_text(result, name):
+    svg = inline_svg(lambda axes: draw_factors(axes[0], {name: result.to_dict()}), 1, 2.0, name, "key")
+    assert "<img" not in svg
+    assert "<script" not in svg
+    assert svg.startswith("<svg ")
+    assert svg.count("<!--") == svg.count("-->")
+
+
+def test_plots_of_a_page_share_no_ids(document):
+    page = report_page(document)
+    ids = re.findall(r'\bid="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    for name in re.findall(r'(?:url\(#|href="#)([^")]+)', page):
+        assert name in ids
+
+
+# what is said
+
+
+def test_the_headline_is_the_result_in_words(result):
+    text = " ".join(headline(result.to_dict()))
+    assert "24 outputs to 4 different prompts amount to" in text
+    assert f"{float(result.vendi):.3g} distinct" in text
+    assert f"brings {float(result.conditional_vendi):.3g} per kind of prompt" in text
+    interval = result.intervals["vendi"]
+    assert f"95\N{NO-BREAK SPACE}% interval {interval.low:.3g} to {interval.high:.3g}" in text
+
+
+def test_without_prompts_only_vendi_is_told():
+    lines = headline(dp.evaluate(np.eye(7), kernel_x=dp.Cosine()).to_dict())
+    assert lines == ["7 outputs amount to 7 distinct ones (Vendi)."]
+
+
+@pytest.mark.parametrize(("follow", "told"), [(True, "Outputs follow their prompts"), (False, "ignore their prompts")])
+def test_the_baseline_is_told_by_its_p_value(follow, told):
+    t = np.repeat(np.arange(8), 4)
+    x = np.eye(8)[t if follow else np.random.default_rng(0).permutation(t)]
+    document = dp.evaluate(x, t, **KERNELS, num_permutations=19).to_dict()
+    assert any(told in line for line in headline(document))
+
+
+def test_the_least_diverse_group_is_named(document):
+    assert any("repeats itself most under “3”: 1 distinct among 6 outputs" in line for line in headline(document))
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        (["converged", "converged"], "suffices for every score"),
+        (["no limit", "unclear"], "too small for every score"),
+        (["converged", "approaching"], "suffices for a; not yet, or not clearly, for b"),
+    ],
+)
+def test_convergence_in_one_sentence(states, told):
+    verdicts = {name: {"status": state} for name, state in zip("ab", states, strict=True)}
+    assert told in convergence_sentence({"verdicts": verdicts})
+
+
+def test_the_page_holds_every_score_setting_and_group(document):
+    page = report_page(document)
+    for score in document["scores"].values():
+        assert f"<strong>{score['value']:.4g}</strong>" in page
+    assert page.count('class="gallery"') == 4
+    assert document["data"]["hash"] in page
+    assert "kernel x" in page
+    assert "--config settings.json" in page
+
+
+def test_a_result_without_details_says_how_to_get_them(result):
+    assert "divprism score IN --details" in report_page(result.to_dict())
+    assert "--details" not in report_page(detailed(result))
+
+
+def test_parts_may_come_apart(result, document):
+    parts = document["details"]
+    page = report_page(parts["convergence"], result.to_dict(), parts["groups"])
+    assert page.count('class="gallery"') == 4
+    assert "Scores against the number of samples" in page
+    with pytest.raises(dp.DataError, match="a result with scores"):
+        report_page(parts["groups"])
+    with pytest.raises(dp.DataError, match="neither scores, nor groups"):
+        report_page(result.to_dict(), {"x": None})
+
+
+def test_several_models_are_compared(result):
+    page = report_page(detailed({"one": result, "two": result}, num_groups=2))
+    assert "<h1>2 models</h1>" in page
+    assert page.count('class="cards"') == 2
+    with pytest.raises(dp.ArgumentError, match="`labels` belong to one model"):
+        detailed({"one": result, "two": result}, labels=[0] * 24)
+
+
+def test_what_the_data_do_not_allow_is_told(result):
+    found = details(result)
+    assert found["sweep"] is None
+    assert "Gaussian bandwidths" in found["absent"]["sweep"]
+    assert "No sweep: a sweep is over Gaussian bandwidths" in report_page(result.to_dict() | {"details": found})
+    bare = dp.Evaluation(**{**vars(result), "samples": None})
+    with pytest.raises(dp.ArgumentError, match="does not hold what it scored"):
+        details(bare)
+
+
+def test_a_long_spectrum_is_thinned_and_keeps_its_ranks():
+    result = dp.evaluate(np.random.default_rng(0).standard_normal((400, 5)))
+    points = details(result)["spectra"]["x"]
+    assert len(points["values"]) <= 150
+    assert math.isclose(sum(points["weights"]), result.spectra["x"].weights.sum())
+    assert points["values"][0] == result.spectra["x"].values[0]
+    assert points["values"][-1] == result.spectra["x"].values[-1]
+
+
+def test_the_sweep_marks_the_bandwidths_that_were_used(pairs):
+    result = dp.evaluate(*pairs, kernel_x=dp.Gaussian(1.7), kernel_t=dp.Gaussian(0.9))
+    sweep = details(result)["sweep"]
+    assert (sweep["x"]["chosen"], sweep["t"]["chosen"]) == (1.7, 0.9)
+
+
+def test_convergence_is_told_of_a_draw_where_there_are_many(one_thread):
+    """Sixty prompts with five outputs each: whole prompts are drawn."""
+    rng = np.random.default_rng(0)
+    t = np.repeat(rng.standard_normal((60, 3)), 5, axis=0)
+    result = dp.evaluate(rng.standard_normal((300, 3)), t, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(1.0))
+    found = details(result, max_pairs=153)["convergence"]
+    assert (found["n"], found["drawn_from"], found["sizes"][-1]) == (150, 300, 30)
+    assert convergence_sentence(found).startswith("A draw of 150 of the 300 outputs")
+    assert details(result, max_pairs=40)["convergence"]["n"] == 40
+
+
+# strangers
+
+
+def _texts(hostile):
+    prompts = [prompt for prompt in (hostile, "a tame prompt") for _ in range(6)]
+    answers = [f"{hostile} {place}" for place in range(12)]
+    return dp.evaluate(answers, prompts, embedder_x=_letters, embedder_t=_letters, cache=False)
+
+
+def _letters(texts):
+    return np.array([[len(text), sum(map(ord, text)) % 97, text.count("a")] for text in texts], dtype=float)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        HOSTILE,
+        "</script><script>window.hacked=1</script>",
+        '" onmouseover="x',
+        "{{ 7 * 7 }}{% raw %}",
+        "&lt;b&gt;",
+        "javascript:x",
+    ],
+)
+def test_texts_of_strangers_are_escaped(hostile):
+    page = report_page(detailed(_texts(hostile)))
+    scripts = re.findall(r"<script.*?</script>", page, re.DOTALL)
+    assert len(scripts) == 1
+    assert "hacked" not in scripts[0]
+    assert "<img" not in page
+    assert ' onmouseover="x' not in page
+    assert "{{ 49 }}" not in page
+    assert page.count("49 49") == 0
+
+
+def test_the_policy_allows_our_script_alone(document):
+    import hashlib
+
+    page = report_page(document)
+    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert f"script-src &#39;sha256-{digest}&#39;".replace("&#39;", "'") in policy
+    assert "default-src 'none'" in policy
+    assert not re.search(r"(src|href)=\"https?:", page)
+
+
+def test_a_thumbnail_has_no_byte_of_the_file():
+    """A picture with a comment and a place in its metadata: both are gone, and so is the size."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    exif = Image.Exif()
+    exif[0x010E] = "secret"
+    Image.open(io.BytesIO(picture(size=(800, 400)))).save(buffer, "JPEG", exif=exif, comment=b"secret")
+    small = base64.b64decode(thumbnail(Picture(buffer.getvalue(), "a.jpg")))
+    assert b"secret" not in small
+    assert Image.open(io.BytesIO(small)).size == (160, 80)
+
+
+def test_a_clip_is_shown_by_its_middle_frame(tmp_path):
+    for place in range(3):
+        (tmp_path / f"{place}.png").write_bytes(picture(place))
+    frames = tuple(tmp_path / f"{place}.png" for place in range(3))
+    assert thumbnail(Clip(frames)) == thumbnail(Picture(frames[1]))
+    assert thumbnail(Text("a")) is None
+
+
+@pytest.mark.parametrize("value", [None, 3, "", "PHN2Zz4=", '"><script>', "/9j/\n", "....", "é"])
+def test_only_pictures_of_ours_are_embedded(value, document):
+    assert not is_thumbnail(value)
+    changed = copy.deepcopy(document)
+    changed["details"]["groups"]["groups"][0]["prompts"][0]["thumbnail"] = value
+    assert "data:image" not in report_page(changed)
+
+
+def _places(node, path=()):
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield (*path, key)
+            yield from _places(value, (*path, key))
+    elif isinstance(node, list):
+        for place, value in enumerate(node[:3]):
+            yield (*path, place)
+            yield from _places(value, (*path, place))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_broken_document_is_refused_in_one_sentence(document, data):
+    changed = copy.deepcopy(document)
+    path = data.draw(st.sampled_from(list(_places(document))))
+    node = changed
+    for key in path[:-1]:
+        node = node[key]
+    if data.draw(st.booleans()) and isinstance(node, dict):
+        del node[path[-1]]
+    else:
+        node[path[-1]] = data.draw(st.sampled_from([None, [], {}, "text", -1, 1e308, HOSTILE, {"a": HOSTILE}, [HOSTILE]]))
+    try:
+        page = report_page(changed)
+    except dp.DataError as error:
+        assert "\n" not in str(error)
+    else:
+        assert "<img" not in page
+
+
+# files and commands
+
+
+def test_pictures_come_into_the_page_small_and_with_their_names(tmp_path):
+    name = "a\"'><b>.png"
+    files = {f"a red square/{place}.png": picture(place, (400, 300)) for place in range(7)}
+    files |= {f"a blue circle/{place}.png": picture(9 + place, (400, 300)) for place in range(7)}
+    files[f"a red square/{name}"] = picture(99)
+    write(tmp_path / "images", files)
+    done = run("score", tmp_path / "images", "--report", tmp_path / "report.html", "--details", "--format", "json", "-q")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("data:image/jpeg;base64,") >= 6
+    assert "<b>" not in page
+    assert max(map(len, re.findall(r"base64,([^\"]*)", page))) < 20_000
+    (tmp_path / "result.json").write_text(done.stdout)
+    again = run("report", tmp_path / "result.json", "-o", tmp_path / "again.html")
+    assert again.returncode == 0, again.stderr
+    assert f"wrote {tmp_path / 'again.html'}" in again.stderr
+    assert (tmp_path / "again.html").read_text() == page
+
+
+def test_thumbnails_are_shared_out(tmp_path):
+    write(tmp_path, {f"{kind}/{place}.png": picture(hash((kind, place)) % 997) for kind in "ab" for place in range(6)})
+    result = dp.evaluate(str(tmp_path))
+    for most in (0, 3):
+        found = details(result, max_thumbnails=most, num_groups=2)
+        assert json.dumps(found).count('"thumbnail"') == most
+
+
+def test_a_comparison_gets_a_page_and_a_plot(tmp_path):
+    from made import jsonl, records
+
+    source = write(tmp_path, {"two.jsonl": jsonl(records(("first", HOSTILE)) * 3)}) / "two.jsonl"
+    done = run("compare", source, "--report", tmp_path / "page.html", "--plot", tmp_path / "plot.svg", "-q")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "page.html").read_text()
+    assert "Ranked by conditional_vendi" in page
+    assert "<img" not in page
+    assert "<svg" in (tmp_path / "plot.svg").read_text()
+
+
+def test_sweep_and_convergence_are_drawn_to_files(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((40, 3)))
+    for command in ("bandwidth", "converge"):
+        done = run(command, tmp_path / "x.npy", "--plot", tmp_path / f"{command}.png", "-q")
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / f"{command}.png").read_bytes().startswith(b"\x89PNG")
+    done = run("converge", tmp_path / "x.npy", "--plot", tmp_path / "plot.exe", "-q")
+    assert done.returncode == 4
+    assert "cannot draw to" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "is not a JSON file"),
+        ("[]", "must hold a JSON object"),
+        ("{}", "a report is of a result with scores"),
+        ('{"scores": 3}', "this is not a result that divprism wrote"),
+    ],
+)
+def test_files_that_are_no_results_are_refused(tmp_path, content, told):
+    (tmp_path / "result.json").write_text(content)
+    done = run("report", tmp_path / "result.json", "-o", tmp_path / "page.html")
+    assert done.returncode == 4
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_weights_and_a_report_do_not_go_together(tmp_path):
+    np.save(tmp_path / "x.npy", np.eye(4))
+    np.save(tmp_path / "w.npy", np.full(4, 0.25))
+    done = run("score", tmp_path / "x.npy", "--weights", tmp_path / "w.npy", "--report", tmp_path / "page.html")
+    assert done.returncode == 2
+    assert "do not go with --weights" in done.stderr
+
+
+@pytest.mark.parametrize(("missing", "call"), [("jinja2", "dp.html_report(r)"), ("matplotlib", "r.plot()")])
+def test_without_the_extra_one_sentence_says_what_to_install(missing, call):
+    code = (
+        f"import sys, numpy as np, divprism as dp\nsys.modules[{missing!r}] = None\n"
+        "r = dp.evaluate(np.eye(4), np.arange(4) % 2, kernel_x=dp.Cosine())\n"
+        f"try: {call}\nexcept dp.MissingExtraError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'divprism[report]'" in done.stdout
+
+
+def test_the_demo_keeps_a_file_that_is_not_its_own(tmp_path):
+    page = tmp_path / "report.html"
+    page.write_text("mine")
+    done = run("demo", "--report", page)
+    assert done.returncode == 0
+    assert page.read_text() == "mine"
+    assert "name another page" in done.stdout
+    page.unlink()
+    for _ in range(2):
+        done = run("demo", "--report", page)
+        assert f"open {page} in a browser" in done.stdout
+    assert "3 models" in page.read_text()
