@@ -243,6 +243,26 @@ def test_bandwidths_are_swept(tmp_path):
     assert "--bandwidths-x must be numbers with commas between, as 0.5,1,2; got 'one'" in refused.stderr.decode()
 
 
+def test_a_score_below_its_gate_ends_with_5_after_the_result(folder, tmp_path):
+    arguments = ("score", folder / "x.npy", "--prompts", folder / "ids.npy", "--bandwidth-x", 1, "--format", "csv")
+    value = float(dp.conditional_vendi(X, T, kernel_x=dp.Gaussian(1.0)))
+    passed = run(*arguments, "--fail-under", f"conditional_vendi={value - 0.01}", "--fail-under", "vendi = 1")
+    assert (passed.returncode, passed.stderr) == (0, b"")
+    failed = run(*arguments, "--fail-under", "vendi=1", "--fail-under", "conditional_vendi=30")
+    assert (failed.returncode, failed.stdout) == (5, passed.stdout)
+    assert failed.stderr.decode() == f"divprism: conditional_vendi is {value:.4g}, below 30 (--fail-under).\n"
+    write(tmp_path, {"o.jsonl": jsonl(records(("one", "two")))})
+    several = run("score", tmp_path / "o.jsonl", "-q", "--fail-under", "rke=30")
+    assert several.returncode == 5 and several.stdout
+    assert "below 30, as for 2 of 2 models (--fail-under)" in several.stderr.decode()
+
+
+def test_a_gate_that_nothing_can_be_held_to_is_not_passed(folder):
+    done = run("score", folder / "x.npy", "--fail-under", "conditional_vendi=1")
+    assert done.returncode == 2 and done.stdout
+    assert "--fail-under asks for conditional_vendi, which was not computed: it needs prompts" in done.stderr.decode()
+
+
 def test_embed_writes_what_score_reads(tmp_path):
     write(tmp_path, {"o.jsonl": jsonl(records(("one", "two")))})
     done = run("embed", tmp_path / "o.jsonl", "-o", tmp_path / "vectors")
@@ -296,6 +316,8 @@ REFUSALS = [
     (("--bandwidth-rule", "mean"), 2, "there is no bandwidth rule 'mean'"),
     (("--prompts", "ids.npy", "--kernel-t", "gaussian"), 2, "--kernel-t gaussian needs a row of numbers per prompt"),
     (("--kernel-x", 'polynomial(scale="a")'), 2, "`scale` must be positive"),
+    (("--fail-under", "vendi=nan"), 2, "--fail-under must be a score and a number, as conditional_vendi=4.5; got 'vendi=nan'"),
+    (("--fail-under", "size=2"), 2, "there is no score 'size' (--fail-under); choose from vendi"),
     (("--format", "xml"), 2, "--format must be one of table, json, csv, md, latex"),
     (("--prompts", "-", "--weights", "-"), 2, "only one of IN, --prompts, --labels and --weights can be -"),
     (("--flavour", "mint"), 2, "No such option"),

@@ -123,9 +123,12 @@ def test_gates_end_with_exit_code_5_after_the_result(tmp_path):
     arguments = ("compare", tmp_path / "o.jsonl", "-q", "--bandwidth-x", 0.5, "--bandwidth-t", 0.5)
     low = run(*arguments, "--fail-under", "conditional_vendi=1.5")
     assert low.returncode == 5 and low.stdout
-    assert "below 1.5, and 1 more models (--fail-under)" in low.stderr.decode()
+    assert "below 1.5, as for 2 of 3 models (--fail-under)" in low.stderr.decode()
     assert run(*arguments, "--fail-under", "vendi=1.0").returncode == 0
     assert run(*arguments, "--fail-under", "vendi").returncode == 2
+    never = run(*arguments, "--fail-under", "cluster_vendi=1")
+    assert (never.returncode, never.stdout != b"") == (2, True)
+    assert "--fail-under asks for cluster_vendi, which was not computed: it needs labels" in never.stderr.decode()
     assert "there is no score 'size' (--fail-under)" in run(*arguments, "--fail-under", "size=2").stderr.decode()
 
 

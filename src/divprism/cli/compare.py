@@ -7,16 +7,24 @@ from pathlib import Path
 import typer
 
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled
-from divprism.cli.options import Output, Quiet, choice, progress_on_stderr, say, write_result
+from divprism.cli.options import (
+    FailUnder,
+    Output,
+    Quiet,
+    check_gates,
+    choice,
+    parse_gates,
+    progress_on_stderr,
+    say,
+    write_result,
+)
 from divprism.comparison import Comparison
 from divprism.comparison import compare as compare_models
-from divprism.errors import ArgumentError, BandwidthWarning, GateError
-from divprism.evaluation import Evaluation
-from divprism.registry import SCORES
+from divprism.errors import ArgumentError, BandwidthWarning
 from divprism.report import MODEL_FORMATS, model_note, model_table
 from divprism.samples import Samples
 
-__all__ = ["check_gates", "compare"]
+__all__ = ["compare"]
 
 _FORMATS = ("table", "json", "md", "latex")
 
@@ -30,9 +38,7 @@ def compare(
     others: list[str] | None = typer.Argument(None, metavar="[IN ...]", help="More files or folders, a model each."),
     by: str = typer.Option("conditional_vendi", "--by", help="Score to rank by (see: divprism ls scores)."),
     interval: float = typer.Option(0.95, "--interval", help="Level of the intervals."),
-    fail_under: list[str] | None = typer.Option(
-        None, "--fail-under", help="End with exit code 5 if a model is below, as conditional_vendi=4.5; may be repeated."
-    ),
+    fail_under: FailUnder = None,
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help=f"{'|'.join(_FORMATS)}.", metavar="|".join(_FORMATS)),
     output: Output = None,
@@ -42,7 +48,7 @@ def compare(
     Name one file that holds several models, or a file or folder for each model.
     """
     choice(form, _FORMATS, "--format")
-    gates = _gates(fail_under)
+    gates = parse_gates(fail_under)
     sources = [source for source in (reading.source, *(others or [])) if source is not None]
     parts = {source: reading.samples(source) for source in sources} if sources else {"": reading.samples()}
     for part in parts.values():
@@ -69,30 +75,6 @@ def _label(source: str, part: Samples, sources: list[str]) -> str:
         return part.models[0]
     name = Path(source).name
     return name if [Path(other).name for other in sources].count(name) == 1 else source
-
-
-def _gates(texts: list[str] | None) -> dict[str, float]:
-    """Scores and the least that they may be."""
-    gates = {}
-    for text in texts or []:
-        name, _, number = text.partition("=")
-        try:
-            gates[name.strip()] = float(number)
-        except ValueError:
-            raise ArgumentError(f"--fail-under must be a score and a number, as conditional_vendi=4.5; got {text!r}.") from None
-        if name.strip() not in SCORES:
-            raise ArgumentError(f"there is no score {name.strip()!r} (--fail-under); choose from {', '.join(SCORES)}.")
-    return gates
-
-
-def check_gates(results: dict[str, Evaluation], gates: dict[str, float]) -> None:
-    """Refuse results with a score below what was asked for."""
-    for score, least in gates.items():
-        low = [model for model, result in results.items() if score in result.scores and float(result.scores[score]) < least]
-        if low:
-            value = float(results[low[0]].scores[score])
-            more = f", and {len(low) - 1:,} more models" if len(low) > 1 else ""
-            raise GateError(f"{score} of {low[0]} is {value:.4g}, below {least:g}{more} (--fail-under).")
 
 
 def _rendered(found: Comparison, form: str) -> str:

@@ -1,6 +1,7 @@
 """What several commands share: settings from a file, progress and notes on stderr, output to a file."""
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,13 +11,32 @@ from typing import Annotated, Any
 import typer
 
 from divprism._files import write_whole
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import ArgumentError, DataError, GateError
+from divprism.evaluation import Evaluation
 from divprism.readers.guards import shown
+from divprism.registry import SCORES
 
-__all__ = ["Config", "Output", "Quiet", "choice", "load_config", "progress_on_stderr", "say", "typed", "write_result"]
+__all__ = [
+    "Config",
+    "FailUnder",
+    "Output",
+    "Quiet",
+    "check_gates",
+    "choice",
+    "load_config",
+    "parse_gates",
+    "progress_on_stderr",
+    "say",
+    "typed",
+    "write_result",
+]
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Neither notes nor progress on stderr.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file in place of stdout.")]
+FailUnder = Annotated[
+    list[str] | None,
+    typer.Option("--fail-under", help="End with exit code 5 if a score is below, as conditional_vendi=4.5; may be repeated."),
+]
 
 
 def say(lines: Any, quiet: bool, prefix: str = "") -> None:
@@ -115,3 +135,33 @@ def choice(value: Any, allowed: Any, flag: str) -> Any:
     if value not in allowed:
         raise ArgumentError(f"{flag} must be one of {', '.join(allowed)}; got {value!r}.")
     return value
+
+
+def parse_gates(texts: list[str] | None) -> dict[str, float]:
+    """Scores and the least that they may be, from `--fail-under`."""
+    gates = {}
+    for text in texts or []:
+        name, _, number = (part.strip() for part in text.partition("="))
+        try:
+            gates[name] = float(number)
+        except ValueError:
+            gates[name] = math.nan
+        if not math.isfinite(gates[name]):
+            raise ArgumentError(f"--fail-under must be a score and a number, as conditional_vendi=4.5; got {text!r}.")
+        if name not in SCORES:
+            raise ArgumentError(f"there is no score {name!r} (--fail-under); choose from {', '.join(SCORES)}.")
+    return gates
+
+
+def check_gates(results: dict[str, Evaluation], gates: dict[str, float]) -> None:
+    """Refuse results with a score below what was asked for, or without it: a gate that nothing was held to is not passed."""
+    for score, least in gates.items():
+        found = {model: float(result.scores[score]) for model, result in results.items() if score in result.scores}
+        if len(found) < len(results):
+            needs = "labels" if score.startswith("cluster") else "prompts"
+            raise ArgumentError(f"--fail-under asks for {score}, which was not computed: it needs {needs}.")
+        low = [model for model, value in found.items() if value < least]
+        if low:
+            whose = f" of {shown(low[0])}" if low[0] else ""
+            more = f", as for {len(low):,} of {len(results):,} models" if len(low) > 1 else ""
+            raise GateError(f"{score}{whose} is {found[low[0]]:.4g}, below {least:g}{more} (--fail-under).")

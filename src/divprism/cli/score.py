@@ -8,7 +8,18 @@ import numpy as np
 import typer
 
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled
-from divprism.cli.options import Config, Output, Quiet, choice, progress_on_stderr, say, write_result
+from divprism.cli.options import (
+    Config,
+    FailUnder,
+    Output,
+    Quiet,
+    check_gates,
+    choice,
+    parse_gates,
+    progress_on_stderr,
+    say,
+    write_result,
+)
 from divprism.errors import ArgumentError, BandwidthWarning
 from divprism.evaluation import Evaluation, evaluate, evaluate_models
 from divprism.readers import read_array
@@ -38,6 +49,7 @@ def score(
     num_permutations: int | None = typer.Option(
         None, "--num-permutations", help="Random pairings to compare with; default some where prompts have few outputs."
     ),
+    fail_under: FailUnder = None,
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help=f"{_FORMATS}.", metavar=_FORMATS),
     output: Output = None,
@@ -45,6 +57,7 @@ def score(
 ) -> None:
     """Score outputs against their prompts: Vendi, Conditional and Information, at the order given and at order 2."""
     choice(form, FORMATS, "--format")
+    gates = parse_gates(fail_under)
     if (reading.source is None) == (outputs is None):
         raise ArgumentError("name the outputs once: divprism score IN, or --outputs IN.")
     reading = dataclasses.replace(reading, source=reading.source or outputs)
@@ -68,6 +81,7 @@ def score(
     documents = {model: result.to_dict() for model, result in results.items()}
     several = len(documents) > 1
     write_result(render_models(documents, form) if several else render(first.to_dict(), form), output)
+    check_gates(results, gates)
 
 
 _FEW_OUTPUTS = 5  # of a prompt: below, Information is mostly bias
