@@ -83,6 +83,65 @@ def test_a_result_of_several_models_is_a_config(tmp_path):
     assert found["models"]["two"]["scores"] == saved["models"]["two"]["scores"]
 
 
+@pytest.mark.parametrize("command", ["groups", "compare", "converge", "score"])
+def test_a_result_of_score_is_a_config_of_other_commands(command, tmp_path):
+    """Kernels, bandwidths and order are taken over; what only score has (--num-permutations, --interval) is not in the way."""
+    rows = [row | {"output": f"{row['output']} {place}"} for place in range(8) for row in records(("one", "two"))]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    chosen = ("--bandwidth-x", 0.7, "--kernel-t", "cosine", "--order", 3, "--num-permutations", 2, "--interval", 0.9)
+    first = run("score", tmp_path / "o.jsonl", *chosen, "--format", "json", "-o", tmp_path / "r.json")
+    assert first.returncode == 0, first.stderr
+    model = ("--model", "two") if command in ("groups", "converge") else ()
+    done = run(command, tmp_path / "o.jsonl", *model, "--config", tmp_path / "r.json", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    saved, found = json.loads((tmp_path / "r.json").read_text())["models"]["two"], json.loads(done.stdout)
+    found = found["models"]["two"] if "models" in found else found
+    names = ("kernel_x", "bandwidth_x", "kernel_t", "bandwidth_t", "order", "estimator", "embedder_x")
+    assert {name: found["settings"].get(name, "wordllama") for name in names} == {
+        name: saved["settings"][name] for name in names
+    }
+    if command == "compare":
+        assert found["settings"]["interval"] == 0.9
+        assert found["scores"]["rke"]["value"] == pytest.approx(saved["scores"]["rke"]["value"])
+    if command == "groups":
+        assert found["conditional_vendi"] == pytest.approx(saved["scores"]["conditional_vendi"]["value"])
+
+
+@pytest.mark.parametrize("command", ["groups", "compare"])
+def test_results_of_groups_and_compare_can_be_had_again(command, tmp_path):
+    rows = [row | {"output": f"{row['output']} {place}"} for place in range(8) for row in records(("one", "two"))]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    model = ("--model", "two") if command == "groups" else ("--unit", "prompt")
+    first = run(command, tmp_path / "o.jsonl", *model, "--format", "json", "-o", tmp_path / "r.json")
+    assert first.returncode == 0, first.stderr
+    arguments = ("--config", tmp_path / "r.json", "--format", "json", *(model if command == "groups" else ()))
+    again = json.loads(run(command, tmp_path / "o.jsonl", *arguments).stdout)
+    saved = json.loads((tmp_path / "r.json").read_text())
+    compared = ("groups", "gap") if command == "groups" else ("ranks", "differences")
+    for name in compared:
+        assert again[name] == saved[name]
+    assert again["settings"]["bandwidth_x"] == saved["settings"]["bandwidth_x"]
+
+
+def test_groups_tell_of_a_truncation_that_they_leave_out(folder, tmp_path):
+    arguments = (folder / "x.npy", "--prompts", folder / "ids.npy", "--format", "json")
+    run("score", *arguments, "--truncation", 3, "-o", tmp_path / "r.json")
+    done = run("groups", *arguments, "--config", tmp_path / "r.json")
+    assert done.returncode == 0
+    assert f"warning: groups are not truncated; that of {tmp_path / 'r.json'} is left out." in done.stderr.decode()
+    refused = run("groups", *arguments, "--truncation", 3)
+    assert (refused.returncode, "--truncation has no meaning for groups" in refused.stderr.decode()) == (2, True)
+
+
+def test_a_config_names_gates_and_sources_as_lists(tmp_path):
+    for model in ("one", "two"):
+        write(tmp_path, {f"{model}.jsonl": jsonl(records((model,)))})
+    sources = {"source": str(tmp_path / "one.jsonl"), "others": [str(tmp_path / "two.jsonl")]}
+    (tmp_path / "c.json").write_text(json.dumps(sources | {"fail-under": ["rke=1", "vendi=40"], "strict": True}))
+    done = run("compare", "--config", tmp_path / "c.json", "-q")
+    assert (done.returncode, "below 40, as for 2 of 2 models" in done.stderr.decode()) == (5, True)
+
+
 @pytest.mark.parametrize("form", ["plain", "BOM", "gzip", "list"])
 def test_records_are_read_from_a_pipe(form, tmp_path):
     rows = records()
@@ -141,6 +200,8 @@ def test_a_config_may_hold_flags(folder, tmp_path):
         ('{"colour": 1}', "sets 'colour', which score does not know", 2),
         ("[1]", "must hold a JSON object; it holds a list", 4),
         ("{", "is not a JSON file", 4),
+        ('{"settings": {"num_groups": 3}}', "sets 'num_groups', which score does not know", 2),
+        ('{"schema": 1, "settings": {"num_groups": 3, "colour": 1}}', "sets 'colour', which score does not know", 2),
         ('{"settings": 3}', "must be a JSON object; it is a int", 4),
     ],
 )

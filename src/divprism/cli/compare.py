@@ -8,6 +8,7 @@ import typer
 
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled
 from divprism.cli.options import (
+    Config,
     FailUnder,
     Output,
     Quiet,
@@ -23,10 +24,12 @@ from divprism.comparison import compare as compare_models
 from divprism.errors import ArgumentError, BandwidthWarning
 from divprism.report import MODEL_FORMATS, model_note, model_table
 from divprism.samples import Samples
+from divprism.uncertainty import UNITS
 
 __all__ = ["compare"]
 
 _FORMATS = ("table", "json", "md", "latex")
+_UNITS = "|".join(UNITS)
 
 
 @bundled
@@ -38,10 +41,14 @@ def compare(
     others: list[str] | None = typer.Argument(None, metavar="[IN ...]", help="More files or folders, a model each."),
     by: str = typer.Option("conditional_vendi", "--by", help="Score to rank by (see: divprism ls scores)."),
     interval: float = typer.Option(0.95, "--interval", help="Level of the intervals."),
+    unit: str | None = typer.Option(
+        None, "--unit", help="What was drawn at random; default prompt where at least 20 repeat, else pair.", metavar=_UNITS
+    ),
     fail_under: FailUnder = None,
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help=f"{'|'.join(_FORMATS)}.", metavar="|".join(_FORMATS)),
     output: Output = None,
+    config: Config = None,
 ) -> None:
     """Compare models on the same prompts, with as many outputs of each: paired differences, and a ranking with its ties.
 
@@ -59,9 +66,8 @@ def compare(
     first = next(iter(parts.values()))
     with progress_on_stderr(quiet) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", BandwidthWarning)  # told below, with the other warnings
-        found = compare_models(
-            named, by=by, interval=interval, progress=progress, **scoring.settings(context), **embedding.settings(first)
-        )
+        settings = scoring.settings(context) | embedding.settings(first)
+        found = compare_models(named, by=by, interval=interval, unit=unit, progress=progress, **settings)
     say(found.notes, quiet)
     say(found.warnings, False, "warning: ")
     document = json.dumps(found.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from divprism._files import write_whole
 from divprism.errors import ArgumentError, DataError, GateError
@@ -47,7 +48,7 @@ def say(lines: Any, quiet: bool, prefix: str = "") -> None:
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Take defaults from a JSON file: the flags of the command as keys, or a result of `divprism score`."""
+    """Take defaults from a JSON file: the flags of the command as keys, or a result of this or another command."""
     if path is None:
         return None
     try:
@@ -65,14 +66,31 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     settings = content.get("settings", content)
     if not isinstance(settings, dict):
         raise DataError(f"`settings` in {path} must be a JSON object; it is a {type(settings).__name__}.")
-    flags = {flag.lstrip("-").replace("-", "_"): option.name for option in context.command.params for flag in option.opts}
+    options = _options(context.command)
     values = {str(key).replace("-", "_"): value for key, value in settings.items()}
-    unknown = sorted(set(values) - (set(flags) - {"config"}))
+    if "schema" in content and "settings" in content:  # of a result, what only other commands know is not ours to judge
+        root = context.find_root().command
+        assert isinstance(root, TyperGroup)
+        others = {name for command in root.commands.values() for name in _options(command)} - set(options)
+        values = {key: value for key, value in values.items() if key not in others}
+    unknown = sorted(set(values) - (set(options) - {"config"}))
     if unknown:
         raise ArgumentError(f"{path} sets {unknown[0]!r}, which {context.info_name} does not know.")
-    # as text, so that a value is judged as if it had been typed (an integer flag would cut 2.5 to 2)
-    context.default_map = {flags[key]: str(value) for key, value in values.items() if value is not None}
+    context.default_map = {
+        options[key].name: _as_typed(value, options[key]) for key, value in values.items() if value is not None
+    }
     return path
+
+
+def _options(command: Any) -> dict[str, Any]:
+    """The options of a command, by their flags with underscores."""
+    return {flag.lstrip("-").replace("-", "_"): option for option in command.params for flag in option.opts}
+
+
+def _as_typed(value: Any, option: Any) -> Any:
+    """A value as text, so that it is judged as if it had been typed (an integer flag would cut 2.5 to 2)."""
+    several = isinstance(value, list) and (option.nargs == -1 or getattr(option, "multiple", False))
+    return [str(one) for one in value] if several else str(value)
 
 
 Config = Annotated[
