@@ -177,7 +177,7 @@ def evaluate(
         As in `embed`.
     interval : float, optional
         Level of the intervals, such as 0.95: where the scores would lie for other samples of this size. Costs twenty times the
-        scores of 500 pairs.
+        scores of 500 pairs, and twenty times the cluster scores of at most 500 pairs of each cluster.
     unit : "pair" or "prompt", optional
         What was drawn at random, for the intervals. Default: prompts, where there are at least 20 and they repeat.
     num_permutations : int, optional
@@ -264,7 +264,7 @@ def evaluate(
 
 
 def _intervals(problem: Problem, scores: dict[str, Any], level: float, unit: str | None) -> dict[str, Interval]:
-    """Intervals of all scores but those inside groups; none for a single pair, which has no spread."""
+    """Intervals of all scores; none for a single pair, which has no spread."""
     if problem.n < 2:
         return {}
     errors = sampling_error(problem, unit)

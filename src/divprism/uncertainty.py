@@ -1,7 +1,8 @@
 """How far a score may be off: intervals from the sample itself, a baseline by shuffling.
 
 Sampling errors are a jackknife's. At order 2 a score is a ratio of sums over pairs of samples, and what each sample adds to it
-is known in closed form; at other orders samples are left out by groups, twenty at most, and the scores computed again.
+is known in closed form; at other orders samples are left out by groups, twenty at most, and the scores computed again. So are
+the cluster scores, at every order: what a sample adds to the score of a small cluster is not all that it does to it.
 """
 
 import math
@@ -140,6 +141,10 @@ def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
     deviations = {
         name: _added_up(name, {part: found[part, name.endswith("rke")] for part in sample.operators}) for name in names
     }
+    if problem.grouped is not None:
+        labels = problem.grouped.right.index
+        deviations["cluster_vendi"] = sample.inside(labels, order, truncation)
+        deviations["cluster_rke"] = sample.inside(labels, 2.0, truncation)
     unbiased = {}
     pure = sample.unbiased() if truncation is None else {}
     for name in names:
@@ -214,28 +219,68 @@ class _Sample:
 
     def left_out(self, name: str, order: float, truncation: int | None) -> np.ndarray:
         """What each group of units contributes to the error of an entropy: the jackknife that leaves out one after another."""
-        groups, scale = self._groups()
-        used = np.flatnonzero(groups >= 0)
+        kept, scale = self._drawn(self.units)
+        used = np.flatnonzero(np.isin(self.units, kept))
+        _, without = self._without(name, used, self._parted(kept)[used], order, truncation)
+        return scale * _jackknifed(without)
+
+    def inside(self, labels: np.ndarray, order: float, truncation: int | None) -> np.ndarray:
+        """What each group of units contributes to the error of the logarithm of a cluster score: the same jackknife.
+
+        A draw of all pairs would leave small clusters with too few, so every cluster keeps its pairs; of one with more than
+        `_MAX_PAIRS` a draw stands for all in its entropy, whose change is scaled as in `left_out`, but not in its share. The
+        score of a small cluster is far from linear in its pairs: with five of them the error comes out a sixth too large.
+        """
+        groups = self._parted(np.random.default_rng(self.rng).permutation(self.num_units))
+        count = int(groups.max()) + 1
+        total = np.zeros(count)
+        sorted_pairs = np.argsort(labels, kind="stable")
+        for members in np.split(sorted_pairs, np.flatnonzero(np.diff(labels[sorted_pairs])) + 1):
+            kept, scale = self._drawn(self.units[members])
+            drawn = members[np.isin(self.units[members], kept)]
+            whole, without = self._without("x", drawn, groups[drawn], order, truncation, count)
+            gone = np.bincount(groups[members], weights=self.weights[members], minlength=count)
+            total += (gone.sum() - gone) * np.exp(whole + scale * (without - whole))
+        mass = 1 - np.bincount(groups, weights=self.weights, minlength=count)
+        return _jackknifed(np.log(total / mass))
+
+    def _parted(self, units: np.ndarray) -> np.ndarray:
+        """The group of each pair, where units in random order are dealt out to twenty; -1 for pairs of other units."""
+        groups = np.full(self.num_units, -1)
+        groups[units] = np.arange(units.size) % min(units.size, _GROUPS)
+        return np.asarray(groups[self.units])
+
+    def _drawn(self, units: np.ndarray) -> tuple[np.ndarray, float]:
+        """Units that stand for all of some, with few enough pairs, and the factor that the absence of the others asks for."""
+        distinct, sizes = np.unique(units, return_counts=True)
+        order = np.random.default_rng(self.rng).permutation(distinct.size)
+        within = int(np.searchsorted(np.cumsum(sizes[order]), _MAX_PAIRS, side="right"))
+        kept = max(within, min(distinct.size, _GROUPS))
+        return distinct[order[:kept]], math.sqrt(kept / distinct.size)
+
+    def _without(
+        self, name: str, used: np.ndarray, groups: np.ndarray, order: float, truncation: int | None, count: int = 0
+    ) -> tuple[float, np.ndarray]:
+        """Entropy of some pairs, and what it is without each group of them; one that has none of them, or all, changes nothing.
+
+        `count`: number of groups, where the last of them may have none.
+        """
         points, places = np.unique(self.places[name][used], return_inverse=True)
         operator = self.operators[name].sample(points, double=True)
         roots = np.sqrt(operator.masses)
         kernel = np.asarray(to_numpy(next(dense([operator]))), np.float64) / np.outer(roots, roots)
-        count = int(groups.max()) + 1
-        found = np.empty(count)
-        for group in range(count):
-            masses = np.bincount(places, weights=self.weights[used] * (groups[used] != group), minlength=points.size)
-            found[group] = matrix_entropy(kernel, masses, order, truncation)
-        return scale * math.sqrt((count - 1) / count) * (found - found.mean())
 
-    def _groups(self) -> tuple[np.ndarray, float]:
-        """The group of each pair, -1 for those of units that were not drawn, and the factor that their absence asks for."""
-        generator = np.random.default_rng(self.rng)
-        order = generator.permutation(self.num_units)
-        sizes = np.bincount(self.units)[order]
-        kept = max(int(np.searchsorted(np.cumsum(sizes), _MAX_PAIRS, side="right")), min(self.num_units, _GROUPS))
-        groups = np.full(self.num_units, -1)
-        groups[order[:kept]] = np.arange(kept) % min(kept, _GROUPS)
-        return groups[self.units], math.sqrt(kept / self.num_units)
+        def entropy(there: np.ndarray) -> float:
+            masses = np.bincount(places, weights=self.weights[used] * there, minlength=points.size)
+            return matrix_entropy(kernel, masses, order, truncation)
+
+        whole, sizes = entropy(np.ones(used.size)), np.bincount(groups, minlength=count)
+        return whole, np.array([entropy(groups != g) if 0 < size < used.size else whole for g, size in enumerate(sizes)])
+
+
+def _jackknifed(left: np.ndarray) -> np.ndarray:
+    """Contributions to the error of a number, from what it is without each part of the sample."""
+    return math.sqrt((left.size - 1) / left.size) * (left - left.mean())
 
 
 def _pair_places(joint: HadamardOperator) -> np.ndarray:
