@@ -197,6 +197,9 @@ def test_the_default_unit_is_the_prompt_where_there_are_many_that_repeat():
     assert converge(x, np.arange(120) // 8, kernel_x=dp.Cosine()).settings["unit"] == "pair"  # 15
     assert converge(x, np.arange(120), kernel_x=dp.Cosine()).settings["unit"] == "pair"  # one output each
     assert converge(x, kernel_x=dp.Cosine()).settings["unit"] == "pair"
+    for each in (6, 8):  # intervals decide alike
+        found = dp.evaluate(x, np.arange(120) // each, kernel_x=dp.Cosine(), interval=0.95).intervals["vendi"].unit
+        assert found == ("prompt" if each == 6 else "pair")
 
 
 def test_same_seed_same_bits_and_settings_give_the_result_again(pairs):
@@ -352,8 +355,8 @@ def test_deviations_are_those_of_the_curves(pairs):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"unit": "word"}, "`unit` must be one of pair, prompt; got 'word'"),
-        ({"unit": "prompt"}, '`unit` is "prompt", but no prompts `t` were given'),
+        ({"unit": "word"}, "`unit` must be pair or prompt; got 'word'"),
+        ({"unit": "prompt"}, "`unit` is prompt, but there are no prompts"),
         ({"num_repeats": 1}, "`num_repeats` must be a whole number of at least 2; got 1"),
         ({"tolerance": 0}, "`tolerance` must be positive"),
         ({"truncation": 0}, "`truncation` must be a whole number of at least 1"),
@@ -444,7 +447,7 @@ def test_a_result_is_a_config(run, folder, tmp_path):
         (("-", "--prompts", "-"), "only one of IN and --prompts can be -"),
         (("x.npy", "--sizes", "5;10"), "--sizes must be whole numbers with commas between, as 100,200,400; got '5;10'"),
         (("x.npy", "--format", "md"), "--format must be one of table, json, csv"),
-        (("x.npy", "--unit", "word"), "`unit` must be one of pair, prompt"),
+        (("x.npy", "--unit", "word"), "`unit` must be pair or prompt"),
     ],
 )
 def test_refused_commands(run, folder, monkeypatch, flags, message):

@@ -20,7 +20,16 @@ from divprism.errors import ArgumentError, DataError
 from divprism.operators import HadamardOperator, Operator, dense
 from divprism.scores import COMBINATIONS, combined
 
-__all__ = ["UNITS", "Interval", "SamplingError", "ShuffledBaseline", "sampling_error", "shuffled_baseline", "shuffled_from"]
+__all__ = [
+    "UNITS",
+    "Interval",
+    "SamplingError",
+    "ShuffledBaseline",
+    "sampling_error",
+    "shuffled_baseline",
+    "shuffled_from",
+    "units_of",
+]
 
 UNITS = ("pair", "prompt")
 """What is taken to have been drawn at random: pairs, or prompts with all their outputs."""
@@ -122,7 +131,7 @@ def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
     problem : Problem
         Whose scores are asked for, at its order and at order 2.
     unit : "pair" or "prompt", optional
-        Default: prompts where they repeat and there are at least 20 of them, since outputs of one prompt are alike; else pairs.
+        Default as in `units_of`.
 
     Raises
     ------
@@ -180,7 +189,7 @@ class _Sample:
             whole, key = problem.joint, "joint"
             operators |= {"t": problem.t, "joint": problem.joint}
             places |= {"t": problem.t.index, "joint": _pair_places(problem.joint)}
-        chosen, units = _units(problem, unit)
+        chosen, units = units_of(problem, unit)
         if units.max() < 1:
             raise DataError(f"an interval needs at least two {chosen}s; got one.")
         weights = whole.masses[places[key]] / np.bincount(places[key])[places[key]]
@@ -289,8 +298,12 @@ def _pair_places(joint: HadamardOperator) -> np.ndarray:
     return np.searchsorted(joint.left_index * joint.right.size + joint.right_index, codes)
 
 
-def _units(problem: Problem, unit: str | None) -> tuple[str, np.ndarray]:
-    """The unit, and which one each pair belongs to."""
+def units_of(problem: Problem, unit: str | None) -> tuple[str, np.ndarray]:
+    """What was drawn at random, "pair" or "prompt", and which one each pair of a problem belongs to.
+
+    Where nothing is said it is prompts, if they repeat and there are at least 20: outputs of one prompt are alike. Fewer
+    prompts are the fixed categories of a design rather than a sample, and there it is pairs.
+    """
     pairs = np.arange(problem.x.index.size)
     if unit not in (None, *UNITS):
         raise ArgumentError(f"`unit` must be pair or prompt; got {unit!r}.")
