@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from divprism._problem import pose
+from divprism._problem import Problem, pose
 from divprism.bandwidth import BandwidthRule
 from divprism.embedding import as_samples, embed, resolve_embedder
 from divprism.errors import ArgumentError, DataError
-from divprism.evaluation import Evaluation, evaluate, pooled_kernels
+from divprism.evaluation import Evaluation, around, evaluate, pooled_kernels
 from divprism.kernels import Kernel
 from divprism.registry import SCORES, spell_settings
 from divprism.samples import Item, Samples, Text
@@ -157,10 +157,10 @@ def compare(
     results, errors = {}, {}
     for model, part in embedded.by_model().items():
         found = evaluate(replace(part, notes=(), warnings=()), **kernels, rng=rng, **settings)
-        error = errors[model] = _error(part, found, unit)
-        intervals = {name: error.interval(name, found.scores[name].entropy, interval) for name in error.deviations}
+        problem = _posed(part, found)
+        errors[model] = sampling_error(problem, unit)
         told = found.settings | made | {"bandwidth_rule": kernels.get("bandwidth_rule"), "interval": interval, "unit": unit}
-        results[model] = replace(found, settings=told, intervals=intervals)
+        results[model] = replace(found, settings=told, **around(problem, found.scores, errors[model], interval))
     order = sorted(results, key=lambda model: -float(results[model].scores[by]))
     results = {model: results[model] for model in order}
     differences = tuple(
@@ -262,11 +262,10 @@ def _pooled(apart: dict[str, Samples]) -> Samples:
     )
 
 
-def _error(part: Samples, found: Evaluation, unit: str | None) -> SamplingError:
-    """What each part of the sample contributes; rows of all models are in the same order, so parts are the same prompts."""
+def _posed(part: Samples, found: Evaluation) -> Problem:
+    """The problem of one model. Rows of all models are in the same order, so that parts of the sample are the same prompts."""
     names = ("kernel_x", "kernel_t", "order", "truncation", "estimator", "rng")
-    problem = pose(part.outputs, part.prompts, **{name: found.settings[name] for name in names})
-    return sampling_error(problem, unit)
+    return pose(part.outputs, part.prompts, **{name: found.settings[name] for name in names})
 
 
 def _difference(

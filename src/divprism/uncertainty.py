@@ -86,12 +86,15 @@ class SamplingError:
         How many there are.
     unbiased : dict of (float, ndarray)
         Per score of order 2, for independent pairs: its logarithm by the U-statistic, and the deviations of that.
+    norms : dict of float
+        Hilbert-Schmidt norm of each operator, without truncation.
     """
 
     deviations: dict[str, np.ndarray]
     unit: str
     num_units: int
     unbiased: dict[str, tuple[float, np.ndarray]]
+    norms: dict[str, float]
 
     def interval(self, name: str, entropy: float, level: float) -> Interval:
         """The interval of a score whose logarithm is `entropy`: symmetric in the logarithm, by Student's t."""
@@ -141,12 +144,13 @@ def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
     sample = _Sample.of(problem, unit)
     names = [name for name, terms in COMBINATIONS.items() if set(terms) <= set(sample.operators)]
     order, truncation = problem.settings["order"], problem.settings["truncation"]
+    similar = {name: sample.similarities(name) for name in sample.operators} if truncation is None else {}
     found: dict[tuple[str, bool], np.ndarray] = {}
     for second in (False, True):
         at = 2.0 if second else order
-        closed = at == 2 and truncation is None
         for name in sample.operators:
-            found[name, second] = sample.shares(name) if closed else sample.left_out(name, at, truncation)
+            closed = at == 2 and name in similar
+            found[name, second] = sample.shares(similar[name]) if closed else sample.left_out(name, at, truncation)
     deviations = {
         name: _added_up(name, {part: found[part, name.endswith("rke")] for part in sample.operators}) for name in names
     }
@@ -155,12 +159,13 @@ def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
         deviations["cluster_vendi"] = sample.inside(labels, order, truncation)
         deviations["cluster_rke"] = sample.inside(labels, 2.0, truncation)
     unbiased = {}
-    pure = sample.unbiased() if truncation is None else {}
+    pure = sample.unbiased(similar)
     for name in names:
         if pure and (name.endswith("rke") or order == 2):
             value = _added_up(name, {part: np.array(log) for part, (log, _) in pure.items()})
             unbiased[name] = float(value), _added_up(name, {part: spread for part, (_, spread) in pure.items()})
-    return SamplingError(deviations, sample.unit, sample.num_units, unbiased)
+    norms = {name: math.sqrt(float(sample.weights @ sums)) for name, sums in similar.items()}
+    return SamplingError(deviations, sample.unit, sample.num_units, unbiased, norms)
 
 
 def _added_up(name: str, parts: dict[str, np.ndarray]) -> np.ndarray:
@@ -199,20 +204,16 @@ class _Sample:
     def num_units(self) -> int:
         return int(self.units.max()) + 1
 
-    def shares(self, name: str) -> np.ndarray:
-        """What each unit adds to an entropy of order 2, -log sum_ij w_i w_j k_ij^2: its derivative by the weights is closed."""
-        return self._shares(self.similarities(name))
-
-    def unbiased(self) -> dict[str, tuple[float, np.ndarray]]:
+    def unbiased(self, similar: dict[str, np.ndarray]) -> dict[str, tuple[float, np.ndarray]]:
         """Entropies of order 2 from sums over different pairs only, and what each adds; none where pairs are not the units."""
         alone = float(self.weights @ self.weights)
         found = {}
-        for name in self.operators if self.unit == "pair" else ():
-            others = self.similarities(name) - self.weights
+        for name, similarities in similar.items() if self.unit == "pair" else ():
+            others = similarities - self.weights
             total = float(self.weights @ others)
             if total <= 1e-9 * alone:
                 return {}
-            found[name] = -math.log(total / (1 - alone)), self._shares(others)
+            found[name] = -math.log(total / (1 - alone)), self.shares(others)
         return found
 
     def similarities(self, name: str) -> np.ndarray:
@@ -221,7 +222,8 @@ class _Sample:
         sums = np.concatenate([_square_sums(operator, rows) for rows in _blocks(operator)])
         return np.asarray((sums / operator.masses)[self.places[name]])
 
-    def _shares(self, similarities: np.ndarray) -> np.ndarray:
+    def shares(self, similarities: np.ndarray) -> np.ndarray:
+        """What each unit adds to an entropy of order 2, -log sum_ij w_i w_j k_ij^2: its derivative by the weights is closed."""
         added = -2 * (similarities / float(self.weights @ similarities) - 1)
         total = np.bincount(self.units, weights=self.weights * added)
         return math.sqrt(total.size / (total.size - 1)) * total
