@@ -70,8 +70,8 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     values = {str(key).replace("-", "_"): value for key, value in settings.items()}
     if "schema" in content and "settings" in content:  # of a result, what only other commands know is not ours to judge
         root = context.find_root().command
-        assert isinstance(root, TyperGroup)
-        others = {name for command in root.commands.values() for name in _options(command)} - set(options)
+        commands = root.commands.values() if isinstance(root, TyperGroup) else ()
+        others = {name for command in commands for name in _options(command)} - set(options)
         values = {key: value for key, value in values.items() if key not in others}
     unknown = sorted(set(values) - (set(options) - {"config"}))
     if unknown:
