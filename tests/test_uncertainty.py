@@ -4,6 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 import divprism as dp
 from divprism._problem import pose
@@ -130,6 +133,54 @@ def test_a_draw_of_a_large_cluster_stands_for_all_of_it():
         x, labels = draw(seed)
         errors.append(dp.evaluate(x, None, labels, kernel_x=NARROW, interval=0.95).intervals["cluster_vendi"].standard_error)
     assert np.mean(errors) == pytest.approx(np.std(scores), rel=0.35)  # a spread from 40 draws is known to 11 %
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0])
+def test_intervals_do_not_depend_on_units_of_measurement(order):
+    x, t = repeated(np.random.default_rng(0), prompts=25)
+    labels = t[:, 0] > 0
+    arguments = {"kernel_t": WIDE, "order": order, "interval": 0.95}
+    first = dp.evaluate(x, t, labels.astype(int), kernel_x=NARROW, **arguments).intervals
+    second = dp.evaluate(100 * x, t, labels.astype(int), kernel_x=dp.Gaussian(100 * NARROW.bandwidth), **arguments).intervals
+    assert set(first) == {*COMBINATIONS, "cluster_vendi", "cluster_rke"}
+    for name, one in first.items():
+        assert (one.low, one.high) == pytest.approx((second[name].low, second[name].high))
+
+
+@given(st.integers(0, 2**32 - 1))
+@hypothesis_settings(max_examples=20, deadline=None)
+def test_the_order_of_pairs_does_not_matter_where_errors_are_closed(seed):
+    x, t = repeated(np.random.default_rng(0), prompts=25, each=2)
+    order = np.random.default_rng(seed).permutation(50)
+    for unit in ("pair", "prompt"):
+        arguments = {"kernel_x": NARROW, "kernel_t": WIDE, "order": 2, "interval": 0.95, "unit": unit}
+        first, second = (dp.evaluate(*data, **arguments).intervals for data in ((x, t), (x[order], t[order])))
+        for name, one in first.items():
+            assert (one.low, one.high) == pytest.approx((second[name].low, second[name].high))
+
+
+def test_a_wider_level_holds_the_narrower():
+    x, t = independent(np.random.default_rng(0), 60)
+    levels = (0.5, 0.9, 0.99)
+    found = [dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, interval=level).intervals for level in levels]
+    for name in COMBINATIONS:
+        lows, highs = ([getattr(one[name], end) for one in found] for end in ("low", "high"))
+        assert lows == sorted(lows, reverse=True) and highs == sorted(highs)
+        assert len({one[name].standard_error for one in found}) == 1
+
+
+def test_pairs_of_no_weight_are_not_there():
+    x, t = independent(np.random.default_rng(0), 60)
+    weights = np.r_[np.full(40, 1 / 40), np.zeros(20)]
+    arguments = {"kernel_x": NARROW, "kernel_t": WIDE, "interval": 0.95}
+    first, second = dp.evaluate(x, t, weights=weights, **arguments), dp.evaluate(x[:40], t[:40], **arguments)
+    assert first.intervals == second.intervals
+
+
+def test_where_no_two_pairs_are_alike_the_population_is_out_of_sight():
+    """The U-statistic is zero there: a score without limit, and no interval for it."""
+    interval = dp.evaluate(np.eye(30), kernel_x=dp.Cosine(), interval=0.95).intervals["rke"]
+    assert interval.population is None and (interval.low, interval.high) == pytest.approx((30, 30))
 
 
 def test_intervals_of_order_2_cover_the_population():

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from divprism._problem import Problem, pose
+from divprism._validate import check_seed
 from divprism.bandwidth import BandwidthRule
 from divprism.embedding import as_samples, embed, resolve_embedder
 from divprism.errors import ArgumentError, DataError
@@ -108,7 +109,7 @@ def compare(
     embedder_t: Any = None,
     cache: Any = None,
     num_workers: int | None = None,
-    rng: int = 0,
+    rng: Any = 0,
     **settings: Any,
 ) -> Comparison:
     """Rank models by a score, on the same prompts and with as many outputs for each.
@@ -146,6 +147,10 @@ def compare(
     """
     if by not in SCORES or by.startswith("cluster"):
         raise ArgumentError(f"`by` must be one of {', '.join(name for name in SCORES if 'cluster' not in name)}; got {by!r}.")
+    for name in ("labels", "weights"):
+        if settings.get(name) is not None:
+            raise ArgumentError(f"a comparison takes no `{name}`: models are cut to the same prompts, and rows to match.")
+    rng = check_seed(rng)
     apart, notes = _matched(_apart(models), rng)
     pooled = _pooled(apart)
     made = {
