@@ -405,6 +405,38 @@ def test_refusals_have_an_exit_code_and_no_traceback(flags, code, message, folde
     assert done.stdout == b""
 
 
+ELSEWHERE = [
+    (("bandwidth", "x.npy", "--kernel-x", "cosine"), 2, "a sweep is over Gaussian bandwidths: leave out --kernel-x"),
+    (("bandwidth", "x.npy", "--prompts", "ids.npy"), 2, "these prompts are ids, which have no bandwidth"),
+    (("bandwidth", "x.npy", "--model", "one"), 2, "--model one: x.npy does not say which model made an output"),
+    (("bandwidth", "x.npy", "--max-rows", "1"), 2, "--max-rows"),
+    (("compare", "a/x.npy", "a/x.npy"), 4, "a comparison needs at least two models"),
+    (("compare", "o.jsonl", "twin.jsonl"), 2, "two of the sources have the same name; say which model each holds"),
+    (("compare", "o.jsonl", "--by", "size"), 2, "`by` must be one of vendi, conditional_vendi"),
+    (("compare", "several.jsonl", "--interval", "0"), 2, "`interval` must be a level between 0 and 1, such as 0.95; got 0.0"),
+    (
+        ("score", "several.jsonl", "--labels", "ids.npy"),
+        2,
+        "--labels and --weights belong to one model; this source holds several",
+    ),
+    (("score", "x.npy", "--config", "nowhere.json"), 4, "cannot read nowhere.json: No such file or directory"),
+    (("converge", "x.npy", "--sizes", "2,4"), 2, "`sizes` must name at least 3 sizes below all 40 outputs"),
+    (("demo", "--save", "x.npy"), 4, "cannot write to x.npy: File exists"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), ELSEWHERE, ids=[" ".join(words) for words, *_ in ELSEWHERE])
+def test_every_command_refuses_in_one_sentence(arguments, code, message, folder):
+    (folder / "a").mkdir(exist_ok=True)
+    np.save(folder / "a" / "x.npy", X)
+    rows = records(("one",))
+    write(folder, {"o.jsonl": jsonl(rows), "twin.jsonl": jsonl(rows), "several.jsonl": jsonl(records(("one", "two")))})
+    done = run(*arguments, cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+
+
 def test_a_missing_extra_ends_with_three(monkeypatch, capsys):
     from divprism import cli
 

@@ -307,6 +307,13 @@ def test_the_text_has_a_table_and_a_sentence_for_each_score():
     assert "below the limit of " in rke and "outputs would bring it within 1 %." in rke and "By chance it varies by" in rke
 
 
+def test_a_number_beyond_reach_is_not_named():
+    """A hundred times the sample is as far as a curve is followed: tolerances below that ask for more than it can tell."""
+    found = converge(kinds(10, 200), kernel_x=dp.Cosine(), tolerance=1e-4).verdicts["rke"]
+    assert (found.status, found.needed) == ("approaching", None)
+    assert "more than 20,000 outputs would be needed to come within 0.01 %, further than a curve can tell" in found.sentence
+
+
 def test_sentences_name_what_cannot_be_named():
     found = converge(np.eye(100), kernel_x=dp.Cosine())
     assert found.verdicts["vendi"].sentence == (
