@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import divprism as dp
+from divprism._arrays import distinct_rows
 from divprism.scores import SATURATED
 
 RNG = np.random.default_rng(7)
@@ -59,6 +60,13 @@ def test_few_kinds_of_rows_get_the_smallest_bandwidth():
 @pytest.mark.parametrize("x", [np.ones((50, 3)), np.ones((1, 3)), np.array([[0.0], [2.0]]), np.array([[0.0], [2.0], [2.0]])])
 def test_data_too_small_for_the_rule_get_the_median_distance(x):
     assert dp.StableScore().bandwidth(x) == dp.MedianDistance().bandwidth(x)
+
+
+def test_copies_are_looked_for_once(monkeypatch):
+    looked = []
+    monkeypatch.setattr("divprism.bandwidth.distinct_rows", lambda x: looked.append(x) or distinct_rows(x))
+    dp.StableScore().bandwidth(CLUSTERS)
+    assert len(looked) == 1
 
 
 PROMPTS = np.repeat(np.eye(40), 3, axis=0)[:120]

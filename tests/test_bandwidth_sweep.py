@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import divprism as dp
 
@@ -11,16 +13,16 @@ T = np.repeat(RNG.standard_normal((15, 3)), 4, axis=0)
 X[7] = X[4]  # one output twice, under the same prompt
 
 
-@pytest.mark.parametrize("settings", [{}, {"order": 2}, {"order": 0.5}, {"order": float("inf")}, {"truncation": 5}], ids=str)
-def test_every_point_is_the_score_at_those_bandwidths(settings):
-    sweep = dp.bandwidth_sweep(X, T, bandwidths_x=[0.3, 2.0], bandwidths_t=[0.2, 5.0], **settings)
+@pytest.mark.parametrize("chosen", [{}, {"order": 2}, {"order": 0.5}, {"order": float("inf")}, {"truncation": 5}], ids=str)
+def test_every_point_is_the_score_at_those_bandwidths(chosen):
+    sweep = dp.bandwidth_sweep(X, T, bandwidths_x=[0.3, 2.0], bandwidths_t=[0.2, 5.0], **chosen)
     for side, width in ((side, width) for side in "xt" for width in range(2)):
         part = getattr(sweep, side)
-        chosen = {"x": sweep.x.chosen, "t": sweep.t.chosen} | {side: part.bandwidths[width]}
-        right = dp.evaluate(X, T, kernel_x=dp.Gaussian(chosen["x"]), kernel_t=dp.Gaussian(chosen["t"]), **settings)
+        widths = {"x": sweep.x.chosen, "t": sweep.t.chosen} | {side: part.bandwidths[width]}
+        right = dp.evaluate(X, T, kernel_x=dp.Gaussian(widths["x"]), kernel_t=dp.Gaussian(widths["t"]), **chosen)
         for name in ("vendi", "conditional_vendi", "information_vendi"):
             assert part.scores[name][width] == pytest.approx(float(getattr(right, name)), rel=1e-9)
-        prompts = dp.vendi(T, kernel=dp.Gaussian(chosen["t"]), **settings)
+        prompts = dp.vendi(T, kernel=dp.Gaussian(widths["t"]), **chosen)
         assert part.scores["prompts"][width] == pytest.approx(float(prompts), rel=1e-9)
 
 
@@ -46,7 +48,58 @@ def test_of_many_pairs_a_draw_is_used():
     assert sweep.to_dict() == again.to_dict()
 
 
-@pytest.mark.parametrize("given", [[], [0.0, 1.0], [float("nan")], [-1]])
-def test_bandwidths_must_be_positive(given):
+def test_a_draw_of_pairs_keeps_the_bandwidth_of_all():
+    """Bandwidths are those of `evaluate` on all pairs; only the curves are of a draw."""
+    sweep = dp.bandwidth_sweep(X, T, max_rows=20, bandwidth_rule=dp.MedianDistance())
+    assert sweep.x.chosen == dp.MedianDistance().bandwidth(X) and sweep.t.chosen == dp.MedianDistance().bandwidth(T)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-3, 1e200])
+def test_units_of_measurement_do_not_matter(scale):
+    right = dp.bandwidth_sweep(X, T, bandwidths_x=[0.5, 2.0], bandwidths_t=[1.0])
+    found = dp.bandwidth_sweep(scale * X, T, bandwidths_x=[0.5 * scale, 2 * scale], bandwidths_t=[1.0])
+    np.testing.assert_allclose(found.x.scores["conditional_vendi"], right.x.scores["conditional_vendi"], rtol=1e-9)
+    assert found.x.chosen == pytest.approx(scale * right.x.chosen)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3))
+@settings(max_examples=15, deadline=None)
+def test_neither_the_order_of_pairs_nor_copies_of_all_matter(seed, copies):
+    order = np.random.default_rng(seed).permutation(np.tile(np.arange(60), copies))
+    grids = {"bandwidths_x": [0.3, 3.0], "bandwidths_t": [0.5]}
+    right, found = dp.bandwidth_sweep(X, T, **grids), dp.bandwidth_sweep(X[order], T[order], **grids, max_rows=180)
+    np.testing.assert_allclose(found.x.scores["vendi"], right.x.scores["vendi"], rtol=1e-9)
+    np.testing.assert_allclose(found.t.scores["prompts"], right.t.scores["prompts"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("rows", [np.ones((1, 2)), np.ones((10, 2))])
+def test_outputs_that_are_all_equal_score_one_at_every_bandwidth(rows):
+    assert dp.bandwidth_sweep(rows, bandwidths_x=[1e-3, 1.0]).x.scores["vendi"].tolist() == [1.0, 1.0]
+
+
+def test_conditional_times_information_is_vendi_at_every_point():
+    sweep = dp.bandwidth_sweep(X, T)
+    for side in (sweep.x, sweep.t):
+        product = side.scores["conditional_vendi"] * side.scores["information_vendi"]
+        np.testing.assert_allclose(product, side.scores["vendi"], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_rows": 1}, "`max_rows` must be a whole number of at least 2; got 1"),
+        ({"max_rows": 2.5}, "`max_rows` must be a whole number of at least 2; got 2.5"),
+        ({"bandwidths_x": ["wide"]}, r"`bandwidths_x` must be positive and finite; got \['wide'\]"),
+        ({"bandwidth_rule": "median"}, r"`bandwidth_rule` must be an object such as dp.StableScore\(\); got 'median'"),
+        ({"order": -1}, "`order` must be positive"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(arguments, message):
+    with pytest.raises(dp.ArgumentError, match=message):
+        dp.bandwidth_sweep(X, **arguments)
+
+
+@pytest.mark.parametrize("widths", [[], [0.0, 1.0], [float("nan")], [-1]])
+def test_bandwidths_must_be_positive(widths):
     with pytest.raises(dp.ArgumentError, match="`bandwidths_x` must be positive and finite"):
-        dp.bandwidth_sweep(X, bandwidths_x=given)
+        dp.bandwidth_sweep(X, bandwidths_x=widths)

@@ -1,5 +1,6 @@
 """The papers' bounds, worked by hand, and held by data of a known law."""
 
+import json
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import divprism as dp
 from divprism import bounds
+from divprism.report import render
 
 
 def test_the_eigenvalue_bound_is_that_of_theorem_1():
@@ -70,6 +72,122 @@ def test_samples_of_a_known_law_stay_within():
         assert low <= truth <= high
         interval = dp.evaluate(x, kernel_x=dp.Gaussian(2.0), interval=0.95).intervals["rke"]
         assert interval.high - interval.low < 0.2 * (high - low)
+
+
+def test_bounds_that_overflow_are_infinite():
+    """Just above order 1 the norm is taken to a power of -201; a little room below it is no upper end."""
+    norm, reach = 4.0 ** (-0.005 / 1.005), bounds.eigenvalue_bound(125, 0.05)
+    assert 0 < norm - reach < 0.1 and bounds.vendi_bound(4.0, 125, 1.005, truncation=1)[1] == math.inf
+    assert bounds.vendi_bound(4.0, 1000, 1.0, dimension=10**6)[1] == math.inf
+
+
+ROWS = np.random.default_rng(0).standard_normal((1000, 2))
+LINES = np.eye(2)[np.arange(1000) % 2]
+
+
+def bounds_at(x, t=None, **settings):
+    return dp.evaluate(x, t, interval=0.95, **settings).bounds
+
+
+def test_evaluations_carry_the_bounds_that_apply():
+    found = dp.evaluate(ROWS, kernel_x=dp.Gaussian(4.0), interval=0.9)
+    assert set(found.bounds) == {"rke"}  # at order 1 a Gaussian kernel has no theorem
+    low, high = bounds.vendi_bound(float(found.rke), 1000, delta=0.1)
+    assert found.bounds["rke"] == bounds.Bound(low, high, "Truncated Vendi, Cor. 1")
+    finite = dp.evaluate(LINES, LINES[::-1], kernel_x=dp.Cosine(), kernel_t=dp.Cosine(), interval=0.95)
+    assert {name: bound.theorem for name, bound in finite.bounds.items()} == {
+        "vendi": "Truncated Vendi, Cor. 2",
+        "conditional_vendi": "Conditional Vendi, Thm 1",
+        "rke": "Truncated Vendi, Cor. 1",
+        "conditional_rke": "Truncated Vendi, Thm 1 on both norms",
+    }
+    ends = bounds.vendi_bound(float(finite.vendi), 1000, 1.0, dimension=2)
+    assert (finite.bounds["vendi"].low, finite.bounds["vendi"].high) == pytest.approx(ends)
+
+
+def test_truncation_and_order_choose_the_theorem():
+    cut = bounds_at(ROWS, ROWS, kernel_x=dp.Gaussian(4.0), kernel_t=dp.Gaussian(4.0), truncation=2)
+    assert {name: bound.theorem for name, bound in cut.items()} == {
+        "vendi": "Truncated Vendi, Cor. 2",
+        "conditional_vendi": "Conditional Vendi, Thm 2",
+        "rke": "Truncated Vendi, Thm 2",
+    }
+    assert bounds_at(ROWS, kernel_x=dp.Gaussian(4.0), order=3)["vendi"].theorem == "Truncated Vendi, Cor. 1"
+    assert bounds_at(LINES, kernel_x=dp.Cosine(), order=1.5)["vendi"].theorem == "Truncated Vendi, Cor. 2"
+    for order in (0.5, math.inf):
+        assert set(bounds_at(LINES, kernel_x=dp.Cosine(), order=order)) == {"rke"}
+
+
+@pytest.mark.parametrize(
+    ("x", "t", "settings"),
+    [
+        (ROWS[:20], None, {}),  # Theorem 1 asks for 26
+        (ROWS[:400], np.repeat(np.arange(100), 4), {}),  # prompts drawn: outputs of one are not independent
+        (ROWS[:400], None, {"weights": np.arange(1, 401) / np.arange(1, 401).sum()}),
+    ],
+)
+def test_where_no_theorem_applies_there_is_no_bound(x, t, settings):
+    found = dp.evaluate(x, t, kernel_x=dp.Gaussian(4.0), interval=0.95, **settings)
+    assert found.bounds == {} and found.intervals
+    assert found.to_dict()["scores"]["rke"]["bound"] is None
+
+
+def test_only_exact_scores_are_bounded():
+    found = dp.evaluate(ROWS, kernel_x=dp.Gaussian(4.0), estimator=dp.Subsample(200), order=2, interval=0.95)
+    assert found.rke.standard_error > 0 and found.bounds == {}
+
+
+def test_conditional_rke_of_a_known_law_stays_within():
+    """T normal, X = T + 0.7 noise, Gaussian kernels: norms of both operators are determinants."""
+    spread = 2 * np.array([[1.49, 1.0], [1.0, 1.0]])  # of the differences of X and of T
+    truth = np.linalg.det(np.eye(2) + 2 * spread / 4) / (1 + 4 / 4)  # two dimensions: the square of the root of each
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        t = generator.standard_normal((600, 2))
+        x = t + 0.7 * generator.standard_normal((600, 2))
+        found = dp.evaluate(x, t, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(2.0), order=2, interval=0.95)
+        bound, interval = found.bounds["conditional_rke"], found.intervals["conditional_rke"]
+        assert bound.low <= truth <= bound.high
+        assert bound.low < interval.low and interval.high < bound.high
+    assert float(found.conditional_rke) == pytest.approx(truth, rel=0.1)  # the formula is right: three standard errors
+
+
+def test_the_ratio_of_two_norms_is_narrower_than_theorem_3():
+    """Its norms are known here without error, and it is still the wider: that is why results carry the other."""
+    for t, joint in [(1.0, 1.0), (0.5, 0.25), (0.9, 0.1), (0.2, 0.15)]:
+        for n in (10**9, 10**12):
+            found = bounds._ratio(n, {"t": t, "joint": joint}, 0.05)
+            low, high = bounds.conditional_rke_bound((t / joint) ** 2, n, prompts=(t, t), joint=(joint, joint))
+            assert low <= found.low <= (t / joint) ** 2 <= found.high < high
+
+
+def test_the_ratio_of_two_norms_is_worked_by_hand():
+    """Norms 1/2 and 1/4 with a reach of 0.1: the ratio 4 is between (4 / 3.5)^2 and (6 / 1.5)^2."""
+    found = bounds._ratio(6400, {"t": 0.5, "joint": 0.25}, delta=4 / math.e**2)
+    assert (found.low, found.high) == pytest.approx(((4 / 3.5) ** 2, (6 / 1.5) ** 2))
+
+
+def test_documents_hold_finite_numbers_and_tables_tell_what_informs():
+    wide = dp.evaluate(ROWS, kernel_x=dp.Gaussian(0.2), interval=0.95)
+    assert wide.bounds["rke"].high == math.inf
+    entry = json.loads(wide.to_json())["scores"]["rke"]["bound"]
+    assert entry["high"] is None and entry["low"] >= 1
+    narrow = dp.evaluate(ROWS, kernel_x=dp.Gaussian(4.0), interval=0.95)
+    told = "of infinitely many samples, whatever their law, at 95%: rke 1."
+    for form in ("table", "md", "latex"):
+        assert told in render(narrow.to_dict(), form)
+        assert "whatever their law" not in render(wide.to_dict(), form)
+
+
+def test_comparisons_carry_bounds_of_independent_pairs():
+    t = np.arange(400) % 4
+    models = {name: dp.Samples(spread * ROWS[:400], t) for name, spread in (("free", 1.0), ("fixed", 0.5))}
+    found = dp.compare(models, kernel_x=dp.Gaussian(4.0))
+    alone = dp.evaluate(models["free"], kernel_x=dp.Gaussian(4.0), interval=0.95)
+    assert set(alone.bounds) == {"rke", "conditional_rke"}
+    for name, bound in alone.bounds.items():
+        assert found.results["free"].bounds[name].low == pytest.approx(bound.low)
+    assert dp.compare(models, kernel_x=dp.Gaussian(4.0), unit="prompt").results["free"].bounds == {}
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,23 @@ def shards(folder):
     return sorted(folder.rglob("*.npz"))
 
 
+@dataclass(frozen=True)
+class Wide(Counting):
+    """An embedder that is wrong about itself."""
+
+    @property
+    def dimension(self):
+        return 3
+
+
+def test_vectors_are_held_to_the_dimension_that_an_embedder_states(tmp_path):
+    with pytest.raises(dp.DataError, match="embedder counting gave vectors of 2 numbers, but its dimension is 3"):
+        embed_items(ITEMS, Wide(), cache=dp.Cache(tmp_path))
+    assert not shards(tmp_path)  # nothing wrong is kept
+    free = dp.Function(lambda batch: [[len(text)] * 5 for text in batch])  # a function may return what it likes
+    assert (free.known_dimension, embed_items(ITEMS, free).vectors.shape) == (None, (50, 5))
+
+
 def test_each_distinct_item_is_embedded_once(tmp_path):
     cache, first, second = dp.Cache(tmp_path), Counting(), Counting(batch_size=7)
     once = embed_items(ITEMS + ITEMS[::-1], first, cache=cache)

@@ -83,6 +83,65 @@ def test_a_result_of_several_models_is_a_config(tmp_path):
     assert found["models"]["two"]["scores"] == saved["models"]["two"]["scores"]
 
 
+@pytest.mark.parametrize("command", ["groups", "compare", "converge", "score"])
+def test_a_result_of_score_is_a_config_of_other_commands(command, tmp_path):
+    """Kernels, bandwidths and order are taken over; what only score has (--num-permutations, --interval) is not in the way."""
+    rows = [row | {"output": f"{row['output']} {place}"} for place in range(8) for row in records(("one", "two"))]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    chosen = ("--bandwidth-x", 0.7, "--kernel-t", "cosine", "--order", 3, "--num-permutations", 2, "--interval", 0.9)
+    first = run("score", tmp_path / "o.jsonl", *chosen, "--format", "json", "-o", tmp_path / "r.json")
+    assert first.returncode == 0, first.stderr
+    model = ("--model", "two") if command in ("groups", "converge") else ()
+    done = run(command, tmp_path / "o.jsonl", *model, "--config", tmp_path / "r.json", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    saved, found = json.loads((tmp_path / "r.json").read_text())["models"]["two"], json.loads(done.stdout)
+    found = found["models"]["two"] if "models" in found else found
+    names = ("kernel_x", "bandwidth_x", "kernel_t", "bandwidth_t", "order", "estimator", "embedder_x")
+    assert {name: found["settings"].get(name, "wordllama") for name in names} == {
+        name: saved["settings"][name] for name in names
+    }
+    if command == "compare":
+        assert found["settings"]["interval"] == 0.9
+        assert found["scores"]["rke"]["value"] == pytest.approx(saved["scores"]["rke"]["value"])
+    if command == "groups":
+        assert found["conditional_vendi"] == pytest.approx(saved["scores"]["conditional_vendi"]["value"])
+
+
+@pytest.mark.parametrize("command", ["groups", "compare"])
+def test_results_of_groups_and_compare_can_be_had_again(command, tmp_path):
+    rows = [row | {"output": f"{row['output']} {place}"} for place in range(8) for row in records(("one", "two"))]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    model = ("--model", "two") if command == "groups" else ("--unit", "prompt")
+    first = run(command, tmp_path / "o.jsonl", *model, "--format", "json", "-o", tmp_path / "r.json")
+    assert first.returncode == 0, first.stderr
+    arguments = ("--config", tmp_path / "r.json", "--format", "json", *(model if command == "groups" else ()))
+    again = json.loads(run(command, tmp_path / "o.jsonl", *arguments).stdout)
+    saved = json.loads((tmp_path / "r.json").read_text())
+    compared = ("groups", "gap") if command == "groups" else ("ranks", "differences")
+    for name in compared:
+        assert again[name] == saved[name]
+    assert again["settings"]["bandwidth_x"] == saved["settings"]["bandwidth_x"]
+
+
+def test_groups_tell_of_a_truncation_that_they_leave_out(folder, tmp_path):
+    arguments = (folder / "x.npy", "--prompts", folder / "ids.npy", "--format", "json")
+    run("score", *arguments, "--truncation", 3, "-o", tmp_path / "r.json")
+    done = run("groups", *arguments, "--config", tmp_path / "r.json")
+    assert done.returncode == 0
+    assert f"warning: groups are not truncated; that of {tmp_path / 'r.json'} is left out." in done.stderr.decode()
+    refused = run("groups", *arguments, "--truncation", 3)
+    assert (refused.returncode, "--truncation has no meaning for groups" in refused.stderr.decode()) == (2, True)
+
+
+def test_a_config_names_gates_and_sources_as_lists(tmp_path):
+    for model in ("one", "two"):
+        write(tmp_path, {f"{model}.jsonl": jsonl(records((model,)))})
+    sources = {"source": str(tmp_path / "one.jsonl"), "others": [str(tmp_path / "two.jsonl")]}
+    (tmp_path / "c.json").write_text(json.dumps(sources | {"fail-under": ["rke=1", "vendi=40"], "strict": True}))
+    done = run("compare", "--config", tmp_path / "c.json", "-q")
+    assert (done.returncode, "below 40, as for 2 of 2 models" in done.stderr.decode()) == (5, True)
+
+
 @pytest.mark.parametrize("form", ["plain", "BOM", "gzip", "list"])
 def test_records_are_read_from_a_pipe(form, tmp_path):
     rows = records()
@@ -141,6 +200,8 @@ def test_a_config_may_hold_flags(folder, tmp_path):
         ('{"colour": 1}', "sets 'colour', which score does not know", 2),
         ("[1]", "must hold a JSON object; it holds a list", 4),
         ("{", "is not a JSON file", 4),
+        ('{"settings": {"num_groups": 3}}', "sets 'num_groups', which score does not know", 2),
+        ('{"schema": 1, "settings": {"num_groups": 3, "colour": 1}}', "sets 'colour', which score does not know", 2),
         ('{"settings": 3}', "must be a JSON object; it is a int", 4),
     ],
 )
@@ -243,6 +304,26 @@ def test_bandwidths_are_swept(tmp_path):
     assert "--bandwidths-x must be numbers with commas between, as 0.5,1,2; got 'one'" in refused.stderr.decode()
 
 
+def test_a_score_below_its_gate_ends_with_5_after_the_result(folder, tmp_path):
+    arguments = ("score", folder / "x.npy", "--prompts", folder / "ids.npy", "--bandwidth-x", 1, "--format", "csv")
+    value = float(dp.conditional_vendi(X, T, kernel_x=dp.Gaussian(1.0)))
+    passed = run(*arguments, "--fail-under", f"conditional_vendi={value - 0.01}", "--fail-under", "vendi = 1")
+    assert (passed.returncode, passed.stderr) == (0, b"")
+    failed = run(*arguments, "--fail-under", "vendi=1", "--fail-under", "conditional_vendi=30")
+    assert (failed.returncode, failed.stdout) == (5, passed.stdout)
+    assert failed.stderr.decode() == f"divprism: conditional_vendi is {value:.4g}, below 30 (--fail-under).\n"
+    write(tmp_path, {"o.jsonl": jsonl(records(("one", "two")))})
+    several = run("score", tmp_path / "o.jsonl", "-q", "--fail-under", "rke=30")
+    assert several.returncode == 5 and several.stdout
+    assert "below 30, as for 2 of 2 models (--fail-under)" in several.stderr.decode()
+
+
+def test_a_gate_that_nothing_can_be_held_to_is_not_passed(folder):
+    done = run("score", folder / "x.npy", "--fail-under", "conditional_vendi=1")
+    assert done.returncode == 2 and done.stdout
+    assert "--fail-under asks for conditional_vendi, which was not computed: it needs prompts" in done.stderr.decode()
+
+
 def test_embed_writes_what_score_reads(tmp_path):
     write(tmp_path, {"o.jsonl": jsonl(records(("one", "two")))})
     done = run("embed", tmp_path / "o.jsonl", "-o", tmp_path / "vectors")
@@ -296,6 +377,8 @@ REFUSALS = [
     (("--bandwidth-rule", "mean"), 2, "there is no bandwidth rule 'mean'"),
     (("--prompts", "ids.npy", "--kernel-t", "gaussian"), 2, "--kernel-t gaussian needs a row of numbers per prompt"),
     (("--kernel-x", 'polynomial(scale="a")'), 2, "`scale` must be positive"),
+    (("--fail-under", "vendi=nan"), 2, "--fail-under must be a score and a number, as conditional_vendi=4.5; got 'vendi=nan'"),
+    (("--fail-under", "size=2"), 2, "there is no score 'size' (--fail-under); choose from vendi"),
     (("--format", "xml"), 2, "--format must be one of table, json, csv, md, latex"),
     (("--prompts", "-", "--weights", "-"), 2, "only one of IN, --prompts, --labels and --weights can be -"),
     (("--flavour", "mint"), 2, "No such option"),
@@ -320,6 +403,38 @@ def test_refusals_have_an_exit_code_and_no_traceback(flags, code, message, folde
     assert message in done.stderr.decode()
     assert b"Traceback" not in done.stderr
     assert done.stdout == b""
+
+
+ELSEWHERE = [
+    (("bandwidth", "x.npy", "--kernel-x", "cosine"), 2, "a sweep is over Gaussian bandwidths: leave out --kernel-x"),
+    (("bandwidth", "x.npy", "--prompts", "ids.npy"), 2, "these prompts are ids, which have no bandwidth"),
+    (("bandwidth", "x.npy", "--model", "one"), 2, "--model one: x.npy does not say which model made an output"),
+    (("bandwidth", "x.npy", "--max-rows", "1"), 2, "--max-rows"),
+    (("compare", "a/x.npy", "a/x.npy"), 4, "a comparison needs at least two models"),
+    (("compare", "o.jsonl", "twin.jsonl"), 2, "two of the sources have the same name; say which model each holds"),
+    (("compare", "o.jsonl", "--by", "size"), 2, "`by` must be one of vendi, conditional_vendi"),
+    (("compare", "several.jsonl", "--interval", "0"), 2, "`interval` must be a level between 0 and 1, such as 0.95; got 0.0"),
+    (
+        ("score", "several.jsonl", "--labels", "ids.npy"),
+        2,
+        "--labels and --weights belong to one model; this source holds several",
+    ),
+    (("score", "x.npy", "--config", "nowhere.json"), 4, "cannot read nowhere.json: No such file or directory"),
+    (("converge", "x.npy", "--sizes", "2,4"), 2, "`sizes` must name at least 3 sizes below all 40 outputs"),
+    (("demo", "--save", "x.npy"), 4, "cannot write to x.npy: File exists"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), ELSEWHERE, ids=[" ".join(words) for words, *_ in ELSEWHERE])
+def test_every_command_refuses_in_one_sentence(arguments, code, message, folder):
+    (folder / "a").mkdir(exist_ok=True)
+    np.save(folder / "a" / "x.npy", X)
+    rows = records(("one",))
+    write(folder, {"o.jsonl": jsonl(rows), "twin.jsonl": jsonl(rows), "several.jsonl": jsonl(records(("one", "two")))})
+    done = run(*arguments, cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr.decode()
+    assert b"Traceback" not in done.stderr
 
 
 def test_a_missing_extra_ends_with_three(monkeypatch, capsys):

@@ -9,6 +9,8 @@ from made import jsonl, write
 from test_cli import run
 
 import divprism as dp
+from divprism._validate import check_seed
+from divprism.samples import texts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 KERNELS = {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.8)}
@@ -88,6 +90,47 @@ def test_the_order_of_models_and_rows_does_not_matter():
     assert first.differences[0].ratio == pytest.approx(second.differences[0].ratio)
 
 
+def test_a_generator_of_random_numbers_keeps_the_pairing():
+    """Drawn from once: models whose parts were dealt out apart would lose what cancels between them."""
+    models = two_models(np.random.default_rng(0))
+    first = dp.compare(models, **KERNELS, rng=np.random.default_rng(5))
+    second = dp.compare(models, **KERNELS, rng=check_seed(np.random.default_rng(5)))
+    assert first.differences == second.differences
+
+
+def test_ratios_of_three_models_multiply():
+    found = dp.compare(two_models(np.random.default_rng(0), spread=(0.5, 0.7, 1.0)), **KERNELS)
+    ratios = {(one.first, one.second): one.ratio for one in found.differences}
+    best, middle, worst = found.results
+    assert ratios[best, worst] == pytest.approx(ratios[best, middle] * ratios[middle, worst])
+    assert all(one.ratio >= 1 for one in found.differences)  # the higher score comes first
+
+
+def test_a_model_against_itself_is_a_tie_without_doubt():
+    model = two_models(np.random.default_rng(0))["model0"]
+    (one,) = dp.compare({"once": model, "again": model}, **KERNELS).differences
+    assert (one.ratio, one.low, one.high, one.clear) == (1.0, 1.0, 1.0, False)
+
+
+@pytest.mark.parametrize("by", ["vendi", "conditional_vendi", "information_vendi", "rke", "conditional_rke", "information_rke"])
+def test_units_of_measurement_do_not_matter(by):
+    models = two_models(np.random.default_rng(0))
+    thousand = {name: dp.Samples(1000 * one.outputs, one.prompts) for name, one in models.items()}
+    first = dp.compare(models, **KERNELS, by=by)
+    second = dp.compare(thousand, kernel_x=dp.Gaussian(800.0), kernel_t=KERNELS["kernel_t"], by=by)
+    assert (first.score, first.ranks) == (by, second.ranks)
+    for one, two in zip(first.differences, second.differences, strict=True):
+        assert (one.ratio, one.low, one.high) == pytest.approx((two.ratio, two.low, two.high))
+
+
+def test_prompts_decide_the_interval_and_not_their_copies():
+    """Every output twice: no new prompt, so that at order 2, which is closed, the difference is as sure as before."""
+    models = two_models(np.random.default_rng(0))
+    double = {name: one.select([*range(len(one)), *range(len(one))]) for name, one in models.items()}
+    (once,), (twice,) = (dp.compare(made, **KERNELS, by="conditional_rke").differences for made in (models, double))
+    assert (once.low, once.high) == pytest.approx((twice.low, twice.high))
+
+
 TEXTS = [
     {"model": model, "prompt": prompt, "output": f"{prompt} {answer if model == 'free' else 'always'} " + "very " * long}
     for model, long in (("free", 1), ("fixed", 5), ("third", 3))
@@ -123,10 +166,16 @@ def test_gates_end_with_exit_code_5_after_the_result(tmp_path):
     arguments = ("compare", tmp_path / "o.jsonl", "-q", "--bandwidth-x", 0.5, "--bandwidth-t", 0.5)
     low = run(*arguments, "--fail-under", "conditional_vendi=1.5")
     assert low.returncode == 5 and low.stdout
-    assert "below 1.5, and 1 more models (--fail-under)" in low.stderr.decode()
+    assert "below 1.5, as for 2 of 3 models (--fail-under)" in low.stderr.decode()
     assert run(*arguments, "--fail-under", "vendi=1.0").returncode == 0
     assert run(*arguments, "--fail-under", "vendi").returncode == 2
+    never = run(*arguments, "--fail-under", "cluster_vendi=1")
+    assert (never.returncode, never.stdout != b"") == (2, True)
+    assert "--fail-under asks for cluster_vendi, which was not computed: it needs labels" in never.stderr.decode()
     assert "there is no score 'size' (--fail-under)" in run(*arguments, "--fail-under", "size=2").stderr.decode()
+
+
+PAIRS = dp.Samples(np.eye(2), np.arange(2))
 
 
 @pytest.mark.parametrize(
@@ -147,6 +196,17 @@ def test_gates_end_with_exit_code_5_after_the_result(tmp_path):
             "differ in width",
         ),
         ({"a": dp.Samples(np.eye(2), np.arange(2))}, {"by": "size"}, dp.ArgumentError, "`by` must be one of vendi"),
+        ({"a": PAIRS, "b": PAIRS}, {"weights": np.ones(2) / 2}, dp.ArgumentError, "a comparison takes no `weights`"),
+        ({"a": PAIRS, "b": PAIRS}, {"labels": [0, 1]}, dp.ArgumentError, "a comparison takes no `labels`"),
+        ({"a": PAIRS, "b": PAIRS}, {"interval": 95}, dp.ArgumentError, "`interval` must be a level between 0 and 1"),
+        ({"a": PAIRS, "b": PAIRS}, {"unit": "word"}, dp.ArgumentError, "`unit` must be pair or prompt; got 'word'"),
+        ({"a": PAIRS, "b": dp.Samples(texts(["p", "q"]), np.arange(2))}, {}, dp.DataError, "some of the models are vectors"),
+        (
+            {"a": PAIRS, "b": dp.Samples(np.eye(4)[:, :2], np.arange(4) % 2, ("a", "a", "c", "c"))},
+            {},
+            dp.DataError,
+            "two of the models are called 'a'",
+        ),
     ],
 )
 def test_refusals(models, settings, error, message):

@@ -197,6 +197,9 @@ def test_the_default_unit_is_the_prompt_where_there_are_many_that_repeat():
     assert converge(x, np.arange(120) // 8, kernel_x=dp.Cosine()).settings["unit"] == "pair"  # 15
     assert converge(x, np.arange(120), kernel_x=dp.Cosine()).settings["unit"] == "pair"  # one output each
     assert converge(x, kernel_x=dp.Cosine()).settings["unit"] == "pair"
+    for each in (6, 8):  # intervals decide alike
+        found = dp.evaluate(x, np.arange(120) // each, kernel_x=dp.Cosine(), interval=0.95).intervals["vendi"].unit
+        assert found == ("prompt" if each == 6 else "pair")
 
 
 def test_same_seed_same_bits_and_settings_give_the_result_again(pairs):
@@ -304,6 +307,13 @@ def test_the_text_has_a_table_and_a_sentence_for_each_score():
     assert "below the limit of " in rke and "outputs would bring it within 1 %." in rke and "By chance it varies by" in rke
 
 
+def test_a_number_beyond_reach_is_not_named():
+    """A hundred times the sample is as far as a curve is followed: tolerances below that ask for more than it can tell."""
+    found = converge(kinds(10, 200), kernel_x=dp.Cosine(), tolerance=1e-4).verdicts["rke"]
+    assert (found.status, found.needed) == ("approaching", None)
+    assert "more than 20,000 outputs would be needed to come within 0.01 %, further than a curve can tell" in found.sentence
+
+
 def test_sentences_name_what_cannot_be_named():
     found = converge(np.eye(100), kernel_x=dp.Cosine())
     assert found.verdicts["vendi"].sentence == (
@@ -352,8 +362,8 @@ def test_deviations_are_those_of_the_curves(pairs):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"unit": "word"}, "`unit` must be one of pair, prompt; got 'word'"),
-        ({"unit": "prompt"}, '`unit` is "prompt", but no prompts `t` were given'),
+        ({"unit": "word"}, "`unit` must be pair or prompt; got 'word'"),
+        ({"unit": "prompt"}, "`unit` is prompt, but there are no prompts"),
         ({"num_repeats": 1}, "`num_repeats` must be a whole number of at least 2; got 1"),
         ({"tolerance": 0}, "`tolerance` must be positive"),
         ({"truncation": 0}, "`truncation` must be a whole number of at least 1"),
@@ -444,7 +454,7 @@ def test_a_result_is_a_config(run, folder, tmp_path):
         (("-", "--prompts", "-"), "only one of IN and --prompts can be -"),
         (("x.npy", "--sizes", "5;10"), "--sizes must be whole numbers with commas between, as 100,200,400; got '5;10'"),
         (("x.npy", "--format", "md"), "--format must be one of table, json, csv"),
-        (("x.npy", "--unit", "word"), "`unit` must be one of pair, prompt"),
+        (("x.npy", "--unit", "word"), "`unit` must be pair or prompt"),
     ],
 )
 def test_refused_commands(run, folder, monkeypatch, flags, message):

@@ -10,6 +10,8 @@ import sys
 import numpy as np
 import pytest
 import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from made import jsonl, picture, write
 
 import divprism as dp
@@ -69,6 +71,47 @@ def test_cluster_scores_are_those_of_the_functions():
     assert found.cluster_vendi == pytest.approx(float(dp.cluster_vendi(x, labels, kernel=dp.Gaussian(2.0), order=1.7)))
     assert found.cluster_rke == pytest.approx(float(dp.cluster_rke(x, labels, kernel=dp.Gaussian(2.0))))
     assert float(found.conditional_rke) == pytest.approx(float(dp.conditional_rke(x, labels, kernel_x=dp.Gaussian(2.0))))
+
+
+ROWS, KINDS = np.random.default_rng(1).standard_normal((40, 3)), np.random.default_rng(2).integers(0, 5, 40)
+
+
+@given(st.integers(0, 2**32 - 1), st.permutations(range(5)), st.sampled_from([0.5, 1.0, 2.0, math.inf]), st.integers(1, 3))
+@settings(max_examples=30, deadline=None)
+def test_cluster_scores_know_neither_names_nor_order_nor_copies(seed, names, order, copies):
+    rows = np.random.default_rng(seed).permutation(np.tile(np.arange(40), copies))
+    right = dp.cluster_vendi(ROWS, KINDS, kernel=dp.Gaussian(1.0), order=order)
+    found = dp.cluster_vendi(ROWS[rows], np.array(names)[KINDS[rows]], kernel=dp.Gaussian(1.0), order=order)
+    assert float(found) == pytest.approx(float(right), rel=1e-9)
+
+
+@given(st.integers(0, 2**32 - 1), st.permutations(range(5)))
+@settings(max_examples=15, deadline=None)
+def test_groups_know_neither_names_nor_order(seed, names):
+    rows = np.random.default_rng(seed).permutation(40)
+    right, found = (
+        prompt_groups(x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(1.0), min_size=2, num_modes=0)
+        for x, labels in ((ROWS, KINDS), (ROWS[rows], np.array(names)[KINDS[rows]]))
+    )
+    scores = {group.name: group.vendi for group in found.groups}
+    assert scores == pytest.approx({str(names[int(group.name)]): group.vendi for group in right.groups})
+    assert (found.aggregate, found.cluster_rke) == pytest.approx((right.aggregate, right.cluster_rke))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_cluster_scores_lie_between_those_of_their_groups(order):
+    inside = [float(dp.vendi(ROWS[kind == KINDS], kernel=dp.Gaussian(1.0), order=order)) for kind in range(5)]
+    found = float(dp.cluster_vendi(ROWS, KINDS, kernel=dp.Gaussian(1.0), order=order))
+    assert min(inside) < found < max(inside)
+    assert found == pytest.approx(np.average(inside, weights=np.bincount(KINDS)))
+
+
+def test_weights_of_outputs_weigh_their_clusters():
+    """A cluster with all the weight is the score; outputs without weight are not there."""
+    for kind in range(5):
+        weights = (kind == KINDS) / (kind == KINDS).sum()
+        found = dp.cluster_vendi(ROWS, KINDS, kernel=dp.Gaussian(1.0), weights=weights)
+        assert float(found) == pytest.approx(float(dp.vendi(ROWS[kind == KINDS], kernel=dp.Gaussian(1.0))))
 
 
 def test_a_group_is_scored_as_its_outputs_alone():
@@ -490,6 +533,18 @@ def test_groups_that_are_all_too_small_are_said_to_be(source):
     assert json.loads(done.stdout)["num_small"] == 4
     text = run(source / "one.jsonl", "--by", "prompt", "--min-size", 50, "-q").stdout.decode()
     assert "4 groups have fewer than 50 outputs: too small to tell" in text
+
+
+def test_what_is_not_shown_is_said(source):
+    """Three of four topics left out by --top, the groups' gap explained, and the parts that nested scores come from."""
+    text = run(source / "one.jsonl", "--by", "prompt", "--top", 1, "--min-size", 2, "--bandwidth-t", 5, "--nested", "-q")
+    lines = text.stdout.decode().splitlines()
+    assert "2 more groups are not shown (--top)" in lines
+    assert "1 groups have fewer than 2 outputs: too small to tell" in lines
+    assert "(the prompt kernel sees fewer kinds of prompts than these groups)" in lines
+    assert any(line.startswith("Conditional with Cluster over 4 nested parts: Vendi: Pearson ") for line in lines)
+    few = run(source / "one.jsonl", "--by", "directions", "--num-groups", 2, "--min-size", 2, "-q").stdout.decode()
+    assert "the groups hold " in few and " of all" in few
 
 
 @pytest.mark.parametrize(

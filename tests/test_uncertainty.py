@@ -4,6 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 import divprism as dp
 from divprism._problem import pose
@@ -55,6 +58,129 @@ def test_intervals_cover_the_expectation(law):
     assert all(0.90 * DRAWS <= count <= 0.98 * DRAWS for count in held.values()), held
     for name in COMBINATIONS:
         assert errors[name] == pytest.approx(spread[name], rel=0.25)  # a spread from 300 draws is known to 4 %, and n is small
+
+
+def clustered(generator, n=120):
+    """Three kinds of pairs, drawn at random, whose outputs spread the more the commoner they are."""
+    labels = generator.choice(3, n, p=[0.2, 0.3, 0.5])
+    return (0.4 + 0.3 * labels)[:, None] * generator.standard_normal((n, 2)), None, labels
+
+
+def clustered_prompts(generator):
+    """Prompts with four outputs each, clustered by where they lie."""
+    x, t = repeated(generator, prompts=30)
+    return x, t, 2 * (t[:, 0] > 0) + (t[:, 1] > 0.5)
+
+
+@pytest.mark.parametrize(("draw", "unit"), [(clustered, "pair"), (clustered_prompts, "prompt")])
+def test_intervals_of_cluster_scores_cover_the_expectation(draw, unit):
+    """200 data sets of a known law, as above. The jackknife errs to the safe side where clusters are small."""
+    names = ("cluster_vendi", "cluster_rke")
+    drawn = [draw(np.random.default_rng(10_000 + seed)) for seed in range(300)]
+    scores = {
+        "cluster_vendi": [float(dp.cluster_vendi(x, labels, kernel=NARROW)) for x, _, labels in drawn],
+        "cluster_rke": [float(dp.cluster_rke(x, labels, kernel=NARROW)) for x, _, labels in drawn],
+    }
+    held, errors = dict.fromkeys(names, 0), dict.fromkeys(names, 0.0)
+    for seed in range(DRAWS):
+        x, t, labels = draw(np.random.default_rng(seed))
+        problem = pose(x, t, labels, kernel_x=NARROW, kernel_t=None if t is None else WIDE, **DEFAULTS)
+        error = sampling_error(problem)
+        assert error.unit == unit
+        for name in names:
+            score = (dp.cluster_vendi if name == "cluster_vendi" else dp.cluster_rke)(x, labels, kernel=NARROW)
+            interval = error.interval(name, score.entropy, 0.95)
+            held[name] += interval.low <= np.mean(scores[name]) <= interval.high
+            errors[name] += interval.standard_error / DRAWS
+    assert all(0.90 * DRAWS <= count <= 0.98 * DRAWS for count in held.values()), held
+    for name in names:
+        assert 0.9 * np.std(scores[name]) < errors[name] < 1.2 * np.std(scores[name])  # a spread from 300 is known to 4 %
+
+
+def test_one_cluster_leaves_the_plain_error():
+    x, t = independent(np.random.default_rng(0))
+    found = dp.evaluate(x, t, np.zeros(100, int), kernel_x=NARROW, kernel_t=WIDE, interval=0.95).intervals
+    assert found["cluster_vendi"].low == pytest.approx(found["vendi"].low)
+    assert found["cluster_vendi"].high == pytest.approx(found["vendi"].high)
+
+
+def test_names_and_order_of_clusters_do_not_change_their_error():
+    x, _, labels = clustered(np.random.default_rng(0))
+    first, second = (
+        dp.evaluate(x, None, names[labels], kernel_x=NARROW, interval=0.95).intervals["cluster_vendi"]
+        for names in (np.array(["a", "b", "c"]), np.array(["z", "a", "m"]))
+    )
+    assert first.low == pytest.approx(second.low) and first.high == pytest.approx(second.high)
+
+
+def test_clusters_of_one_output_each_have_no_error():
+    found = dp.evaluate(np.eye(30), None, np.arange(30), kernel_x=dp.Cosine(), interval=0.95)
+    interval = found.intervals["cluster_vendi"]
+    assert (interval.low, interval.high, interval.standard_error) == (1.0, 1.0, 0.0)
+
+
+def test_a_draw_of_a_large_cluster_stands_for_all_of_it():
+    """A cluster of some 850 pairs and a small one: errors as large as the spread over data sets of that size."""
+
+    def draw(seed):
+        generator = np.random.default_rng(seed)
+        labels = (generator.random(900) < 0.05).astype(int)
+        return generator.standard_normal((900, 2)) * (0.5 + labels)[:, None], labels
+
+    scores = [float(dp.cluster_vendi(*draw(1000 + seed), kernel=NARROW)) for seed in range(40)]
+    errors = []
+    for seed in range(5):
+        x, labels = draw(seed)
+        errors.append(dp.evaluate(x, None, labels, kernel_x=NARROW, interval=0.95).intervals["cluster_vendi"].standard_error)
+    assert np.mean(errors) == pytest.approx(np.std(scores), rel=0.35)  # a spread from 40 draws is known to 11 %
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0])
+def test_intervals_do_not_depend_on_units_of_measurement(order):
+    x, t = repeated(np.random.default_rng(0), prompts=25)
+    labels = t[:, 0] > 0
+    arguments = {"kernel_t": WIDE, "order": order, "interval": 0.95}
+    first = dp.evaluate(x, t, labels.astype(int), kernel_x=NARROW, **arguments).intervals
+    second = dp.evaluate(100 * x, t, labels.astype(int), kernel_x=dp.Gaussian(100 * NARROW.bandwidth), **arguments).intervals
+    assert set(first) == {*COMBINATIONS, "cluster_vendi", "cluster_rke"}
+    for name, one in first.items():
+        assert (one.low, one.high) == pytest.approx((second[name].low, second[name].high))
+
+
+@given(st.integers(0, 2**32 - 1))
+@hypothesis_settings(max_examples=20, deadline=None)
+def test_the_order_of_pairs_does_not_matter_where_errors_are_closed(seed):
+    x, t = repeated(np.random.default_rng(0), prompts=25, each=2)
+    order = np.random.default_rng(seed).permutation(50)
+    for unit in ("pair", "prompt"):
+        arguments = {"kernel_x": NARROW, "kernel_t": WIDE, "order": 2, "interval": 0.95, "unit": unit}
+        first, second = (dp.evaluate(*data, **arguments).intervals for data in ((x, t), (x[order], t[order])))
+        for name, one in first.items():
+            assert (one.low, one.high) == pytest.approx((second[name].low, second[name].high))
+
+
+def test_a_wider_level_holds_the_narrower():
+    x, t = independent(np.random.default_rng(0), 60)
+    levels = (0.5, 0.9, 0.99)
+    found = [dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, interval=level).intervals for level in levels]
+    for name in COMBINATIONS:
+        lows, highs = ([getattr(one[name], end) for one in found] for end in ("low", "high"))
+        assert lows == sorted(lows, reverse=True) and highs == sorted(highs)
+        assert len({one[name].standard_error for one in found}) == 1
+
+
+def test_pairs_of_no_weight_are_not_there():
+    x, t = independent(np.random.default_rng(0), 60)
+    weights = np.r_[np.full(40, 1 / 40), np.zeros(20)]
+    arguments = {"kernel_x": NARROW, "kernel_t": WIDE, "interval": 0.95}
+    first, second = dp.evaluate(x, t, weights=weights, **arguments), dp.evaluate(x[:40], t[:40], **arguments)
+    assert first.intervals == second.intervals
+
+
+def test_where_no_two_pairs_are_alike_the_population_is_out_of_sight():
+    """The U-statistic is zero there: a score without limit, and no interval for it."""
+    interval = dp.evaluate(np.eye(30), kernel_x=dp.Cosine(), interval=0.95).intervals["rke"]
+    assert interval.population is None and (interval.low, interval.high) == pytest.approx((30, 30))
 
 
 def test_intervals_of_order_2_cover_the_population():

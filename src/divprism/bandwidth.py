@@ -43,12 +43,15 @@ class MedianDistance(BandwidthRule):
     def bandwidth(self, x: Array, *, rng: int = 0, name: str = "x") -> float:
         """Median of |x_i - x_j| over pairs of distinct rows."""
         x = clean_rows(x, name)
-        first, _ = distinct_rows(x)
-        if first.size < 2:
+        return self.between(x, distinct_rows(x)[0], rng)
+
+    def between(self, x: Array, distinct: np.ndarray, rng: int) -> float:
+        """The same, for clean rows of which the places of the distinct ones are known."""
+        if distinct.size < 2:
             return 1.0
-        if first.size > self.max_rows:
-            first = np.sort(np.random.default_rng(rng).choice(first, self.max_rows, replace=False))
-        squares, scale = squared_distances(x, first)
+        if distinct.size > self.max_rows:
+            distinct = np.sort(np.random.default_rng(rng).choice(distinct, self.max_rows, replace=False))
+        squares, scale = squared_distances(x, distinct)
         return float(scale * np.sqrt(np.median(squares)))
 
 
@@ -92,9 +95,10 @@ class StableScore(BandwidthRule):
         """The last bandwidth, from above, at which the variance is below the threshold."""
         x = clean_rows(x, name)
         n = int(x.shape[0])
-        median = MedianDistance().bandwidth(x, rng=rng, name=name)
+        distinct, _ = distinct_rows(x)
+        median = MedianDistance().between(x, distinct, rng)
         size = min(self.max_rows, n // 2)
-        if size < 2 or distinct_rows(x)[0].size < 2:
+        if size < 2 or distinct.size < 2:
             return median
         generator = np.random.default_rng(rng)
         draws = [squared_distances(x, generator.choice(n, size, replace=False)) for _ in range(self.num_subsets)]

@@ -11,10 +11,12 @@ from divprism._validate import check_order, check_pairing, check_seed, check_tru
 from divprism.bandwidth import BandwidthRule, MedianDistance, StableScore, squared_distances
 from divprism.entropy import matrix_entropy
 from divprism.errors import ArgumentError
+from divprism.estimators.base import whole_number
 
 __all__ = ["BandwidthSweep", "SideSweep", "bandwidth_sweep"]
 
 _STEPS, _DOWN, _UP = 4, 3, 2  # bandwidths per doubling, and doublings below and above the median distance
+_FAR = 1e100  # a scale of so many bandwidths, whose square is finite: all that is not equal is apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +148,9 @@ def bandwidth_sweep(
     """
     order, truncation, seed = check_order(order), check_truncation(truncation), check_seed(rng)
     rule = StableScore() if bandwidth_rule is None else bandwidth_rule
+    if not isinstance(rule, BandwidthRule):
+        raise ArgumentError(f"`bandwidth_rule` must be an object such as dp.StableScore(); got {rule!r}.")
+    max_rows = whole_number(max_rows, "max_rows", 2)
     data = {"x": clean_rows(x, "x")} | ({} if t is None else {"t": clean_rows(t, "t")})
     count = int(data["x"].shape[0])
     chosen = {name: rule.bandwidth(rows, rng=seed, name=name) for name, rows in data.items()}
@@ -172,7 +177,10 @@ def bandwidth_sweep(
 def _grid(given: Any, median: float, name: str) -> np.ndarray:
     if given is None:
         return median * 2.0 ** (np.arange(-_DOWN * _STEPS, _UP * _STEPS + 1) / _STEPS)
-    grid = np.sort(np.asarray(given, dtype=float).reshape(-1))
+    try:
+        grid = np.sort(np.asarray(given, dtype=float).reshape(-1))
+    except (TypeError, ValueError):
+        grid = np.empty(0)
     if grid.size == 0 or not np.isfinite(grid).all() or grid[0] <= 0:
         raise ArgumentError(f"`bandwidths_{name}` must be positive and finite; got {given!r}.")
     return grid
@@ -180,9 +188,10 @@ def _grid(given: Any, median: float, name: str) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Distances between the distinct rows of one side, and which one each pair has."""
+    """Squared distances between the distinct rows of one side, in units of a squared scale, and which row each pair has."""
 
     squares: np.ndarray
+    scale: float
     index: np.ndarray
     masses: np.ndarray
 
@@ -191,12 +200,14 @@ class _Side:
         from scipy.spatial.distance import squareform
 
         first, index = distinct_rows(rows)
-        squares, scale = squared_distances(rows, first)
         masses = np.bincount(index, minlength=first.size) / index.size
-        return cls(squareform(squares * scale**2) if first.size > 1 else np.zeros((1, 1)), index, masses)
+        if first.size == 1:
+            return cls(np.zeros((1, 1)), 1.0, index, masses)
+        squares, scale = squared_distances(rows, first)
+        return cls(squareform(squares), scale, index, masses)
 
     def kernel(self, bandwidth: float) -> np.ndarray:
-        return np.exp(self.squares / (-2 * bandwidth**2))
+        return np.exp(-0.5 * min(self.scale / bandwidth, _FAR) ** 2 * self.squares)
 
 
 def _scores(sides: dict[str, _Side], bandwidths: dict[str, float], order: float, truncation: int | None) -> dict[str, float]:

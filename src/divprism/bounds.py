@@ -1,22 +1,112 @@
 """The papers' concentration bounds: how far a score of n samples can be from that of infinitely many, whatever the law.
 
-They hold for every distribution, so they are wide: an interval from the data (`evaluate(interval=...)`) is many times narrower.
+They hold for every distribution, so they are wide: an interval from the data (`evaluate(interval=...)`) is many times narrower,
+and has the bound beside it (`bounds_of`).
 Each function returns the range of the population score that is left with probability 1 - delta, and refuses where its theorem
 does not apply. Theorem 3 (b) of Truncated Vendi, on Nystrom, states no constant and has no function.
 """
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from divprism._problem import Problem
 from divprism._validate import check_order
 from divprism.errors import ArgumentError
+from divprism.scores import Score
 
 __all__ = [
+    "Bound",
+    "bounds_of",
     "conditional_rke_bound",
     "conditional_vendi_bound",
     "eigenvalue_bound",
     "fourier_vendi_bound",
     "vendi_bound",
 ]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where the score of infinitely many samples lies, whatever their law.
+
+    Attributes
+    ----------
+    low, high : float
+        Its ends; `high` may be infinite.
+    theorem : str
+        What says so.
+    """
+
+    low: float
+    high: float
+    theorem: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, every number finite: None stands for no upper end."""
+        return {"low": self.low, "high": self.high if math.isfinite(self.high) else None, "theorem": self.theorem}
+
+
+def bounds_of(
+    problem: Problem, scores: Mapping[str, Score | None], norms: Mapping[str, float], level: float
+) -> dict[str, Bound]:
+    """The bounds of those scores that a theorem covers, each with probability `level`.
+
+    For independent pairs that count alike, exact scores, and kernels taken as given, also where a rule read the bandwidth off
+    the data. Scores without a theorem, or with too few samples for it, are left out.
+
+    Parameters
+    ----------
+    problem, scores
+        What was scored, and the scores by name.
+    norms : mapping of float
+        Hilbert-Schmidt norms of the operators "t" and "joint"; empty: no bound for Conditional-RKE.
+    level : float
+        Probability, such as 0.95.
+    """
+    if np.ptp(problem.x.masses / np.bincount(problem.x.index)) > 1e-12:
+        return {}
+    found = {}
+    for name, score in scores.items():
+        if score is None or score.standard_error > 0:
+            continue
+        try:
+            bound = _bound(name, score, problem, norms, 1 - level)
+        except ArgumentError:  # the theorem asks for more samples, or for another kernel or order
+            continue
+        if bound is not None:
+            found[name] = bound
+    return found
+
+
+def _bound(name: str, score: Score, problem: Problem, norms: Mapping[str, float], delta: float) -> Bound | None:
+    n, order, cut = problem.x.index.size, score.order, score.truncation
+    if name in ("vendi", "rke"):
+        width = problem.x.feature_dimension
+        theorem = "Cor. 2" if order == 1 or (order < 2 and cut is None) else "Cor. 1" if cut is None else "Thm 2"
+        ends = vendi_bound(score.value, n, order, dimension=width, truncation=cut, delta=delta)
+        return Bound(*ends, f"Truncated Vendi, {theorem}")
+    if name == "conditional_vendi" and order == 1 and problem.t is not None:
+        widths = {"dimension_x": problem.x.feature_dimension, "dimension_t": problem.t.feature_dimension}
+        ends = conditional_vendi_bound(score.value, n, **widths, truncation=cut, delta=delta)
+        return Bound(*ends, f"Conditional Vendi, Thm {1 if cut is None else 2}")
+    if name == "conditional_rke" and norms:
+        return _ratio(n, norms, delta)
+    return None
+
+
+def _ratio(n: int, norms: Mapping[str, float], delta: float) -> Bound:
+    """Conditional-RKE is the squared ratio of two norms, each of which Theorem 1 of Truncated Vendi holds for with delta / 2.
+
+    Theorem 3 of Conditional Vendi (`conditional_rke_bound`) is on the ratio itself, and many times as wide.
+    """
+    reach = eigenvalue_bound(n, delta / 2)
+    (low_t, high_t), (low_joint, high_joint) = ((norms[side] - reach, norms[side] + reach) for side in ("t", "joint"))
+    high = (min(1.0, high_t) / low_joint) ** 2 if low_joint > 1e-100 else math.inf
+    return Bound(max(1.0, (max(0.0, low_t) / min(1.0, high_joint)) ** 2), high, "Truncated Vendi, Thm 1 on both norms")
 
 
 def eigenvalue_bound(n: int, delta: float = 0.05) -> float:
@@ -146,12 +236,15 @@ def _check(n: int, delta: float, least: float, theorem: str) -> None:
 
 def _around(value: float, reach: float) -> tuple[float, float]:
     """exp(log value +- reach), and no score is below 1."""
-    return max(1.0, value * math.exp(-reach)), value * math.exp(min(reach, 700.0))
+    return max(1.0, value * math.exp(-reach)), value * math.exp(reach) if reach < _LARGEST else math.inf
 
 
 def _by_norm(value: float, order: float, reach: float) -> tuple[float, float]:
     """Scores whose power (1 - order) / order, the norm of the eigenvalues, is within reach of that of `value`."""
     power = (1 - order) / order
     norm = value**power
-    high = math.inf if norm <= reach else (norm - reach) ** (1 / power)
-    return max(1.0, (norm + reach) ** (1 / power)), high
+    log_high = math.inf if norm <= reach else math.log(norm - reach) / power
+    return max(1.0, (norm + reach) ** (1 / power)), math.exp(log_high) if log_high < _LARGEST else math.inf
+
+
+_LARGEST = 600.0  # logarithms beyond are as good as infinite

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from divprism._problem import pose
+from divprism._problem import Problem, pose
+from divprism._validate import check_seed
 from divprism.bandwidth import BandwidthRule
 from divprism.embedding import as_samples, embed, resolve_embedder
 from divprism.errors import ArgumentError, DataError
-from divprism.evaluation import Evaluation, evaluate, pooled_kernels
+from divprism.evaluation import Evaluation, around, evaluate, pooled_kernels
 from divprism.kernels import Kernel
 from divprism.registry import SCORES, spell_settings
 from divprism.samples import Item, Samples, Text
@@ -126,7 +127,7 @@ def compare(
     embedder_t: Any = None,
     cache: Any = None,
     num_workers: int | None = None,
-    rng: int = 0,
+    rng: Any = 0,
     **settings: Any,
 ) -> Comparison:
     """Rank models by a score, on the same prompts and with as many outputs for each.
@@ -164,6 +165,10 @@ def compare(
     """
     if by not in SCORES or by.startswith("cluster"):
         raise ArgumentError(f"`by` must be one of {', '.join(name for name in SCORES if 'cluster' not in name)}; got {by!r}.")
+    for name in ("labels", "weights"):
+        if settings.get(name) is not None:
+            raise ArgumentError(f"a comparison takes no `{name}`: models are cut to the same prompts, and rows to match.")
+    rng = check_seed(rng)
     apart, notes = _matched(_apart(models), rng)
     pooled = _pooled(apart)
     made = {
@@ -175,10 +180,10 @@ def compare(
     results, errors = {}, {}
     for model, part in embedded.by_model().items():
         found = evaluate(replace(part, notes=(), warnings=()), **kernels, rng=rng, **settings)
-        error = errors[model] = _error(part, found, unit)
-        intervals = {name: error.interval(name, found.scores[name].entropy, interval) for name in error.deviations}
+        problem = _posed(part, found)
+        errors[model] = sampling_error(problem, unit)
         told = found.settings | made | {"bandwidth_rule": kernels.get("bandwidth_rule"), "interval": interval, "unit": unit}
-        results[model] = replace(found, settings=told, intervals=intervals)
+        results[model] = replace(found, settings=told, **around(problem, found.scores, errors[model], interval))
     order = sorted(results, key=lambda model: -float(results[model].scores[by]))
     results = {model: results[model] for model in order}
     differences = tuple(
@@ -280,11 +285,10 @@ def _pooled(apart: dict[str, Samples]) -> Samples:
     )
 
 
-def _error(part: Samples, found: Evaluation, unit: str | None) -> SamplingError:
-    """What each part of the sample contributes; rows of all models are in the same order, so parts are the same prompts."""
+def _posed(part: Samples, found: Evaluation) -> Problem:
+    """The problem of one model. Rows of all models are in the same order, so that parts of the sample are the same prompts."""
     names = ("kernel_x", "kernel_t", "order", "truncation", "estimator", "rng")
-    problem = pose(part.outputs, part.prompts, **{name: found.settings[name] for name in names})
-    return sampling_error(problem, unit)
+    return pose(part.outputs, part.prompts, **{name: found.settings[name] for name in names})
 
 
 def _difference(

@@ -29,11 +29,10 @@ from divprism.kernels import Kernel
 from divprism.operators import Operator
 from divprism.report.formats import kernel_note
 from divprism.scores import COMBINATIONS, score_from
-from divprism.uncertainty import UNITS
+from divprism.uncertainty import units_of
 
 __all__ = ["Convergence", "Verdict", "converge"]
 
-_MANY_PROMPTS = 20  # below, prompts are the few fixed categories of a design rather than a sample of prompts
 _FEWEST = 12  # units that a curve can be read from
 _STRETCHES = 8  # of an order that are scored for a size
 _SPAN = 64  # between the ends of the default ladder
@@ -202,13 +201,13 @@ def converge(
     truncation = check_truncation(truncation)
     arguments = {"order": order, "estimator": estimator, "rng": rng, "bandwidth_rule": bandwidth_rule, "truncation": None}
     whole = pose(x, t, kernel_x=kernel_x, kernel_t=kernel_t, progress=progress, **arguments)
+    unit, units = units_of(whole, unit)
     settings = whole.settings | {
         "truncation": truncation or (None if whole.settings["order"] == 2 else math.ceil(whole.n / 8)),
-        "unit": _unit(whole, unit),
+        "unit": unit,
         "num_repeats": num_repeats,
         "tolerance": tolerance,
     }
-    units = whole.t.index if settings["unit"] == "prompt" and whole.t is not None else np.arange(whole.n)
     ladder = _ladder(sizes, int(units.max()) + 1, settings)
     subsets = _subsets(units, ladder, num_repeats, settings["rng"])
     check_factors(_operators(whole), [])
@@ -241,17 +240,6 @@ def _warnings(found: Found, problem: Problem) -> tuple[str, ...]:
     names = [name for name, signs in COMBINATIONS.items() if set(signs) <= set(found["rke"])]
     scores = [score_from(name, found["rke" if name.endswith("rke") else "vendi"], problem, order) for name in names]
     return tuple(dict.fromkeys(text for score in scores for text in score.warnings))
-
-
-def _unit(problem: Problem, unit: str | None) -> str:
-    prompts = 0 if problem.t is None else problem.t.size
-    if unit is None:
-        return "prompt" if _MANY_PROMPTS <= prompts < problem.n else "pair"
-    if unit not in UNITS:
-        raise ArgumentError(f"`unit` must be one of {', '.join(UNITS)}; got {unit!r}.")
-    if unit == "prompt" and problem.t is None:
-        raise ArgumentError('`unit` is "prompt", but no prompts `t` were given.')
-    return unit
 
 
 def _question(problem: Problem, unit: str) -> str:

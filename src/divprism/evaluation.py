@@ -17,6 +17,7 @@ from divprism import registry
 from divprism._arrays import to_numpy
 from divprism._problem import Problem, entropies, pose
 from divprism.bandwidth import BandwidthRule, StableScore
+from divprism.bounds import Bound, bounds_of
 from divprism.embedding import as_samples, embed, resolve_embedder
 from divprism.errors import BandwidthWarning, DataError
 from divprism.estimators import Estimator
@@ -25,10 +26,10 @@ from divprism.kernels import Gaussian, Kernel
 from divprism.samples import Samples
 from divprism.scores import COMBINATIONS, SATURATED, Score, score_from
 from divprism.spectrum import Spectrum
-from divprism.uncertainty import Interval, ShuffledBaseline, sampling_error, shuffled_from
+from divprism.uncertainty import Interval, SamplingError, ShuffledBaseline, sampling_error, shuffled_from
 from divprism.version import __version__
 
-__all__ = ["SCHEMA", "Evaluation", "evaluate", "evaluate_models", "pooled_kernels"]
+__all__ = ["SCHEMA", "Evaluation", "around", "evaluate", "evaluate_models", "pooled_kernels"]
 
 SCHEMA = 1
 """Version of the result document that `to_dict` and `to_json` write."""
@@ -60,6 +61,9 @@ class Evaluation:
         How files were understood, and what was embedded.
     intervals : dict of Interval
         Per score, if asked for: where its expectation lies, by the sample.
+    bounds : dict of Bound
+        With the intervals, for independent pairs: where the score of infinitely many samples lies whatever their law, for
+        those scores that a theorem of the papers covers.
     baseline : ShuffledBaseline, optional
         If asked for: Information beyond that of outputs paired with prompts at random.
     samples : Samples, optional
@@ -82,6 +86,7 @@ class Evaluation:
     notes: tuple[str, ...] = field(default=(), repr=False)
     intervals: dict[str, Interval] = field(default_factory=dict)
     baseline: ShuffledBaseline | None = None
+    bounds: dict[str, Bound] = field(default_factory=dict)
     samples: Samples | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -118,7 +123,10 @@ class Evaluation:
         """The result document: plain values only, every number finite."""
         return {
             "schema": SCHEMA,
-            "scores": {name: _score_entry(score, self.intervals.get(name)) for name, score in self.scores.items()},
+            "scores": {
+                name: _score_entry(score, self.intervals.get(name), self.bounds.get(name))
+                for name, score in self.scores.items()
+            },
             "baseline": None if self.baseline is None else asdict(self.baseline) | {"order": _finite(self.baseline.order)},
             "data": self.data,
             "settings": registry.spell_settings(self.settings),
@@ -136,7 +144,7 @@ def _finite(value: float) -> float | str:
     return value if math.isfinite(value) else "inf"
 
 
-def _score_entry(score: Score, interval: Interval | None) -> dict[str, Any]:
+def _score_entry(score: Score, interval: Interval | None, bound: Bound | None) -> dict[str, Any]:
     return {
         "value": score.value,
         "standard_error": score.standard_error,
@@ -145,6 +153,7 @@ def _score_entry(score: Score, interval: Interval | None) -> dict[str, Any]:
         "truncation": score.truncation,
         "method": score.method,
         "interval": None if interval is None else asdict(interval),
+        "bound": None if bound is None else bound.to_dict(),
     }
 
 
@@ -206,7 +215,7 @@ def evaluate(
         As in `embed`.
     interval : float, optional
         Level of the intervals, such as 0.95: where the scores would lie for other samples of this size. Costs twenty times the
-        scores of 500 pairs.
+        scores of 500 pairs, and twenty times the cluster scores of at most 500 pairs of each cluster.
     unit : "pair" or "prompt", optional
         What was drawn at random, for the intervals. Default: prompts, where there are at least 20 and they repeat.
     num_permutations : int, optional
@@ -259,7 +268,8 @@ def evaluate(
         progress=progress,
     )
     scores = _scores(problem)
-    intervals = {} if interval is None else _intervals(problem, scores, interval, unit)
+    errors = None if interval is None or problem.n < 2 else sampling_error(problem, unit)  # a single pair has no spread
+    beside = {} if errors is None or interval is None else around(problem, scores, errors, interval)
     baseline = None if num_permutations is None else shuffled_from(problem, num_permutations)
     warnings = tuple(
         dict.fromkeys(
@@ -287,18 +297,18 @@ def evaluate(
         warnings=warnings,
         embedders=embedded.embedders,
         notes=embedded.notes,
-        intervals=intervals,
+        **beside,
         baseline=baseline,
         samples=embedded,
     )
 
 
-def _intervals(problem: Problem, scores: dict[str, Any], level: float, unit: str | None) -> dict[str, Interval]:
-    """Intervals of all scores but those inside groups; none for a single pair, which has no spread."""
-    if problem.n < 2:
-        return {}
-    errors = sampling_error(problem, unit)
-    return {name: errors.interval(name, scores[name].entropy, level) for name in errors.deviations}
+def around(problem: Problem, scores: dict[str, Any], errors: SamplingError, level: float) -> dict[str, Any]:
+    """The fields `intervals` and `bounds` of an evaluation; no bounds where outputs of a prompt were drawn together."""
+    return {
+        "intervals": {name: errors.interval(name, scores[name].entropy, level) for name in errors.deviations},
+        "bounds": bounds_of(problem, scores, errors.norms, level) if errors.unit == "pair" else {},
+    }
 
 
 def _scores(problem: Problem) -> dict[str, Any]:

@@ -7,20 +7,31 @@ from pathlib import Path
 import typer
 
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled
-from divprism.cli.options import Output, Quiet, choice, progress_on_stderr, say, write_result
+from divprism.cli.options import (
+    Config,
+    FailUnder,
+    Output,
+    Quiet,
+    check_gates,
+    choice,
+    parse_gates,
+    progress_on_stderr,
+    say,
+    write_result,
+)
 from divprism.cli.report import Plot, Report, write_page, write_plot
 from divprism.comparison import Comparison
 from divprism.comparison import compare as compare_models
 from divprism.details import detailed
-from divprism.errors import ArgumentError, BandwidthWarning, GateError
-from divprism.evaluation import Evaluation
-from divprism.registry import SCORES
+from divprism.errors import ArgumentError, BandwidthWarning
 from divprism.report import MODEL_FORMATS, comparison_sentences, model_note, model_table
 from divprism.samples import Samples
+from divprism.uncertainty import UNITS
 
-__all__ = ["check_gates", "compare"]
+__all__ = ["compare"]
 
 _FORMATS = ("table", "json", "md", "latex")
+_UNITS = "|".join(UNITS)
 
 
 @bundled
@@ -32,21 +43,23 @@ def compare(
     others: list[str] | None = typer.Argument(None, metavar="[IN ...]", help="More files or folders, a model each."),
     by: str = typer.Option("conditional_vendi", "--by", help="Score to rank by (see: divprism ls scores)."),
     interval: float = typer.Option(0.95, "--interval", help="Level of the intervals."),
-    fail_under: list[str] | None = typer.Option(
-        None, "--fail-under", help="End with exit code 5 if a model is below, as conditional_vendi=4.5; may be repeated."
+    unit: str | None = typer.Option(
+        None, "--unit", help="What was drawn at random; default prompt where at least 20 repeat, else pair.", metavar=_UNITS
     ),
+    fail_under: FailUnder = None,
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help=f"{'|'.join(_FORMATS)}.", metavar="|".join(_FORMATS)),
     output: Output = None,
     report: Report = None,
     plot: Plot = None,
+    config: Config = None,
 ) -> None:
     """Compare models on the same prompts, with as many outputs of each: paired differences, and a ranking with its ties.
 
     Name one file that holds several models, or a file or folder for each model.
     """
     choice(form, _FORMATS, "--format")
-    gates = _gates(fail_under)
+    gates = parse_gates(fail_under)
     sources = [source for source in (reading.source, *(others or [])) if source is not None]
     parts = {source: reading.samples(source) for source in sources} if sources else {"": reading.samples()}
     for part in parts.values():
@@ -57,9 +70,8 @@ def compare(
     first = next(iter(parts.values()))
     with progress_on_stderr(quiet) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", BandwidthWarning)  # told below, with the other warnings
-        found = compare_models(
-            named, by=by, interval=interval, progress=progress, **scoring.settings(context), **embedding.settings(first)
-        )
+        settings = scoring.settings(context) | embedding.settings(first)
+        found = compare_models(named, by=by, interval=interval, unit=unit, progress=progress, **settings)
         full = None if report is None else detailed(found, progress=progress)
     say(found.notes, quiet)
     say(found.warnings, False, "warning: ")
@@ -78,30 +90,6 @@ def _label(source: str, part: Samples, sources: list[str]) -> str:
         return part.models[0]
     name = Path(source).name
     return name if [Path(other).name for other in sources].count(name) == 1 else source
-
-
-def _gates(texts: list[str] | None) -> dict[str, float]:
-    """Scores and the least that they may be."""
-    gates = {}
-    for text in texts or []:
-        name, _, number = text.partition("=")
-        try:
-            gates[name.strip()] = float(number)
-        except ValueError:
-            raise ArgumentError(f"--fail-under must be a score and a number, as conditional_vendi=4.5; got {text!r}.") from None
-        if name.strip() not in SCORES:
-            raise ArgumentError(f"there is no score {name.strip()!r} (--fail-under); choose from {', '.join(SCORES)}.")
-    return gates
-
-
-def check_gates(results: dict[str, Evaluation], gates: dict[str, float]) -> None:
-    """Refuse results with a score below what was asked for."""
-    for score, least in gates.items():
-        low = [model for model, result in results.items() if score in result.scores and float(result.scores[score]) < least]
-        if low:
-            value = float(results[low[0]].scores[score])
-            more = f", and {len(low) - 1:,} more models" if len(low) > 1 else ""
-            raise GateError(f"{score} of {low[0]} is {value:.4g}, below {least:g}{more} (--fail-under).")
 
 
 def _rendered(found: Comparison, form: str) -> str:

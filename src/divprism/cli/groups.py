@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled, of_model
-from divprism.cli.options import Output, Quiet, choice, progress_on_stderr, say, write_result
+from divprism.cli.options import Config, Output, Quiet, choice, progress_on_stderr, say, typed, write_result
 from divprism.errors import ArgumentError, DivprismError
 from divprism.groups.decomposition import prompt_groups
 from divprism.groups.grouping import EigenDirections, EigenGroups, Grouping, KMeansGroups, LabelGroups, PromptGroups
@@ -50,11 +50,14 @@ def groups(
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help="table|json|csv|md.", metavar="table|json|csv|md"),
     output: Output = None,
+    config: Config = None,
 ) -> None:
     """Split outputs by their prompts and tell where the model repeats itself: the least diverse groups first."""
     choice(form, _FORMATS, "--format")
-    if scoring.truncation is not None:
+    if typed(context, "truncation"):
         raise ArgumentError("--truncation has no meaning for groups: their matrices are small.")
+    if scoring.truncation is not None:
+        say([f"groups are not truncated; that of {config} is left out."], False, "warning: ")
     samples, field = _read(reading, None if by in _WAYS or labels else by, model)
     say(samples.notes, quiet)
     settings = scoring.settings(context) | embedding.settings(samples)

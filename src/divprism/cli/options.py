@@ -1,6 +1,7 @@
 """What several commands share: settings from a file, progress and notes on stderr, output to a file."""
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,15 +9,35 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from divprism._files import write_whole
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import ArgumentError, DataError, GateError
+from divprism.evaluation import Evaluation
 from divprism.readers.guards import shown
+from divprism.registry import SCORES
 
-__all__ = ["Config", "Output", "Quiet", "choice", "load_config", "progress_on_stderr", "say", "typed", "write_result"]
+__all__ = [
+    "Config",
+    "FailUnder",
+    "Output",
+    "Quiet",
+    "check_gates",
+    "choice",
+    "load_config",
+    "parse_gates",
+    "progress_on_stderr",
+    "say",
+    "typed",
+    "write_result",
+]
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Neither notes nor progress on stderr.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file in place of stdout.")]
+FailUnder = Annotated[
+    list[str] | None,
+    typer.Option("--fail-under", help="End with exit code 5 if a score is below, as conditional_vendi=4.5; may be repeated."),
+]
 
 
 def say(lines: Any, quiet: bool, prefix: str = "") -> None:
@@ -27,7 +48,7 @@ def say(lines: Any, quiet: bool, prefix: str = "") -> None:
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Take defaults from a JSON file: the flags of the command as keys, or a result of `divprism score`."""
+    """Take defaults from a JSON file: the flags of the command as keys, or a result of this or another command."""
     if path is None:
         return None
     try:
@@ -45,14 +66,31 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     settings = content.get("settings", content)
     if not isinstance(settings, dict):
         raise DataError(f"`settings` in {path} must be a JSON object; it is a {type(settings).__name__}.")
-    flags = {flag.lstrip("-").replace("-", "_"): option.name for option in context.command.params for flag in option.opts}
+    options = _options(context.command)
     values = {str(key).replace("-", "_"): value for key, value in settings.items()}
-    unknown = sorted(set(values) - (set(flags) - {"config"}))
+    if "schema" in content and "settings" in content:  # of a result, what only other commands know is not ours to judge
+        root = context.find_root().command
+        commands = root.commands.values() if isinstance(root, TyperGroup) else ()
+        others = {name for command in commands for name in _options(command)} - set(options)
+        values = {key: value for key, value in values.items() if key not in others}
+    unknown = sorted(set(values) - (set(options) - {"config"}))
     if unknown:
         raise ArgumentError(f"{path} sets {unknown[0]!r}, which {context.info_name} does not know.")
-    # as text, so that a value is judged as if it had been typed (an integer flag would cut 2.5 to 2)
-    context.default_map = {flags[key]: str(value) for key, value in values.items() if value is not None}
+    context.default_map = {
+        options[key].name: _as_typed(value, options[key]) for key, value in values.items() if value is not None
+    }
     return path
+
+
+def _options(command: Any) -> dict[str, Any]:
+    """The options of a command, by their flags with underscores."""
+    return {flag.lstrip("-").replace("-", "_"): option for option in command.params for flag in option.opts}
+
+
+def _as_typed(value: Any, option: Any) -> Any:
+    """A value as text, so that it is judged as if it had been typed (an integer flag would cut 2.5 to 2)."""
+    several = isinstance(value, list) and (option.nargs == -1 or getattr(option, "multiple", False))
+    return [str(one) for one in value] if several else str(value)
 
 
 Config = Annotated[
@@ -115,3 +153,33 @@ def choice(value: Any, allowed: Any, flag: str) -> Any:
     if value not in allowed:
         raise ArgumentError(f"{flag} must be one of {', '.join(allowed)}; got {value!r}.")
     return value
+
+
+def parse_gates(texts: list[str] | None) -> dict[str, float]:
+    """Scores and the least that they may be, from `--fail-under`."""
+    gates = {}
+    for text in texts or []:
+        name, _, number = (part.strip() for part in text.partition("="))
+        try:
+            gates[name] = float(number)
+        except ValueError:
+            gates[name] = math.nan
+        if not math.isfinite(gates[name]):
+            raise ArgumentError(f"--fail-under must be a score and a number, as conditional_vendi=4.5; got {text!r}.")
+        if name not in SCORES:
+            raise ArgumentError(f"there is no score {name!r} (--fail-under); choose from {', '.join(SCORES)}.")
+    return gates
+
+
+def check_gates(results: dict[str, Evaluation], gates: dict[str, float]) -> None:
+    """Refuse results with a score below what was asked for, or without it: a gate that nothing was held to is not passed."""
+    for score, least in gates.items():
+        found = {model: float(result.scores[score]) for model, result in results.items() if score in result.scores}
+        if len(found) < len(results):
+            needs = "labels" if score.startswith("cluster") else "prompts"
+            raise ArgumentError(f"--fail-under asks for {score}, which was not computed: it needs {needs}.")
+        low = [model for model, value in found.items() if value < least]
+        if low:
+            whose = f" of {shown(low[0])}" if low[0] else ""
+            more = f", as for {len(low):,} of {len(results):,} models" if len(low) > 1 else ""
+            raise GateError(f"{score}{whose} is {found[low[0]]:.4g}, below {least:g}{more} (--fail-under).")

@@ -8,7 +8,18 @@ import numpy as np
 import typer
 
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled
-from divprism.cli.options import Config, Output, Quiet, choice, progress_on_stderr, say, write_result
+from divprism.cli.options import (
+    Config,
+    FailUnder,
+    Output,
+    Quiet,
+    check_gates,
+    choice,
+    parse_gates,
+    progress_on_stderr,
+    say,
+    write_result,
+)
 from divprism.cli.report import Details, Report, write_page
 from divprism.details import detailed
 from divprism.errors import ArgumentError, BandwidthWarning
@@ -40,6 +51,7 @@ def score(
     num_permutations: int | None = typer.Option(
         None, "--num-permutations", help="Random pairings to compare with; default some where prompts have few outputs."
     ),
+    fail_under: FailUnder = None,
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help=f"{_FORMATS}.", metavar=_FORMATS),
     output: Output = None,
@@ -49,6 +61,7 @@ def score(
 ) -> None:
     """Score outputs against their prompts: Vendi, Conditional and Information, at the order given and at order 2."""
     choice(form, FORMATS, "--format")
+    gates = parse_gates(fail_under)
     if (reading.source is None) == (outputs is None):
         raise ArgumentError("name the outputs once: divprism score IN, or --outputs IN.")
     reading = dataclasses.replace(reading, source=reading.source or outputs)
@@ -79,6 +92,7 @@ def score(
     write_result(render_models(documents, form) if several else render(next(iter(documents.values())), form), output)
     if full is not None and report is not None:
         write_page([full], report, quiet)
+    check_gates(results, gates)
 
 
 def _one_or_all(results: dict[str, Evaluation]) -> Any:

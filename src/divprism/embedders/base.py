@@ -58,6 +58,11 @@ class Embedder(ABC):
         """Width of a vector."""
 
     @property
+    def known_dimension(self) -> int | None:
+        """`dimension` where it is known before the model has run: vectors are held to it. None where only they can tell."""
+        return self.dimension
+
+    @property
     def preprocessing(self) -> str:
         """What happens to an item before the model, and to the vector after it."""
         return "none"

@@ -77,6 +77,11 @@ class Function(Embedder):
         return int(self.embed_batch([self._blank()]).shape[1])
 
     @property
+    def known_dimension(self) -> int | None:
+        """Whatever the function returns is right, as long as it is always the same."""
+        return None
+
+    @property
     def preprocessing(self) -> str:
         """All that is known: how a clip is cut."""
         return (

@@ -79,6 +79,11 @@ class OpenAI(Embedder):
         return self.dimensions or int(self.embed_batch(["a"]).shape[1])
 
     @property
+    def known_dimension(self) -> int | None:
+        """As asked for."""
+        return self.dimensions
+
+    @property
     def preprocessing(self) -> str:
         """The endpoint's matter."""
         return "the endpoint's own"

@@ -141,6 +141,11 @@ class FrameMean(Embedder):
         return self.frames.dimension
 
     @property
+    def known_dimension(self) -> int | None:
+        """That of the image embedder."""
+        return self.frames.known_dimension
+
+    @property
     def preprocessing(self) -> str:
         """What happens before and after the model."""
         return f"mean over the middles of {self.num_frames} equal parts; each frame: {self.frames.preprocessing}"

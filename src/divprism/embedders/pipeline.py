@@ -175,6 +175,8 @@ class _Run:
             raise DataError(f"embedder {name} gave NaN or infinity for {self.items[batch[row].place].where}.")
         if self.width not in (None, vectors.shape[1]):
             raise DataError(f"embedder {name} gave vectors of different widths ({self.width} and {vectors.shape[1]}).")
+        if self.width is None and (known := self.embedder.known_dimension) not in (None, vectors.shape[1]):
+            raise DataError(f"embedder {name} gave vectors of {vectors.shape[1]:,} numbers, but its dimension is {known:,}.")
         self.width = vectors.shape[1]
         for entry, vector in zip(batch, vectors, strict=True):
             self.store.add(entry.digest, vector)

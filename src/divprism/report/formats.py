@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 Document = Mapping[str, Any]
+_INFORMS = 10.0  # times the score: a bound that reaches further tells nothing
 _SIDES = {"x": "outputs", "t": "prompts"}
 
 
@@ -147,6 +148,8 @@ def remarks(document: Document) -> list[str]:
     if interval is not None:
         drawn = f"{interval['num_units']:,} {interval['unit']}s"
         lines.append(f"intervals: of the mean over other samples like this one; drawn at random are the {drawn}")
+        if told := _bounds_told(document):
+            lines.append(f"of infinitely many samples, whatever their law, at {interval['level']:.0%}: {told}")
     if (baseline := document["baseline"]) is not None:
         excess, count = baseline["excess_information"], baseline["num_permutations"]
         lines.append(
@@ -154,6 +157,15 @@ def remarks(document: Document) -> list[str]:
             f"information_vendi is {baseline['baseline']:.4f} (p = {baseline['p_value']:.2g})"
         )
     return lines
+
+
+def _bounds_told(document: Document) -> str:
+    """The papers' bounds in words, those that end within ten times the score: of more, nobody learns anything."""
+    return ", ".join(
+        f"{name} {bound['low']:.2f} to {bound['high']:.2f} ({bound['theorem']})"
+        for name, score in document["scores"].items()
+        if (bound := score.get("bound")) and bound["high"] is not None and bound["high"] <= _INFORMS * score["value"]
+    )
 
 
 def caption(document: Document) -> str:

@@ -131,6 +131,10 @@ def _comparison(main: Document, models: Mapping[str, Document]) -> dict[str, Any
         for row in cells:
             low, high = main["ranks"][row[0]["text"]]
             row.insert(1, {"text": f"{low}" if low == high else f"{low}-{high}", "sort": str(low + high)})
+        if main["lengths"]:
+            heads.append("words")
+            for row in cells:
+                row.append(_number(main["lengths"][row[0]["text"]], "{:.0f}"))
     conditional = all("conditional_vendi" in document["scores"] for document in models.values())
     height = 1.1 + 0.3 * len(models)
     ranking = None
