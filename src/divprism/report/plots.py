@@ -32,6 +32,7 @@ _INK, _GRID = "#333333", "#dddddd"
 _COLORS = {"vendi": "#0072b2", "conditional": "#d55e00", "information": "#009e73", "prompts": "#8e6bb0"}
 _SPECTRA = {"x": ("outputs", "vendi"), "joint": ("pairs", "conditional"), "t": ("prompts", "prompts")}
 _LONGEST = 40  # letters of a name
+_WIDE = 30  # from here on an axis has ticks at powers of ten only
 _SHAPES = {"vendi": ("-", "order {order:g}"), "truncated": ("--", "truncated"), "rke": (":", "order 2 (RKE)")}
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": _INK,
@@ -180,16 +181,17 @@ def draw_factors(ax: Any, documents: Mapping[str, Document]) -> None:
                 reach = [[max(0.0, conditional - interval["low"])], [max(0.0, interval["high"] - conditional)]]
                 ax.errorbar(conditional, place, xerr=reach, fmt="none", color=_INK, capsize=3, linewidth=1.2)
             told = f" {conditional:.3g} x {vendi / conditional:.3g} = {vendi:.3g}"
-            ax.annotate(told, (max(vendi, conditional), place), xytext=(4, 0), textcoords="offset points", va="center")
+            end = max(vendi, conditional)
+            ax.annotate(told, (end, place), xytext=(4, 0), textcoords="offset points", va="center").set_in_layout(False)
         top = max(max(d["scores"][name]["value"] for name in ("vendi", "conditional_vendi")) for d in documents.values())
         ax.set(xscale="log", xlim=(1, max(1.5, top) ** 1.55), xlabel="effective number of outputs (log scale)")
-        _plain_ticks(ax.xaxis)
+        _plain_ticks(ax.xaxis, (1, 2, 5) if top < _WIDE else (1,))
         ax.set_yticks(range(len(documents)), [_short(name) for name in documents])
         ax.set_ylim(len(documents) - 0.4, -0.6)
         ax.grid(visible=False, axis="y")
         own, brought = "conditional: the model's own", "information: what prompts bring"
         patches = [_patch("conditional", own), _patch("information", brought)]
-        ax.legend(handles=patches, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.1)
+        ax.legend(handles=patches, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.1)
 
 
 def _patch(family: str, label: str) -> Any:

@@ -84,6 +84,7 @@ def _model(key: str, name: str, document: Document) -> dict[str, Any]:
         "groups": _groups(key, details["groups"]) if details.get("groups") else None,
         "absent": list((details.get("absent") or {}).items()),
         "bare": not details,
+        "folded": bool(name and details),
         "settings": _settings(document),
     }
 
@@ -214,8 +215,8 @@ def _one_line(text: str) -> str:
 
 
 def _entry(entry: Document) -> dict[str, Any]:
-    label = entry_label(entry)
     picture = entry.get("thumbnail")
+    label = entry_label(entry) if picture is None else str(entry.get("where") or entry_label(entry))
     return {
         "label": label[:_LONGEST],
         "cut": len(label) > _LONGEST,
