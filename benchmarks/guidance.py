@@ -7,7 +7,8 @@ to the new samples (order 1: through eigvalsh in double precision). It is given 
 and so is detached. Conditional-RKE has a bank of 4,000, Conditional-Vendi the paper's window of 300 and truncation 50; latents
 are 16,384 wide (4 x 64 x 64), prompts 768. "median" takes both bandwidths from the data at each step, on the peer's side too.
 "append" also puts a batch into the bank before each step, so that new distances inside the bank are part of the time.
-Memory is the peak of three steps over the stored data, in a process of its own; ours includes what the bank keeps.
+Memory is the peak of a first step over the stored data, in a process of its own; ours includes what the bank keeps. All on one
+thread: two that wait for each other at every small product would measure whoever else uses the machine.
 """
 
 import argparse
@@ -67,34 +68,38 @@ def by_autograd(x: torch.Tensor, t: torch.Tensor, bank: tuple[torch.Tensor, ...]
     return new.grad
 
 
-def steps(order: int, n: int, batch: int, width: int, what: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def steps(order: int, bank: Bank, new: tuple[torch.Tensor, ...], what: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Our step and the peer's; `what` is "given", "median" or "append"."""
-    x, t = latents(n + batch, width)
-    bank = Bank(n)
-    bank.append(x[:n], t[:n])
-    new, prompts, widths = x[n:], t[n:], (None, None) if what == "median" else (0.8, 0.3)
+    widths = (None, None) if what == "median" else (0.8, 0.3)
     kernels = {} if what == "median" else {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.3)}
     score = "conditional_rke" if order == 2 else f"conditional_vendi(truncation={TRUNCATION})"
 
     def ours() -> torch.Tensor:
         if what == "append":
-            bank.append(new, prompts)
-        return score_gradient(new, prompts, bank=bank, score=score, **kernels).gradient
+            bank.append(*new)
+        return score_gradient(*new, bank=bank, score=score, **kernels).gradient
 
     def theirs() -> torch.Tensor:
-        earlier = (bank.latents, bank.prompts) if what == "append" else (x[:n], t[:n])
-        return by_autograd(new, prompts, earlier, order, widths)
+        return by_autograd(*new, (bank.rows("x"), bank.rows("t")), order, widths)
 
     return ours, theirs
 
 
+def filled(n: int, batch: int, width: int) -> tuple[Bank, tuple[torch.Tensor, ...]]:
+    """A full bank, and a batch of new samples with their prompts."""
+    torch.set_num_threads(1)
+    x, t = latents(n + batch, width)
+    bank = Bank(n)
+    bank.append(x[:n], t[:n])
+    return bank, (x[n:].clone(), t[n:].clone())
+
+
 def peak(order: int, n: int, batch: int, width: int, side: int) -> float:
-    """Megabytes that three steps of one side take at most, over the data and what the bank stores of them (Linux)."""
-    call = steps(order, n, batch, width, "given")[side]
+    """Megabytes that a step of one side takes at most, over the data and what the bank stores of them (Linux)."""
+    call = steps(order, *filled(n, batch, width), "given")[side]
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     before = _status("VmRSS")
-    for _ in range(3):
-        call()
+    call()
     return (_status("VmHWM") - before) / 1024
 
 
@@ -116,8 +121,9 @@ def main() -> None:
     for order, n, asked in ((2, given.bank, 30), (1, given.window, 1)):
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
             memory = [pool.apply(peak, (order, n, given.batch, given.width, side)) for side in (0, 1)]
+        bank, new = filled(n, given.batch, given.width)
         for what in ("given", "median", "append"):
-            ours, theirs = steps(order, n, given.batch, given.width, what)
+            ours, theirs = steps(order, bank, new, what)
             mine, other = ours(), theirs()
             gap = float((mine - other).norm() / other.norm())
             times = [min(timed(call) for _ in range(given.repeats)) for call in (ours, theirs)]

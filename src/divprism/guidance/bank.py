@@ -241,13 +241,16 @@ class Bank:
             old, size = table, table.shape[0]
             table = xp.zeros((grown, grown), dtype=xp.float64, device=device_of(rows))
             table[:size, :size] = old
-        runs = _runs(np.flatnonzero(self._written[:n] > seen))
+        stale = self._written[:n] > seen
+        fresh = n - int(np.argmin(np.append(stale[::-1], False)))  # from here on all are stale
+        runs = _runs(np.flatnonzero(stale))
         if runs and measure is cosines:
             Cosine().clean(rows, "bank")
         for run in runs:
-            block = measure(rows[run, ...], rows, xp.float64)
-            table[run, :n] = block
-            table[:n, run] = block.T
+            stop = run.stop if run.start >= fresh else n  # pairs with rows that are still to come are left to those
+            block = measure(rows[run, ...], rows[:stop, ...], xp.float64)
+            table[run, :stop] = block
+            table[:stop, run] = block.T
         self._tables[side, measure] = self._appends, table
         return table[:n, :n]
 
