@@ -24,6 +24,7 @@ bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/limit.py
 	$(VENV)/bin/python benchmarks/scale.py
 	$(VENV)/bin/python benchmarks/scale.py --fourier
+	$(VENV)/bin/python benchmarks/guidance.py
 
 figures: $(VENV)/.report
 	$(VENV)/bin/python docs/figures/toy_worlds.py

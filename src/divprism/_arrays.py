@@ -25,6 +25,7 @@ __all__ = [
     "is_stored",
     "is_torch_array",
     "machine_epsilon",
+    "middle",
     "outer_take",
     "to_numpy",
     "upload",
@@ -106,6 +107,22 @@ def fill_diagonal(block: Array, row: int, column: int, length: int) -> Array:
     one = xp.ones((), dtype=block.dtype, device=device_of(block))
     block[row : row + length, column : column + length] = xp.where(place[:, None] == place[None, :], one, square)
     return block
+
+
+def middle(a: Array, place: int) -> float:
+    """Mean of the entries number `place` and `place` + 1 of `a`, counted from zero in rising order; O(size of a).
+
+    >>> middle(np.array([[5.0, 1.0], [2.0, 9.0]]), 1)
+    3.5
+    """
+    if is_numpy_array(a):
+        pair: Any = np.partition(a, (place, place + 1), axis=None)[place : place + 2]
+    elif is_torch_array(a):
+        pair = [a.flatten().kthvalue(place + k).values for k in (1, 2)]
+    else:
+        xp = array_namespace(a)
+        pair = xp.sort(xp.reshape(a, (-1,)))[place : place + 2]
+    return 0.5 * float(pair[0]) + 0.5 * float(pair[1])
 
 
 def outer_take(matrix: Array, index: Array | None) -> Array:

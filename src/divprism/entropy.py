@@ -8,10 +8,11 @@ import numpy as np
 
 from divprism.spectrum import Estimate, Spectrum
 
-__all__ = ["entropy_estimate", "matrix_entropy", "renyi_entropy", "truncated"]
+__all__ = ["entropy_estimate", "entropy_slopes", "matrix_entropy", "renyi_entropy", "truncated"]
 
 _NEAR_ONE = 0.05
 _TINY = 1e-16
+_CUSP = 0.5  # orders up to this one have no slope where an eigenvalue is zero
 
 
 def renyi_entropy(spectrum: Spectrum, order: float, truncation: int | None = None) -> float:
@@ -86,6 +87,55 @@ def truncated(spectrum: Spectrum, truncation: int) -> Spectrum:
     values = spectrum.values[: weights.size]
     shift = max(0.0, 1.0 - float(weights @ values)) / t
     return Spectrum(values + shift, weights, spectrum.method, top_error=spectrum.top_error)
+
+
+def entropy_slopes(eigenvalues: np.ndarray, order: float, truncation: int | None = None) -> tuple[float, np.ndarray]:
+    """Entropy of the eigenvalues of a trace-one matrix M, and its derivative in each of them, but for a common constant.
+
+    With V the eigenvectors, V diag(slopes) V^T is the gradient in M, up to a multiple of the identity that is lost on every
+    change of M that keeps its trace. Truncated at order 1 it is Conditional Vendi, eq. 24; otherwise the same with the
+    derivative of the entropy of that order in the place of -log.
+
+    Zero eigenvalues have an infinite slope at orders up to 1. But where M is a smooth function of samples it stays positive
+    semidefinite on either side, so they move by the square of a step, and whatever finite slope they are given is multiplied
+    by zero: they get that of the rounding floor, which joins on to the smallest ones above it. The gradient in the samples is
+    then the true one at orders above 1/2. Up to 1/2 the entropy has a cusp there, and the slope is that of the range alone.
+
+    At a tie across the cut of a truncation every split is a subgradient (the entropy is the largest over all splits); equal
+    shares are taken, which do not depend on the basis that was found.
+
+    >>> entropy, slopes = entropy_slopes(np.array([0.25, 0.25, 0.5]), 1.0)
+    >>> bool(np.allclose(slopes - slopes[2], -np.log([0.5, 0.5, 1.0])))
+    True
+    >>> entropy_slopes(np.array([0.5, 0.25, 0.25, 0.0]), 1.0, truncation=2)[1] / np.log(5 / 3) * 4
+    array([-2.,  1.,  1.,  0.])
+    """
+    spectrum = Spectrum.from_eigenvalues(eigenvalues, noise=0.0, method="exact")
+    entropy = renyi_entropy(spectrum, order, truncation)
+    rounding = eigenvalues.size * np.finfo(np.float64).eps * eigenvalues.max()
+    if truncation is None or spectrum.values.size <= truncation:
+        slopes = _slopes(np.maximum(eigenvalues, rounding), order, rounding)
+        return entropy, slopes if order > _CUSP else np.where(eigenvalues > rounding, slopes, 0.0)
+    kept = np.sort(eigenvalues)[::-1][:truncation]
+    above, tied = eigenvalues > kept[-1] + 8 * rounding, np.abs(eigenvalues - kept[-1]) <= 8 * rounding
+    shift = max(0.0, 1 - float(kept.sum())) / truncation
+    slopes = _slopes(np.maximum(eigenvalues, kept[-1]) + shift, order, rounding, kept + shift)
+    share = above + tied * ((truncation - above.sum()) / tied.sum())
+    return entropy, share * (slopes - (share @ slopes) / truncation)
+
+
+def _slopes(values: np.ndarray, order: float, rounding: float, among: np.ndarray | None = None) -> np.ndarray:
+    """Derivative of the entropy of `among` (default: the values themselves) in each of the values, zero at the largest."""
+    among = values if among is None else among
+    largest = among.max()
+    logs = np.minimum(np.log(values / largest), 0.0)
+    if math.isinf(order):
+        top = 8 * rounding / largest
+        return np.where(logs < -top, 1.0, 0.0) / (largest * np.count_nonzero(np.log(among / largest) >= -top))
+    powers = float(np.exp(order * np.log(among / largest)).sum())
+    # (r^(order - 1) - 1) / (1 - order), which is -log r at order 1
+    bend = -logs if order == 1 else np.expm1((order - 1) * logs) / (1 - order)
+    return order / (largest * powers) * bend
 
 
 def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = None) -> Estimate:

@@ -26,6 +26,7 @@ from divprism.embedders.torch_models import ALIASES
 from divprism.errors import ArgumentError
 from divprism.estimators import Auto, Dual, Exact, Fourier, Lanczos, Nystrom, Subsample
 from divprism.kernels import Categorical, Cosine, Gaussian, Polynomial, Precomputed
+from divprism.objectives import Objective
 
 __all__ = [
     "ALIASES",
@@ -33,8 +34,10 @@ __all__ = [
     "EMBEDDERS",
     "ESTIMATORS",
     "KERNELS",
+    "OBJECTIVES",
     "SCORES",
     "embedder",
+    "objective",
     "parse",
     "plugins",
     "spell",
@@ -85,6 +88,14 @@ SCORES: dict[str, str] = {
 }
 """What each score tells, in a few words."""
 
+OBJECTIVES: dict[str, Objective] = {
+    "vendi": Objective(),
+    "rke": Objective(order=2.0),
+    "conditional_vendi": Objective(conditional=True),
+    "conditional_rke": Objective(conditional=True, order=2.0),
+}
+"""Scores that guidance climbs."""
+
 
 def parse(text: str, table: dict[str, type], what: str) -> Any:
     """The object that a spelling stands for.
@@ -122,6 +133,24 @@ def _keywords(text: str, whole: str, what: str) -> dict[str, Any]:
         return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ArgumentError(f"cannot read the settings of {what} {whole!r}; write them as name(setting=value).") from None
+
+
+def objective(text: str) -> Objective:
+    """The objective that a spelling stands for; those that have no order in their name also take one.
+
+    >>> objective("conditional_vendi(truncation=50)")
+    Objective(conditional=True, order=1.0, truncation=50)
+    """
+    name, bracket, rest = text.strip().partition("(")
+    if name.strip() not in OBJECTIVES or (bracket and not rest.endswith(")")):
+        raise ArgumentError(f"there is no objective {text!r}; choose from {', '.join(OBJECTIVES)}.")
+    base = OBJECTIVES[name.strip()]
+    takes = ["order", "truncation"] if base.order == 1 else ["truncation"]
+    given = _keywords(rest[:-1], text, "objective")
+    unknown = [key for key in given if key not in takes]
+    if unknown:
+        raise ArgumentError(f"objective {name.strip()} has no setting {unknown[0]!r}; it takes {', '.join(takes)}.")
+    return dataclasses.replace(base, **given)
 
 
 def spell(thing: Any) -> str:

@@ -1,0 +1,383 @@
+"""Bank: a sliding window of earlier samples and their prompts, for new ones to be told apart from."""
+
+import json
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from divprism._arrays import Array, array_namespace, device_of, to_numpy, upload
+from divprism._blocks import row_blocks
+from divprism._files import write_whole
+from divprism._validate import check_pairing, like
+from divprism.errors import ArgumentError, DataError
+from divprism.guidance._inputs import flat_rows, prompt_rows, require_together
+from divprism.guidance._pairs import Measure, cosines
+from divprism.kernels import Cosine
+
+__all__ = ["Bank"]
+
+_FORMAT = 1
+_DTYPES = ("float16", "float32", "float64")
+_FIRST_ROOM = 16
+_TABLE_ROWS = 256  # rows of a table that are computed together
+_KEPT = 8  # numbers that are kept for other kernels before they are dropped
+# what reading a file from a stranger can end in
+_UNREADABLE = (
+    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RecursionError,
+    RuntimeError, SyntaxError, TypeError, ValueError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+
+class Bank:
+    """The last `capacity` samples and their prompts, in a ring.
+
+    Appending is O(1) a sample. What new samples are compared with is kept from one step to the next: the squared distances (or
+    cosines) between the samples in the bank. They are brought up to date when a gradient first asks for them, in O(n d) for
+    each sample that has come in since, so that another bandwidth costs O(n^2) and not O(n^2 d). They take 8 n^2 bytes, no more
+    than the samples themselves in single precision as long as n <= d / 2.
+
+    Samples live in the library and on the device of the first ones appended, flat; their shape is remembered.
+
+    Parameters
+    ----------
+    capacity : int
+        Number of samples in the window; 300 in Conditional Vendi, App. E.2.
+    dtype : str
+        "float32", "float16" or "float64": what samples and embeddings are stored in.
+
+    Examples
+    --------
+    >>> bank = Bank(capacity=3)
+    >>> bank.append(np.zeros((2, 4, 8, 8)), prompts=["a dog", "a cat"])
+    >>> bank.append(np.ones((2, 4, 8, 8)), prompts=["a dog", "a cat"])
+    >>> len(bank), bank.shape, bank.arrived
+    (3, (4, 8, 8), 4)
+    """
+
+    def __init__(self, capacity: int = 300, *, dtype: Any = "float32") -> None:
+        if not isinstance(capacity, int | np.integer) or isinstance(capacity, bool) or capacity < 1:
+            raise ArgumentError(f"`capacity` must be a whole number of at least 1; got {capacity!r}.")
+        name = getattr(dtype, "__name__", str(dtype)).split(".")[-1]
+        if name not in _DTYPES:
+            raise ArgumentError(f"`dtype` must be one of {', '.join(_DTYPES)}; got {dtype!r}.")
+        self.capacity = int(capacity)
+        self.dtype = name
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything, the shape of the samples included."""
+        self.arrived = 0
+        self.shape: tuple[int, ...] | None = None
+        self._latents: Array = None
+        self._prompts: Array = None
+        self._arrivals = np.zeros(0, np.int64)
+        self._written = np.zeros(0, np.int64)  # the append that each place was last written by
+        self._appends = 0
+        self._used = self._next = 0
+        self._tables: dict[tuple[str, Measure], tuple[int, Array]] = {}
+        self._numbers: dict[Hashable, Any] = {}
+
+    @classmethod
+    def _around(cls, latents: Any, prompts: Any = None) -> "Bank":
+        """A bank that is full with arrays of the user's, held as they are: to be read only, and once."""
+        rows, shape = flat_rows(latents, "bank")
+        bank = cls(int(rows.shape[0]))
+        bank.dtype = str(rows.dtype).split(".")[-1]
+        bank._adopt(rows, None if prompts is None else prompt_rows(prompts, "bank"), shape)
+        return bank
+
+    def _adopt(self, rows: Array, prompts: Array, shape: tuple[int, ...], arrivals: np.ndarray | None = None) -> None:
+        """Take arrays for the ring, oldest first."""
+        if prompts is not None:
+            check_pairing(rows.shape[0], prompts.shape[0], "t")
+            prompts = like(prompts, rows, "t")
+        size = int(rows.shape[0])
+        self.clear()
+        self.shape, self._latents, self._prompts, self._used = shape, rows, prompts, size
+        self._next = size % self.capacity
+        self._arrivals = np.arange(size) if arrivals is None else arrivals
+        self.arrived = int(self._arrivals.max()) + 1
+        self._appends, self._written = 1, np.ones(size, np.int64)
+
+    def __len__(self) -> int:
+        return self._used
+
+    def __repr__(self) -> str:
+        return f"Bank({len(self)} of {self.capacity}, shape={self.shape}, dtype={self.dtype!r})"
+
+    @property
+    def latents(self) -> Array:
+        """The samples, oldest first, in their own shape."""
+        self._require_samples()
+        rows = self._in_order(self._latents)
+        assert self.shape is not None
+        return array_namespace(rows).reshape(rows, (len(self), *self.shape))
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether samples came with their prompts."""
+        return self._prompts is not None
+
+    @property
+    def prompts(self) -> Array:
+        """Embeddings (flat) or ids of the prompts, oldest first; None if there are none."""
+        return None if self._prompts is None else self._in_order(self._prompts)
+
+    def _order(self) -> np.ndarray:
+        """Places of the ring, oldest sample first."""
+        return (np.arange(len(self)) + (self._next if len(self) == self.capacity else 0)) % max(1, len(self))
+
+    def _in_order(self, ring: Array) -> Array:
+        return array_namespace(ring).take(ring, upload(self._order(), ring), axis=0)
+
+    def _require_samples(self) -> None:
+        if not len(self):
+            raise DataError("the bank is empty: call append first.")
+
+    def append(self, latents: Any, prompts: Any = None) -> None:
+        """Put samples into the window, in the order of their rows; the oldest leave it.
+
+        Parameters
+        ----------
+        latents : array, shape (b, ...)
+            Finite numbers, each sample as long as the first.
+        prompts : array, shape (b, ...), or ids, length b, or None
+            Embeddings, or whole numbers or texts that are equal for equal prompts; for all samples of a bank or for none.
+        """
+        rows, shape = flat_rows(latents, "latents")
+        texts = None if prompts is None else prompt_rows(prompts, "prompts")
+        self._check_fit(rows, texts, shape)
+        rows = self._stored(rows, "latents")
+        if texts is not None:
+            texts = like(texts, rows, "prompts")
+            texts = texts if texts.ndim == 1 else self._stored(texts, "prompts")
+        self._begin(rows, texts, shape)
+        size = int(rows.shape[0])
+        self._make_room(len(self) + size)
+        self._appends += 1
+        self._numbers.clear()
+        first = max(0, size - self.capacity)  # of more than fit only the last are kept
+        while first < size:
+            last = min(size, first + self._arrivals.size - self._next)
+            there = slice(self._next, self._next + last - first)
+            self._latents[there, :] = rows[first:last, :]
+            if texts is not None:
+                self._prompts[there, ...] = texts[first:last, ...]
+            self._arrivals[there] = self.arrived + np.arange(first, last)
+            self._written[there] = self._appends
+            self._used = max(self._used, there.stop)
+            self._next = there.stop % self.capacity
+            first = last
+        self.arrived += size
+
+    def _check_fit(self, rows: Array, texts: Array, shape: tuple[int, ...]) -> None:
+        """Refuse samples that do not go with those in the bank."""
+        if texts is not None:
+            check_pairing(rows.shape[0], texts.shape[0], "t")
+        if not len(self):
+            return
+        if shape != self.shape:
+            raise DataError(
+                f"samples of shape {shape} do not fit a bank of samples of shape {self.shape}. Use a bank for each."
+            )
+        if (texts is None) != (self._prompts is None):
+            has = "has no prompts" if self._prompts is None else "has prompts"
+            raise DataError(f"the bank {has}, so new samples must {'not ' if self._prompts is None else ''}bring them too.")
+        if texts is not None and texts.shape[1:] != self._prompts.shape[1:]:
+            kinds = ["ids" if p.ndim == 1 else f"embeddings of width {p.shape[1]}" for p in (texts, self._prompts)]
+            raise DataError(f"prompts as {kinds[0]} do not fit a bank of prompts as {kinds[1]}.")
+        require_together(rows, self._latents)
+
+    def _stored(self, rows: Array, name: str) -> Array:
+        """Rows in the precision of the bank, if they fit in."""
+        xp = array_namespace(rows)
+        dtype = getattr(xp, self.dtype, None)
+        if dtype is None:
+            raise DataError(f"{xp.__name__} has no {self.dtype}. Make the bank with dtype='float32'.")
+        with np.errstate(over="ignore"):
+            stored = xp.astype(rows, dtype)
+        if not bool(xp.all(xp.isfinite(stored))):
+            raise DataError(f"some `{name}` are too large for {self.dtype}. Make the bank with dtype='float32'.")
+        return stored
+
+    def _begin(self, rows: Array, texts: Array, shape: tuple[int, ...]) -> None:
+        """Empty rings in the library and on the device of the first samples."""
+        if len(self):
+            return
+        self.shape = shape
+        self._latents = rows[:0, :]
+        self._prompts = None if texts is None else texts[:0, ...]
+
+    def _make_room(self, size: int) -> None:
+        """Rings for at least so many samples, or for all that the window holds; they grow by doubling."""
+        have, need = self._arrivals.size, min(self.capacity, size)
+        if need <= have:
+            return
+        more = min(self.capacity, max(need, 2 * have, _FIRST_ROOM)) - have
+        self._latents = _extended(self._latents, more)
+        self._prompts = None if self._prompts is None else _extended(self._prompts, more)
+        self._arrivals, self._written = _extended(self._arrivals, more), _extended(self._written, more)
+        self._next = len(self)
+
+    def rows(self, side: str) -> Array:
+        """Samples ("x") or prompts ("t") as they lie in the ring, in no particular order; not a copy."""
+        return (self._latents if side == "x" else self._prompts)[: len(self), ...]
+
+    def table(self, side: str, measure: Measure) -> Array:
+        """A measure between all samples ("x") or all prompts ("t") of the bank, shape (n, n), in the order of `rows`.
+
+        Kept, and only computed for what was appended since the last call: O(n d) for each of those.
+        """
+        n, rows = len(self), self.rows(side)
+        xp = array_namespace(rows)
+        seen, table = self._tables.get((side, measure), (0, xp.zeros((0, 0), dtype=xp.float64, device=device_of(rows))))
+        if table.shape[0] < n:
+            grown = self._arrivals.size
+            old, size = table, table.shape[0]
+            table = xp.zeros((grown, grown), dtype=xp.float64, device=device_of(rows))
+            table[:size, :size] = old
+        stale = self._written[:n] > seen
+        fresh = n - int(np.argmin(np.append(stale[::-1], False)))  # from here on all are stale
+        runs = _runs(np.flatnonzero(stale))
+        if runs and measure is cosines:
+            Cosine().clean(rows, "bank")
+        for run in runs:
+            stop = run.stop if run.start >= fresh else n  # pairs with rows that are still to come are left to those
+            block = measure(rows[run, ...], rows[:stop, ...], xp.float64)
+            table[run, :stop] = block
+            table[:stop, run] = block.T
+        self._tables[side, measure] = self._appends, table
+        return table[:n, :n]
+
+    def kept(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """A number that depends on the samples in the bank and on `key`: computed once, until the next append."""
+        if key not in self._numbers:
+            value = compute()
+            if len(self._numbers) >= _KEPT:
+                self._numbers.clear()
+            self._numbers[key] = value
+        return self._numbers[key]
+
+    def merge(self, other: "Bank") -> None:
+        """Take in the samples of another bank, as those of another process or GPU.
+
+        Both count their samples as they arrive; the windows are put together in the order of these numbers, this bank first
+        where they are equal, and the last `capacity` are kept. So banks that are filled in step share the window equally, in
+        whatever order they are merged. Samples that are in both count twice: merge into a fresh bank, again and again, rather
+        than into one that is filled further. Those of another library or device are copied to this one's.
+        """
+        if not isinstance(other, Bank):
+            raise ArgumentError(f"only a Bank can be merged; got {type(other).__name__}.")
+        if not len(other):
+            return
+        prompts, shape, arrived = other.prompts, other.shape, max(self.arrived, other.arrived)
+        assert shape is not None
+        rows = other._in_order(other._latents)
+        if len(self):
+            rows = _moved(rows, self._latents)
+            prompts = None if prompts is None else _moved(prompts, self._latents)
+        self._check_fit(rows, prompts, shape)
+        rows = self._stored(rows, "latents")
+        prompts = prompts if prompts is None or prompts.ndim == 1 else self._stored(prompts, "prompts")
+        arrivals = other._arrivals[other._order()]
+        if len(self):
+            xp = array_namespace(rows)
+            rows = xp.concat([self._in_order(self._latents), rows])
+            prompts = None if prompts is None else xp.concat([self.prompts, prompts])
+            arrivals = np.concatenate([self._arrivals[self._order()], arrivals])
+        last = np.argsort(arrivals, kind="stable")[-self.capacity :]
+        rows, prompts = (None if a is None else array_namespace(a).take(a, upload(last, a), axis=0) for a in (rows, prompts))
+        self._adopt(rows, prompts, shape, arrivals[last])
+        self.arrived = arrived
+
+    def save(self, path: str | Path) -> None:
+        """Write the bank to a file, in one step: an archive of plain arrays (.npz), to be read by `load`."""
+        target = Path(path)
+        header = {
+            "format": _FORMAT, "capacity": self.capacity, "dtype": self.dtype, "shape": self.shape, "arrived": self.arrived
+        }  # fmt: skip
+        arrays = {"header": np.array(json.dumps(header))}
+        if len(self):
+            arrays |= {"latents": to_numpy(self._in_order(self._latents)), "arrivals": self._arrivals[self._order()]}
+            arrays |= {} if self._prompts is None else {"prompts": to_numpy(self.prompts)}
+        try:
+            write_whole(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        except OSError as error:
+            raise DataError(f"cannot write {target}: {error.strerror}.") from None
+
+    @classmethod
+    def load(cls, path: str | Path, *, like: Any = None) -> "Bank":
+        """A bank that `save` wrote, in NumPy or in the library and on the device of the array `like`.
+
+        Nothing in the file is executed, and no more memory taken than its size.
+        """
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+                if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.zip.infolist()):
+                    raise ValueError("its arrays are packed")
+                header = json.loads(str(archive["header"]))
+                if header["format"] != _FORMAT:
+                    raise DataError(f"{path} is in format {header['format']!r}, not {_FORMAT}: written by another version.")
+                bank = cls(header["capacity"], dtype=header["dtype"])
+                bank._restore(header, archive, np.zeros(0) if like is None else like)
+                return bank
+        except FileNotFoundError:
+            raise DataError(f"cannot read {path}: no such file.") from None
+        except _UNREADABLE as error:
+            if isinstance(error, DataError):
+                raise
+            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+            raise DataError(f"{path} is not a bank: {reason}.") from None
+
+    def _restore(self, header: dict[str, Any], archive: Any, like: Array) -> None:
+        arrived, sides = header["arrived"], header["shape"]
+        if type(arrived) is not int or not 0 <= arrived < 2**53:
+            raise ValueError("its header does not fit")
+        if arrived == 0:
+            return
+        latents, arrivals = archive["latents"], archive["arrivals"]
+        prompts = archive.get("prompts")
+        shape = tuple(sides) if all(type(side) is int and side > 0 for side in sides) else (0,)
+        floats = [latents] if prompts is None or prompts.ndim == 1 else [latents, prompts]
+        if latents.ndim != 2 or latents.shape[1] != np.prod(shape, dtype=float) or not 0 < len(latents) <= self.capacity:
+            raise ValueError("its header does not fit its arrays")
+        if any(a.dtype != self.dtype or a.ndim != 2 or 0 in a.shape or not np.isfinite(a).all() for a in floats):
+            raise ValueError(f"its samples or prompts are not finite rows of {self.dtype}")
+        if prompts is not None and (len(prompts) != len(latents) or (prompts.ndim == 1 and prompts.dtype != np.int64)):
+            raise ValueError("its prompts do not fit its samples")
+        if arrivals.dtype != np.int64 or arrivals.shape != (len(latents),) or (np.diff(arrivals) < 0).any():
+            raise ValueError("its times of arrival do not fit")
+        if arrivals[0] < 0 or arrivals[-1] >= arrived:
+            raise ValueError("its times of arrival do not fit")
+        self._adopt(upload(latents, like), None if prompts is None else upload(prompts, like), shape, arrivals)
+        self.arrived = arrived
+
+
+def _extended(a: Array, more: int) -> Array:
+    xp = array_namespace(a)
+    return xp.concat([a, xp.zeros((more, *a.shape[1:]), dtype=a.dtype, device=device_of(a))])
+
+
+def _moved(a: Array, other: Array) -> Array:
+    """`a` in the library and on the device of another array."""
+    if array_namespace(a) is array_namespace(other) and device_of(a) == device_of(other):
+        return a
+    return upload(to_numpy(a), other)
+
+
+def _runs(places: np.ndarray) -> list[slice]:
+    """Increasing places as slices of neighbours, none longer than a table computes together."""
+    if not places.size:
+        return []
+    breaks = np.flatnonzero(np.diff(places) > 1) + 1
+    runs = [slice(int(run[0]), int(run[-1]) + 1) for run in np.split(places, breaks)]
+    return [
+        slice(run.start + part.start, run.start + part.stop)
+        for run in runs
+        for part in row_blocks(run.stop - run.start, _TABLE_ROWS)
+    ]

@@ -1,0 +1,374 @@
+"""The bank: a window that slides, what it keeps, files, merging, refusals."""
+
+import json
+import math
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from cases import LIBRARIES, read_only
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import divprism as dp
+from divprism.guidance import Bank, _pool, score_gradient
+from divprism.guidance._pairs import squared_distances
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+X = read_only(np.random.default_rng(2).standard_normal((40, 6)).astype(np.float32))
+T = read_only(np.random.default_rng(3).standard_normal((40, 3)).astype(np.float32))
+NEW, T_NEW = X[:3] + np.float32(0.1), T[:3]
+SCORES = ["rke", "conditional_rke", "conditional_vendi(truncation=4)"]
+
+
+def _filled(capacity=10, count=25, dtype="float32", make=LIBRARIES["numpy"]):
+    bank = Bank(capacity, dtype=dtype)
+    for start in range(0, count, 4):
+        stop = min(count, start + 4)
+        bank.append(make(X[start:stop]), make(T[start:stop]))
+    return bank
+
+
+@given(capacity=st.integers(1, 12), sizes=st.lists(st.integers(1, 7), min_size=1, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_the_window_holds_the_last_samples_in_order(capacity, sizes):
+    bank, place = Bank(capacity), 0
+    for size in sizes:
+        rows = np.arange(place, place + size) % 40
+        bank.append(X[rows], T[rows])
+        place += size
+        last = np.arange(max(0, place - capacity), place) % 40
+        assert len(bank) == last.size
+        assert bank.arrived == place
+        assert (bank.latents == X[last]).all()
+        assert (bank.prompts == T[last]).all()
+
+
+def test_the_window_of_the_paper_is_the_default():
+    bank = Bank()
+    assert (bank.capacity, bank.dtype, len(bank), bank.arrived, bank.shape) == (300, "float32", 0, 0, None)
+    assert repr(_filled()) == "Bank(10 of 10, shape=(6,), dtype='float32')"
+
+
+def test_the_window_lives_where_its_samples_do(library):
+    bank = _filled(make=library)
+    assert type(bank.latents) is type(library(X))
+    assert (np.asarray(bank.latents) == X[15:25]).all()
+    assert (np.asarray(bank.prompts) == T[15:25]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", np.float16, torch.float16])
+def test_half_precision_storage(dtype):
+    for make in (LIBRARIES["numpy"], LIBRARIES["torch"]):
+        bank = _filled(dtype=dtype, make=make)
+        assert bank.dtype == "float16"
+        assert str(bank.latents.dtype).endswith("float16")
+        assert (np.asarray(bank.latents) == X[15:25].astype(np.float16)).all()
+        found = score_gradient(make(NEW), make(T_NEW), bank=bank)
+        assert np.isfinite(np.asarray(found.gradient)).all()
+
+
+def test_prompts_that_were_rounded_are_still_the_same():
+    bank = Bank(dtype="float16")
+    bank.append(X[:6], T[:6])
+    by_rows = score_gradient(NEW, T[:3], bank=bank, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Categorical())
+    ids = Bank(dtype="float16")
+    ids.append(X[:6], range(6))
+    by_ids = score_gradient(NEW, range(3), bank=ids, kernel_x=dp.Gaussian(2.0))
+    assert by_rows.value == by_ids.value
+
+
+def test_samples_of_any_shape_come_back_in_it():
+    bank = Bank(3)
+    bank.append(X.reshape(40, 2, 3)[:5], prompts=T.reshape(40, 3, 1)[:5])
+    assert bank.shape == (2, 3)
+    assert (bank.latents == X.reshape(40, 2, 3)[2:5]).all()
+    assert bank.prompts.shape == (3, 3)
+    assert score_gradient(X.reshape(40, 2, 3)[:2], bank=bank, score="rke").gradient.shape == (2, 2, 3)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("kernel", [dp.Gaussian(2.0), dp.Cosine(), None])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_what_is_kept_equals_what_is_computed_anew(score, kernel, dtype):
+    """After every append, also once the window slides, and for kernels that take turns."""
+    bank = Bank(9, dtype=dtype)
+    for start in range(0, 28, 4):
+        bank.append(X[start : start + 4], T[start : start + 4])
+        for each in (kernel, dp.Gaussian(1.0 + start), kernel):
+            arguments = {"score": score, "kernel_x": each}
+            new, t = NEW.astype(float), T_NEW.astype(float).astype(dtype)
+            found = score_gradient(new, t, bank=bank, **arguments)
+            plain = bank.latents.astype(float), bank.prompts.astype(float)
+            expected = score_gradient(new, t.astype(float), bank=plain, **arguments)
+            assert found.value == pytest.approx(expected.value, rel=1e-11)
+            np.testing.assert_allclose(found.gradient, expected.gradient, atol=1e-11)
+
+
+def test_distances_inside_the_bank_are_computed_once(monkeypatch):
+    pairs = []
+
+    def counting(a, b, dtype):
+        pairs.append((len(a), len(b)))
+        return squared_distances(a, b, dtype)
+
+    monkeypatch.setattr(_pool, "squared_distances", counting)
+    bank = _filled()
+    for _ in range(3):
+        pairs.clear()
+        score_gradient(NEW, bank=bank, score="rke")
+    assert pairs == [(3, 10), (3, 3)]  # the new samples with the bank and with each other
+    bank.append(X[:2], T[:2])
+    pairs.clear()
+    score_gradient(NEW, bank=bank, score="rke")
+    assert pairs == [(3, 10), (3, 3), (2, 10)]
+
+
+def test_an_empty_bank_is_no_bank():
+    assert score_gradient(NEW, bank=Bank(), score="rke").value == score_gradient(NEW, score="rke").value
+    bank = _filled()
+    bank.clear()
+    assert (len(bank), bank.arrived, bank.has_prompts) == (0, 0, False)
+    bank.append(np.ones((2, 3)))
+    assert bank.latents.shape == (2, 3)
+
+
+@pytest.mark.parametrize("prompts", ["rows", "ids", "texts", "none"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_file_brings_the_bank_back(tmp_path, prompts, dtype, library):
+    if library is LIBRARIES["array-api-strict"]:
+        dtype = "float32"  # the standard has no half precision
+    texts = {"rows": T, "ids": np.arange(40), "texts": [f"prompt {i}" for i in range(40)], "none": None}[prompts]
+    bank = Bank(7, dtype=dtype)
+    for rows in (slice(0, 5), slice(5, 12)):
+        bank.append(library(X.reshape(40, 2, 3)[rows]), None if texts is None else texts[rows])
+    bank.save(tmp_path / "bank.npz")
+    back = Bank.load(tmp_path / "bank.npz", like=library(X))
+    assert type(back.latents) is type(library(X))
+    for each in (bank, back):
+        each.append(library(X.reshape(40, 2, 3)[20:22]), None if texts is None else texts[20:22])
+    assert (back.capacity, back.dtype, back.shape, back.arrived) == (7, dtype, (2, 3), 14)
+    assert (np.asarray(back.latents) == np.asarray(bank.latents)).all()
+    assert back.prompts is None if texts is None else (np.asarray(back.prompts) == np.asarray(bank.prompts)).all()
+    again = Bank.load(tmp_path / "bank.npz")
+    assert isinstance(again.latents, np.ndarray)
+
+
+def test_an_empty_bank_is_saved_too(tmp_path):
+    Bank(5).save(tmp_path / "bank.npz")
+    assert (len(Bank.load(tmp_path / "bank.npz")), Bank.load(tmp_path / "bank.npz").capacity) == (0, 5)
+
+
+def test_workers_that_fill_in_step_share_the_window_alike():
+    workers = [Bank(6) for _ in range(3)]
+    for step in range(5):
+        for place, worker in enumerate(workers):
+            worker.append(X[[3 * step + place]], T[[3 * step + place]])
+    whole = Bank(6)
+    for worker in workers:
+        whole.merge(worker)
+    assert (whole.latents == X[9:15]).all()
+    assert whole.arrived == 5
+    nested = Bank(6)
+    for worker in workers[1:]:
+        nested.merge(worker)
+    other = Bank(6)
+    other.merge(workers[0])
+    other.merge(nested)
+    assert {row.tobytes() for row in other.latents} == {row.tobytes() for row in whole.latents}
+    whole.append(X[30:31], T[30:31])
+    assert (whole.latents == np.concatenate([X[10:15], X[30:31]])).all()
+
+
+def test_a_merged_bank_scores_as_one_that_saw_everything(library):
+    first, second = Bank(30), Bank(30)
+    first.append(library(X[:9]), library(T[:9]))
+    second.append(X[9:20], T[9:20])  # NumPy joins what the first is made of
+    score_gradient(library(NEW), library(T_NEW), bank=first)
+    first.merge(second)
+    found = score_gradient(library(NEW), library(T_NEW), bank=first)
+    expected = score_gradient(NEW, T_NEW, bank=(X[:20], T[:20]))
+    assert found.value == pytest.approx(expected.value, rel=1e-6)  # single precision
+    assert len(second) == 11
+    first.merge(Bank(3))
+    assert len(first) == 20
+
+
+def test_a_bank_leaves_the_arrays_of_others_alone():
+    x = X.copy()
+    bank = Bank(4)
+    bank.append(x[:4])
+    bank.append(-x[4:6])
+    assert (x == X).all()
+    latents = bank.latents
+    latents *= 0
+    assert (bank.latents[:2] == X[2:4]).all()
+    other = Bank(4)
+    other.merge(bank)
+    other.append(x[:3])
+    assert (bank.latents[:2] == X[2:4]).all()
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_bank_scores_are_the_scores(score):
+    bank = _filled(capacity=12)
+    found = score_gradient(NEW, T_NEW, bank=bank, score=score, kernel_x=dp.Gaussian(2.0), log=False)
+    x = np.concatenate([bank.latents, NEW])
+    if score == "rke":
+        expected = dp.rke(x, kernel=dp.Gaussian(2.0))
+    else:
+        order, truncation = (2, None) if score == "conditional_rke" else (1, 4)
+        t = np.concatenate([bank.prompts, T_NEW])
+        expected = dp.conditional_vendi(
+            x, t, kernel_x=dp.Gaussian(2.0), bandwidth_rule=dp.MedianDistance(), order=order, truncation=truncation
+        )
+    assert found.value == pytest.approx(float(expected), rel=1e-6)  # single precision
+
+
+def _filled_with_ids():
+    bank = Bank()
+    bank.append(X[:2], ["a", "b"])
+    return bank
+
+
+REFUSED = [
+    (lambda: Bank().latents, "the bank is empty: call append first"),
+    (lambda: _filled().append(X[:2, :4], T[:2]), r"samples of shape \(4,\) do not fit a bank of samples of shape \(6,\)"),
+    (lambda: _filled().append(X[:2]), "the bank has prompts, so new samples must bring them too"),
+    (lambda: _filled().append(X[:2], T[:3]), "must pair up row by row; got 2 outputs and 3 prompts"),
+    (lambda: _filled().append(X[:2], [1, 2]), "prompts as ids do not fit a bank of prompts as embeddings of width 3"),
+    (lambda: _filled_with_ids().append(X[:2], T[:2]), "prompts as embeddings of width 3 do not fit a bank of prompts as ids"),
+    (lambda: _filled().append(X[:2] * np.nan, T[:2]), "2 of 2 rows of `latents` contain NaN or infinity"),
+    (
+        lambda: _filled(dtype="float16").append(X[:2] * 1e6, T[:2]),
+        "some `latents` are too large for float16. Make the bank with",
+    ),
+    (lambda: _filled(dtype="float16").append(X[:2], T[:2] * 1e6), "some `prompts` are too large for float16"),
+    (lambda: _filled().append(torch.tensor(X[:2]), T[:2]), "samples and bank must live in one array library and on one device"),
+    (
+        lambda: _filled(dtype="float16", make=LIBRARIES["array-api-strict"]),
+        "array_api_strict has no float16. Make the bank with",
+    ),
+    (lambda: _filled().append(X[:2], [0.5, 1.0]), "`prompts` must hold group ids"),
+    (lambda: Bank.load("nowhere.npz"), "cannot read nowhere.npz: no such file"),
+    (lambda: Bank().save("/nowhere/bank.npz"), "cannot write /nowhere/bank.npz"),
+]
+WRONG = [
+    (lambda: Bank(0), "`capacity` must be a whole number of at least 1; got 0"),
+    (lambda: Bank(2.5), "`capacity` must be a whole number"),
+    (lambda: Bank(dtype="int8"), "`dtype` must be one of float16, float32, float64; got 'int8'"),
+    (lambda: Bank().merge(X), "only a Bank can be merged; got ndarray"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_what_does_not_fit_is_refused(call, message):
+    with pytest.raises(dp.DataError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_settings_that_make_no_sense_are_refused(call, message):
+    with pytest.raises(dp.ArgumentError, match=message):
+        call()
+
+
+def test_a_refused_append_changes_nothing():
+    bank = _filled()
+    with pytest.raises(dp.DataError):
+        bank.append(X[:2], T[:3])
+    assert (bank.latents == X[15:25]).all()
+    assert bank.arrived == 25
+
+
+def _archive(path, changes, **options):
+    """A saved bank with some of its arrays, or of the entries of its header, replaced."""
+    _filled().save(path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    header = json.loads(str(arrays["header"]))
+    header |= {key: value for key, value in changes.items() if key in header}
+    arrays |= {"header": np.array(json.dumps(header))} | {key: value for key, value in changes.items() if key in arrays}
+    (np.savez_compressed if options.get("packed") else np.savez)(path, **arrays)
+
+
+def _changed(a, value):
+    a = a.copy()
+    a.flat[0] = value
+    return a
+
+
+LATENTS = X[15:25].copy()
+BROKEN = [
+    ({"format": 9}, "is in format 9, not 1: written by another version"),
+    ({"capacity": -3}, "is not a bank: `capacity` must be a whole number"),
+    ({"capacity": 9}, "is not a bank: its header does not fit its arrays"),
+    ({"capacity": 1e300}, "is not a bank: `capacity`"),
+    ({"dtype": "object"}, "is not a bank: `dtype` must be one of"),
+    ({"dtype": "float16"}, "not finite rows of float16"),
+    ({"shape": [7]}, "its header does not fit its arrays"),
+    ({"shape": [-2, -3]}, "its header does not fit its arrays"),
+    ({"shape": None}, "is not a bank"),
+    ({"shape": [2**40, 2**40]}, "its header does not fit its arrays"),
+    ({"arrived": "many"}, "its header does not fit"),
+    ({"arrived": 3}, "its times of arrival do not fit"),
+    ({"latents": LATENTS.astype(float)}, "not finite rows of float32"),
+    ({"latents": LATENTS.astype("c8")}, "not finite rows of float32"),
+    ({"latents": _changed(LATENTS, math.nan)}, "not finite rows of float32"),
+    ({"latents": LATENTS[None]}, "its header does not fit its arrays"),
+    ({"latents": LATENTS[:5]}, "its prompts do not fit its samples"),
+    ({"prompts": T[:10].astype(int)}, "not finite rows of float32"),
+    ({"prompts": np.arange(10.0)}, "its prompts do not fit its samples"),
+    ({"prompts": _changed(T[:10], math.inf)}, "not finite rows of float32"),
+    ({"arrivals": np.arange(10)[::-1]}, "its times of arrival do not fit"),
+    ({"arrivals": np.arange(10) - 1}, "its times of arrival do not fit"),
+    ({"arrivals": np.arange(10.0)}, "its times of arrival do not fit"),
+    ({"arrivals": np.arange(9)}, "its times of arrival do not fit"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BROKEN, ids=[f"{place}" for place in range(len(BROKEN))])
+def test_files_of_strangers_are_refused_in_a_sentence(tmp_path, changes, message):
+    path = tmp_path / "bank.npz"
+    _archive(path, changes)
+    with pytest.raises(dp.DataError, match=message) as caught:
+        Bank.load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_something_else_are_refused(tmp_path):
+    path = tmp_path / "bank.npz"
+    _archive(path, {}, packed=True)
+    with pytest.raises(dp.DataError, match="is not a bank: its arrays are packed"):
+        Bank.load(path)
+    path.write_bytes(b"PK\x03\x04 and then nothing")
+    with pytest.raises(dp.DataError, match="is not a bank"):
+        Bank.load(path)
+    np.save(tmp_path / "plain.npy", X)
+    with pytest.raises(dp.DataError, match="is not a bank"):
+        Bank.load(tmp_path / "plain.npy")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("header.npy", pickle.dumps({"format": 1}))
+    with pytest.raises(dp.DataError, match="is not a bank"):
+        Bank.load(path)
+
+
+def test_every_byte_may_be_wrong(tmp_path):
+    path, broken = tmp_path / "bank.npz", tmp_path / "broken.npz"
+    _filled().save(path)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        data = bytearray(whole)
+        for place in rng.integers(0, len(data), 3):
+            data[place] = rng.integers(0, 256)
+        broken.write_bytes(data if rng.random() < 0.7 else data[: rng.integers(0, len(data))])
+        try:
+            bank = Bank.load(broken)
+        except dp.DataError as error:
+            assert "\n" not in str(error)
+        else:
+            assert np.isfinite(bank.latents).all()

@@ -1,0 +1,486 @@
+"""Gradients of the scores: laws on paper, torch autograd, finite differences, ties, half precision, refusals."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import reference
+import torch
+from cases import LIBRARIES, read_only
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import divprism as dp
+from divprism import registry
+from divprism.guidance import Bank, Objective, marginal_gain, score_gradient
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+RNG = np.random.default_rng(5)
+NEW, OLD = read_only(RNG.standard_normal((4, 5)) + 1), read_only(RNG.standard_normal((9, 5)) + 1)
+T_NEW, T_OLD = read_only(RNG.standard_normal((4, 3))), read_only(RNG.standard_normal((9, 3)))
+
+SCORES = [
+    "vendi", "vendi(order=0.7)", "vendi(order=3)", "vendi(order='inf')", "vendi(truncation=3)", "rke", "rke(truncation=3)",
+    "conditional_vendi", "conditional_vendi(truncation=1)", "conditional_vendi(truncation=4)",
+    "conditional_vendi(truncation=99)", "conditional_vendi(order=1.001, truncation=4)", "conditional_vendi(order=0.8)",
+    "conditional_rke",
+]  # fmt: skip
+KERNELS = {"gaussian": (dp.Gaussian(1.7), dp.Gaussian(1.2)), "cosine": (dp.Cosine(), dp.Cosine())}
+
+
+def _data(banked: bool, copies: bool) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
+    """New samples and prompts, and a bank; with copies inside the batch, inside the bank and between them."""
+    x, t, old, t_old = NEW.copy(), T_NEW.copy(), OLD.copy(), T_OLD.copy()
+    if copies:
+        x[1], t[1] = x[0], t[0]
+        old[2:4], t_old[2:4] = old[0], t_old[0]
+        x[2], t[2] = old[5], t_old[5]
+    return x, t, (old, t_old) if banked else None
+
+
+def _autograd(x, t, bank, objective, kernels, log=True):
+    """The definition in torch, differentiated by torch."""
+    new = torch.tensor(np.array(x), dtype=torch.float64, requires_grad=True)
+    rows = new if bank is None else torch.cat([torch.tensor(np.array(bank[0]), dtype=torch.float64), new])
+    texts = torch.tensor(np.array(t if bank is None else np.concatenate([bank[1], t])), dtype=torch.float64)
+    k_x, k_t = (_torch_kernel(*pair) for pair in zip(kernels, (rows, texts), strict=True))
+    joint = k_x * k_t if objective.conditional else k_x
+    value = _torch_entropy(joint / len(rows), objective)
+    if objective.conditional:
+        value = value - _torch_entropy(k_t / len(rows), objective)
+    value = value if log else value.exp()
+    value.backward()
+    return value.item(), new.grad.numpy()
+
+
+def _torch_kernel(kernel, rows):
+    if isinstance(kernel, dp.Cosine):
+        unit = rows / rows.norm(dim=1, keepdim=True)
+        return unit @ unit.T
+    return torch.exp(-((rows[:, None] - rows[None]) ** 2).sum(-1) / (2 * kernel.bandwidth**2))
+
+
+def _torch_entropy(matrix, objective):
+    values = torch.linalg.eigvalsh(matrix).flip(0)
+    values = values[values > 1e-13]
+    t, order = objective.truncation, objective.order
+    if t is not None and t < len(values):
+        values = values[:t] + (1 - values[:t].sum()) / t
+    if order == 1:
+        return -(values * values.log()).sum()
+    return -values[0].log() if math.isinf(order) else (values**order).sum().log() / (1 - order)
+
+
+def _plain_value(x, t, bank, objective, kernels):
+    """The same from tests/reference.py, for finite differences."""
+    rows, texts = (x, t) if bank is None else (np.concatenate([bank[0], x]), np.concatenate([bank[1], t]))
+    read = {dp.Cosine: lambda k, a: reference.cosine(a), dp.Gaussian: lambda k, a: reference.gaussian(a, k.bandwidth)}
+    k_x, k_t = (read[type(k)](k, a) for k, a in zip(kernels, (rows, texts), strict=True))
+    if not objective.conditional:
+        return reference.entropy(k_x, objective.order, objective.truncation)
+    parts = [reference.entropy(k, objective.order, objective.truncation) for k in (k_x * k_t, k_t)]
+    return parts[0] - parts[1]
+
+
+def _differences(value, x, step=1e-4):
+    """Gradient by central differences of the fourth order."""
+    found = np.zeros_like(x)
+    for place in np.ndindex(*x.shape):
+        ends = []
+        for k in (-2, -1, 1, 2):
+            moved = x.copy()
+            moved[place] += k * step
+            ends.append(value(moved))
+        found[place] = (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * step)
+    return found
+
+
+def _close(found, expected, tolerance):
+    assert np.linalg.norm(found - expected) <= tolerance * max(np.linalg.norm(expected), 1e-3)
+
+
+@pytest.mark.parametrize("copies", [False, True], ids=["distinct", "copies"])
+@pytest.mark.parametrize("banked", [False, True], ids=["alone", "bank"])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("score", SCORES)
+def test_gradients_agree_with_autograd_and_with_differences(score, kernel, banked, copies):
+    x, t, bank = _data(banked, copies)
+    objective, kernels = registry.objective(score), KERNELS[kernel]
+    kernel_t = kernels[1] if objective.conditional else None
+    for log in (True, False):
+        found = score_gradient(x, t, bank=bank, score=score, kernel_x=kernels[0], kernel_t=kernel_t, log=log)
+        value, gradient = _autograd(x, t, bank, objective, kernels, log)
+        assert found.value == pytest.approx(value, rel=1e-12, abs=1e-12)
+        _close(found.gradient, gradient, 1e-9)
+        differences = _differences(lambda moved: _plain_value(moved, t, bank, objective, kernels), x)
+        _close(found.gradient, differences if log else value * differences, 1e-6)
+
+
+@pytest.mark.parametrize("score", ["vendi", "conditional_vendi(truncation=3)", "rke", "conditional_rke"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_value_is_the_score(score, kernel):
+    objective, (kernel_x, kernel_t) = registry.objective(score), KERNELS[kernel]
+    x, t = np.concatenate([OLD, NEW]), np.concatenate([T_OLD, T_NEW])
+    settings = {"order": objective.order, "truncation": objective.truncation}
+    if objective.conditional:
+        expected = dp.conditional_vendi(x, t, kernel_x=kernel_x, kernel_t=kernel_t, **settings)
+    else:
+        expected, kernel_t = dp.vendi(x, kernel=kernel_x, **settings), None
+    found = score_gradient(NEW, T_NEW, bank=(OLD, T_OLD), score=score, kernel_x=kernel_x, kernel_t=kernel_t, log=False)
+    assert found.value == pytest.approx(float(expected), rel=1e-10)
+
+
+def test_two_samples_part_along_the_line_between_them():
+    """log RKE = log 2 / (1 + k^2), so each is pushed by 2 k^2 / (1 + k^2) / bandwidth^2 times the gap."""
+    x, bandwidth = np.array([[0.0, 1.0], [2.0, 0.0]]), 1.5
+    squared = math.exp(-5 / bandwidth**2)
+    push = 2 * squared / (1 + squared) / bandwidth**2 * (x[0] - x[1])
+    found = score_gradient(x, score="rke", kernel_x=dp.Gaussian(bandwidth))
+    np.testing.assert_allclose(found.gradient, [push, -push], rtol=1e-12)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_pushes_balance_under_a_kernel_of_differences(score):
+    objective = registry.objective(score)
+    found = score_gradient(NEW, T_NEW, score=objective, kernel_x=dp.Gaussian(1.5)).gradient
+    np.testing.assert_allclose(found.sum(axis=0), 0, atol=1e-13)
+    torque = np.einsum("ai,aj->ij", NEW, found)
+    np.testing.assert_allclose(torque, torque.T, atol=1e-13)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_lengths_do_not_matter_to_cosines(score):
+    found = score_gradient(NEW, T_NEW, bank=(OLD, T_OLD), score=score, kernel_x=dp.Cosine()).gradient
+    np.testing.assert_allclose(np.einsum("ai,ai->a", NEW, found), 0, atol=1e-11)
+
+
+@pytest.mark.parametrize("kernel", [dp.Gaussian(1.0), dp.Cosine(), None])
+@pytest.mark.parametrize("score", ["vendi", "vendi(order=0.5)", "vendi(order=0.1)", "rke", "vendi(truncation=2)"])
+def test_copies_alone_do_not_move(score, kernel):
+    found = score_gradient(np.tile(NEW[:1], (4, 1)), score=score, kernel_x=kernel)
+    assert found.value == pytest.approx(0, abs=1e-12)
+    np.testing.assert_allclose(found.gradient, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("score", ["vendi", "rke", "vendi(truncation=2)"])
+def test_the_corners_of_a_simplex_are_pushed_outwards_alike(score):
+    found = score_gradient(np.eye(4), score=score, kernel_x=dp.Gaussian(1.0)).gradient
+    outwards = np.eye(4) - 0.25
+    size = np.vdot(found, outwards) / np.vdot(outwards, outwards)
+    np.testing.assert_allclose(found, size * outwards, atol=1e-13)
+    assert size > 0 or "truncation" in score
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_a_subset_has_the_same_gradient_as_within_the_whole(score):
+    x, t = np.concatenate([OLD, NEW]), np.concatenate([T_OLD, T_NEW])
+    whole = score_gradient(x, t, score=score, kernel_x=dp.Gaussian(1.5))
+    part = score_gradient(NEW, T_NEW, bank=(OLD, T_OLD), score=score, kernel_x=dp.Gaussian(1.5))
+    assert part.value == pytest.approx(whole.value, rel=1e-12)
+    np.testing.assert_allclose(part.gradient, whole.gradient[9:], atol=1e-12)
+
+
+@given(seed=st.integers(0, 10**6), score=st.sampled_from(SCORES))
+@settings(max_examples=40, deadline=None)
+def test_the_order_of_batch_and_bank_does_not_matter(seed, score):
+    rng = np.random.default_rng(seed)
+    here, there = rng.permutation(4), rng.permutation(9)
+    x, t, bank = _data(True, True)
+    first = score_gradient(x, t, bank=bank, score=score)
+    second = score_gradient(x[here], t[here], bank=(bank[0][there], bank[1][there]), score=score)
+    assert second.value == pytest.approx(first.value, rel=1e-11)
+    np.testing.assert_allclose(second.gradient, first.gradient[here], atol=1e-11)
+
+
+@given(factor=st.floats(1e-3, 1e3), score=st.sampled_from(SCORES))
+@settings(max_examples=30, deadline=None)
+def test_rescaling_samples_rescales_the_gradient(factor, score):
+    first = score_gradient(NEW, T_NEW, bank=(OLD, T_OLD), score=score)
+    second = score_gradient(NEW * factor, T_NEW, bank=(OLD * factor, T_OLD), score=score)
+    assert second.kernel_x.bandwidth == pytest.approx(factor * first.kernel_x.bandwidth)
+    np.testing.assert_allclose(second.gradient * factor, first.gradient, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("score", [s for s in SCORES if "=1)" not in s])  # one eigenvalue kept: the score is one
+def test_a_small_step_uphill_raises_the_score(score):
+    arguments = {"bank": (OLD, T_OLD), "score": score, "kernel_x": dp.Gaussian(2.0)}
+    before = score_gradient(NEW, T_NEW, **arguments)
+    after = score_gradient(NEW + 1e-3 * before.gradient, T_NEW, **arguments)
+    assert after.value - before.value == pytest.approx(
+        1e-3 * np.vdot(before.gradient, before.gradient), rel=0.02
+    )  # first order
+
+
+def _tied():
+    """Two prompts with two samples each, at the same angle: eigenvalues (1 + c) / 4 and (1 - c) / 4, each twice."""
+    x = np.array([[1.0, 0, 0], [0.6, 0.8, 0], [0, 1, 0], [0, 0.6, 0.8]])
+    return x, np.array([0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("order", [0.5, 1.0, 2.0])
+def test_at_a_tie_across_the_cut_the_gradient_is_a_subgradient(order):
+    x, t = _tied()
+    arguments = {"score": Objective(True, order, truncation=3), "kernel_x": dp.Cosine()}
+    found = score_gradient(x, t, **arguments)
+    rng, gaps = np.random.default_rng(0), []
+    for _ in range(50):
+        direction = rng.standard_normal(x.shape)
+        there = score_gradient(x + 1e-6 * direction, t, **arguments)
+        gaps.append((there.value - found.value) / 1e-6 - np.vdot(found.gradient, direction))
+    assert min(gaps) > -1e-4  # the slope in every direction is at least what the gradient says
+    assert max(gaps) > 1e-2  # and it is a kink: in some it is more
+    swapped = score_gradient(x[[2, 3, 0, 1]], t, **arguments)
+    np.testing.assert_allclose(swapped.gradient, found.gradient[[2, 3, 0, 1]], atol=1e-12)  # equal shares
+
+
+def test_equation_24_as_it_is_written():
+    x, t = np.concatenate([OLD, NEW]), np.concatenate([T_OLD, T_NEW])
+    k_x, k_t = reference.gaussian(x, 1.5), reference.gaussian(t, 1.2)
+    values, vectors = np.linalg.eigh(k_x * k_t / len(x))
+    top, v = values[::-1][:4], vectors[:, ::-1][:, :4]
+    logs = np.log(top + (1 - top.sum()) / 4)
+    slope = (-(v * logs) @ v.T + logs.mean() * v @ v.T) * k_t / len(x)  # eq. 24 and 26
+    grad_k = -k_x[-1][:, None] * (x[-1] - x) / 1.5**2
+    expected = (slope[:-1, -1] + slope[-1, :-1]) @ grad_k[:-1]  # eq. 27
+    found = score_gradient(
+        NEW[-1:],
+        T_NEW[-1:],
+        bank=(x[:-1], t[:-1]),
+        score="conditional_vendi(truncation=4)",
+        kernel_x=dp.Gaussian(1.5),
+        kernel_t=dp.Gaussian(1.2),
+    )
+    np.testing.assert_allclose(found.gradient[0], expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_every_library_gives_the_same(score, library):
+    x, t, bank = _data(True, True)
+    expected = score_gradient(x, t, bank=bank, score=score)
+    found = score_gradient(library(x), library(t), bank=tuple(map(library, bank)), score=score)
+    assert type(found.gradient) is type(library(x))
+    assert found.value == pytest.approx(expected.value, rel=1e-11)
+    np.testing.assert_allclose(np.asarray(found.gradient), expected.gradient, atol=1e-11)
+    gains = marginal_gain(library(x), library(t), bank=tuple(map(library, bank)), score=score)
+    np.testing.assert_allclose(np.asarray(gains), marginal_gain(x, t, bank=bank, score=score), atol=1e-11)
+
+
+HALVES = [
+    lambda a: a.astype(np.float16),
+    lambda a: torch.tensor(a, dtype=torch.float16),
+    lambda a: torch.tensor(a, dtype=torch.bfloat16),
+]
+
+
+@pytest.mark.parametrize("score", ["vendi", "rke", "conditional_vendi(truncation=4)", "conditional_rke"])
+@pytest.mark.parametrize("half", HALVES, ids=["numpy", "float16", "bfloat16"])
+@pytest.mark.parametrize("kernel", [None, dp.Cosine()])
+def test_half_precision_stays_half_and_finite(half, score, kernel):
+    x, t, bank = _data(True, True)
+    given = half(x), half(t), tuple(map(half, bank))
+    found = score_gradient(given[0], given[1], bank=given[2], score=score, kernel_x=kernel)
+    assert found.gradient.dtype == given[0].dtype
+    exact = [dp._arrays.to_numpy(a).astype(np.float64) for a in (given[0], given[1], *given[2])]
+    expected = score_gradient(exact[0], exact[1], bank=exact[2:], score=score, kernel_x=kernel)
+    assert found.value == pytest.approx(expected.value, rel=1e-5)
+    _close(dp._arrays.to_numpy(found.gradient).astype(np.float64), expected.gradient, 1e-2)  # eight bits of bfloat16
+
+
+def test_a_gradient_beyond_half_precision_is_cut_to_its_range():
+    x = np.array([[0.0], [6e-8]], np.float16)  # next to each other in float16
+    found = score_gradient(x, score="rke", kernel_x=dp.Gaussian(6e-8), log=False).gradient
+    assert found.dtype == np.float16
+    assert found.ravel().tolist() == [-65504, 65504]
+
+
+def test_single_precision_data_far_from_the_origin_are_resolved():
+    """A thousand spreads away from zero the squares of single precision numbers would cancel."""
+    x, old = (a.astype(np.float32) + np.float32(1000) for a in (NEW, OLD))
+    found = score_gradient(x, bank=old, score="rke", kernel_x=dp.Gaussian(1.0))
+    expected = score_gradient(x.astype(float), bank=old.astype(float), score="rke", kernel_x=dp.Gaussian(1.0))
+    assert found.gradient.dtype == np.float32
+    _close(found.gradient, expected.gradient, 1e-5)
+
+
+@pytest.mark.parametrize("score", ["vendi", "rke", "conditional_vendi", "conditional_vendi(truncation=2)", "conditional_rke"])
+@pytest.mark.parametrize("bandwidth", [1e-3, 1.0, 1e3, 1e6])
+def test_gradients_are_finite_at_every_bandwidth(score, bandwidth):
+    x, t, bank = _data(True, True)
+    found = score_gradient(x, t, bank=bank, score=score, kernel_x=dp.Gaussian(bandwidth))
+    assert math.isfinite(found.value)
+    assert np.isfinite(found.gradient).all()
+
+
+def test_a_wide_bandwidth_has_the_gradient_of_its_leading_terms():
+    """K is nearly all ones: 1 - RKE^-1 is about the mean squared distance over bandwidth^2, so samples leave the mean."""
+    found = score_gradient(NEW, bank=OLD, score="rke", kernel_x=dp.Gaussian(1e3)).gradient
+    mean = np.concatenate([NEW, OLD]).mean(axis=0)
+    _close(found, 4 / 13 / 1e6 * (NEW - mean), 1e-5)  # relative: the next term is smaller by (spread / bandwidth)^2
+
+
+def test_the_bandwidth_is_the_median_distance_of_bank_and_batch(library):
+    x, t, bank = _data(True, True)
+    found = score_gradient(library(x), library(t), bank=tuple(map(library, bank)), score="conditional_rke")
+    rule = dp.MedianDistance()
+    assert found.kernel_x.bandwidth == pytest.approx(rule.bandwidth(np.concatenate([bank[0], x])), rel=1e-12)
+    assert found.kernel_t.bandwidth == pytest.approx(rule.bandwidth(np.concatenate([bank[1], t])), rel=1e-12)
+    alone = score_gradient(library(x), score="rke")
+    assert alone.kernel_x.bandwidth == pytest.approx(rule.bandwidth(x), rel=1e-12)
+
+
+def test_the_median_of_a_large_bank_is_that_of_a_draw():
+    old = np.random.default_rng(1).standard_normal((2100, 2))
+    found = score_gradient(NEW[:, :2], bank=old, score="rke")
+    assert found.kernel_x.bandwidth == pytest.approx(
+        dp.MedianDistance().bandwidth(np.concatenate([old, NEW[:, :2]])), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("score", ["conditional_vendi(truncation=4)", "conditional_rke"])
+def test_prompts_as_ids_are_the_limit_of_narrow_kernels(score):
+    ids, old_ids = np.array([3, 3, 7, 9]), np.array([3, 7, 7, 1, 1, 1, 9, 3, 2])
+    names, old_names = [f"prompt {i}" for i in ids], [f"prompt {i}" for i in old_ids]
+    points = np.eye(10)
+    arguments = {"score": score, "kernel_x": dp.Gaussian(1.5)}
+    expected = score_gradient(NEW, points[ids], bank=(OLD, points[old_ids]), kernel_t=dp.Gaussian(1e-2), **arguments)
+    for t, t_old, kernel in [
+        (ids, old_ids, None),
+        (names, old_names, dp.Categorical()),
+        (points[ids], points[old_ids], dp.Categorical()),
+    ]:
+        found = score_gradient(NEW, t, bank=(OLD, t_old), kernel_t=kernel, **arguments)
+        assert isinstance(found.kernel_t, dp.Categorical)
+        assert found.value == pytest.approx(expected.value, rel=1e-12)
+        np.testing.assert_allclose(found.gradient, expected.gradient, atol=1e-12)
+
+
+def test_constant_prompts_leave_the_plain_score():
+    t, old = np.ones((4, 2)), np.ones((9, 2))
+    for plain, conditional in (("rke", "conditional_rke"), ("vendi", "conditional_vendi")):
+        first = score_gradient(NEW, t, bank=(OLD, old), score=conditional)
+        second = score_gradient(NEW, bank=OLD, score=plain)
+        assert first.value == pytest.approx(second.value, rel=1e-12)
+        np.testing.assert_allclose(first.gradient, second.gradient, atol=1e-12)
+
+
+def test_samples_keep_their_shape_and_tensors_need_no_graph():
+    x = torch.tensor(np.random.default_rng(0).standard_normal((3, 4, 2, 2)), requires_grad=True)
+    found = score_gradient(x, score="rke")
+    assert found.gradient.shape == x.shape
+    assert not found.gradient.requires_grad
+    flat = score_gradient(x.detach().reshape(3, 16), score="rke")
+    assert torch.equal(found.gradient.reshape(3, 16), flat.gradient)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_inputs_are_not_written_to(name):
+    make = LIBRARIES[name]
+    x, t, bank = _data(True, True)
+    given = [make(a.copy()) for a in (x, t, *bank)]
+    for score in ("conditional_vendi(truncation=3)", "conditional_rke"):
+        score_gradient(given[0], given[1], bank=given[2:], score=score, kernel_x=dp.Cosine())
+        score_gradient(given[0], given[1], bank=given[2:], score=score)
+    for array, before in zip(given, (x, t, *bank), strict=True):
+        assert (np.asarray(array) == before).all()
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_a_gain_is_the_score_with_less_the_score_without(score):
+    x, t, bank = _data(True, True)
+    arguments = {"score": score, "kernel_x": dp.Gaussian(1.5), "log": False}
+    if "conditional" in score:
+        arguments["kernel_t"] = dp.Gaussian(1.0)
+    gains = marginal_gain(x, t, bank=bank, **arguments)
+    total = score_gradient(x, t, bank=bank, **arguments).value
+    for place, gain in enumerate(gains):
+        left = score_gradient(np.delete(x, place, 0), np.delete(t, place, 0), bank=bank, **arguments).value
+        assert gain == pytest.approx(total - left, abs=1e-11)
+    logs = marginal_gain(x, t, bank=bank, **(arguments | {"log": True}))
+    np.testing.assert_allclose(np.log(total) - logs, np.log(total - gains), rtol=1e-11)
+
+
+def test_a_new_direction_gains_one_and_a_copy_nothing():
+    axes = np.eye(5)
+    assert marginal_gain(axes[3:4], bank=axes[:3], score="vendi", kernel_x=dp.Cosine(), log=False) == pytest.approx(1)
+    assert marginal_gain(axes[2:4], bank=axes[:2], score="rke", kernel_x=dp.Cosine(), log=False) == pytest.approx(1)
+    assert marginal_gain(axes[:1], bank=axes[:3], score="rke", kernel_x=dp.Cosine())[0] < 0
+
+
+def test_names_of_objectives():
+    assert registry.objective("conditional_vendi( truncation=5 )") == Objective(True, 1.0, 5)
+    assert registry.objective(" rke ") == Objective(order=2)
+    assert registry.objective("vendi(order='inf')").order == math.inf
+    for text, message in [
+        ("mmd", "there is no objective 'mmd'; choose from vendi, rke, conditional_vendi, conditional_rke"),
+        ("rke(order=3)", "objective rke has no setting 'order'; it takes truncation"),
+        ("vendi(3)", r"cannot read the settings of objective 'vendi\(3\)'"),
+        ("vendi(order=3", "there is no objective"),
+    ]:
+        with pytest.raises(dp.ArgumentError, match=message):
+            registry.objective(text)
+
+
+REFUSED = [
+    (lambda: score_gradient(NEW), "a conditional score needs the prompts `t` of the new samples"),
+    (lambda: score_gradient(NEW, T_NEW[:3]), "must pair up row by row; got 4 outputs and 3 prompts"),
+    (lambda: score_gradient(NEW, T_NEW, bank=OLD), "needs prompts in the bank too: append them together with the samples"),
+    (
+        lambda: score_gradient(NEW, T_NEW, bank=(OLD[:, :4], T_OLD)),
+        "samples of 5 numbers each do not fit a bank of samples of 4",
+    ),
+    (lambda: score_gradient(NEW, T_NEW, bank=(OLD, T_OLD[:3])), "must pair up row by row; got 9 outputs and 3 prompts"),
+    (lambda: score_gradient(NEW, [1, 2, 3, 4], bank=(OLD, T_OLD)), "`t` holds ids and the bank embeddings of width 3"),
+    (
+        lambda: score_gradient(NEW, T_NEW[:, :2], bank=(OLD, T_OLD)),
+        "`t` holds embeddings of width 2 and the bank embeddings of",
+    ),
+    (lambda: score_gradient(NEW * np.nan, score="rke"), "4 of 4 rows of `x` contain NaN"),
+    (lambda: score_gradient(NEW, bank=OLD * np.nan, score="rke"), "9 of 9 rows of `bank` contain NaN"),
+    (lambda: score_gradient(NEW * 0, score="rke", kernel_x=dp.Cosine()), "row 0 of `x` is all zeros"),
+    (lambda: score_gradient(NEW, bank=OLD * 0, score="rke", kernel_x=dp.Cosine()), "row 0 of `bank` is all zeros"),
+    (lambda: score_gradient(NEW, T_NEW * 0, kernel_t=dp.Cosine()), "row 0 of `t` is all zeros"),
+    (lambda: score_gradient(NEW * 1e200, score="rke"), "squared distances between samples overflow float64. Rescale"),
+    (lambda: score_gradient(NEW.astype(np.float32) * np.float32(1e30), score="rke"), "overflow float32"),
+    (lambda: score_gradient(torch.tensor(NEW), bank=Bank(2)._around(OLD), score="rke"), "must live in one array library"),
+    (lambda: marginal_gain(NEW[:1], score="rke"), "a gain needs at least two samples"),
+    (lambda: score_gradient(np.zeros(3), score="rke"), r"`x` must have shape \(n, d\)"),
+]
+WRONG = [
+    (lambda: score_gradient(NEW, score=3), "`score` must be a name such as 'conditional_rke', or an Objective; got 3"),
+    (lambda: score_gradient(NEW, score="rke", kernel_t=dp.Cosine()), "`kernel_t` was given, but the score has no prompts"),
+    (
+        lambda: score_gradient(NEW, score="rke", kernel_x="cosine"),
+        "`kernel_x` must be Gaussian or Cosine in guidance; got 'cos",
+    ),
+    (lambda: score_gradient(NEW, score="rke", kernel_x=dp.Categorical()), "`kernel_x` must be Gaussian or Cosine in guidance"),
+    (lambda: score_gradient(NEW, T_NEW, kernel_t=dp.Polynomial()), "`kernel_t` must be Gaussian or Cosine or Categorical"),
+    (
+        lambda: score_gradient(NEW, [1, 2, 3, 4], kernel_t=dp.Gaussian(1.0)),
+        "`kernel_t` must be Categorical where prompts are ids",
+    ),
+    (lambda: Objective(conditional="yes"), "`conditional` must be True or False; got 'yes'"),
+    (lambda: Objective(order=0), "`order` must be positive"),
+    (lambda: Objective(truncation=0), "`truncation` must be a whole number of at least 1"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_samples_that_do_not_fit_are_refused(call, message):
+    with pytest.raises(dp.DataError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_settings_that_make_no_sense_are_refused(call, message):
+    with pytest.raises(dp.ArgumentError, match=message):
+        call()
+
+
+def test_guidance_needs_neither_torch_nor_diffusers():
+    code = "import sys, divprism.guidance; print([m for m in ('torch', 'diffusers', 'scipy.linalg') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
