@@ -2,9 +2,6 @@
 
 import json
 import time
-import tokenize
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,7 @@ import numpy as np
 
 from divprism import registry
 from divprism._arrays import Array, array_namespace
-from divprism._files import write_whole
+from divprism._files import open_archive, write_whole
 from divprism._validate import check_order, check_pairing, check_seed, check_truncation
 from divprism.entropy import entropy_estimate
 from divprism.errors import ArgumentError, DataError
@@ -30,11 +27,6 @@ _FORMAT = 1
 _MOST_FEATURES = 4096
 _WIDEST = 1 << 20
 _FAR = 1e3  # phases beyond this are computed in double precision
-# what reading a file from a stranger can end in
-_UNREADABLE = (
-    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RecursionError,
-    RuntimeError, SyntaxError, TypeError, ValueError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
 
 
 class Metric:
@@ -222,24 +214,13 @@ class Metric:
     @classmethod
     def load(cls, path: str | Path) -> "Metric":
         """A state that `save` wrote. Nothing in the file is executed."""
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-                header = json.loads(str(archive["header"]))
-                if header["format"] != _FORMAT:
-                    raise DataError(f"{path} is in format {header['format']!r}, not {_FORMAT}: written by another version.")
-                settings = header["settings"]
-                kernels = [registry.parse(text, registry.KERNELS, "kernel") for text in settings["kernels"].values()]
-                others = {key: settings[key] for key in ("order", "truncation", "rng")}
-                metric = cls(*kernels, num_features=settings["num_features"] or 8, **others)
-                metric._restore(header, archive)
-                return metric
-        except FileNotFoundError:
-            raise DataError(f"cannot read {path}: no such file.") from None
-        except _UNREADABLE as error:
-            if isinstance(error, DataError):
-                raise
-            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-            raise DataError(f"{path} is not a state of Metric: {reason}.") from None
+        with open_archive(path, _FORMAT, "a state of Metric") as (header, archive):
+            settings = header["settings"]
+            kernels = [registry.parse(text, registry.KERNELS, "kernel") for text in settings["kernels"].values()]
+            others = {key: settings[key] for key in ("order", "truncation", "rng")}
+            metric = cls(*kernels, num_features=settings["num_features"] or 8, **others)
+            metric._restore(header, archive)
+            return metric
 
     def _restore(self, header: dict[str, Any], archive: Any) -> None:
         n, widths = header["n"], header["widths"]

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from divprism._files import write_whole
 from divprism.errors import ArgumentError, DataError, GateError
 from divprism.evaluation import Evaluation
-from divprism.readers.guards import shown
+from divprism.readers.guards import MAX_JSON, shown
 from divprism.registry import SCORES
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "load_config",
     "parse_gates",
     "progress_on_stderr",
+    "read_object",
     "say",
     "typed",
     "write_result",
@@ -47,11 +48,11 @@ def say(lines: Any, quiet: bool, prefix: str = "") -> None:
             typer.echo(shown(f"{prefix}{line}"), err=True)
 
 
-def load_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Take defaults from a JSON file: the flags of the command as keys, or a result of this or another command."""
-    if path is None:
-        return None
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file."""
     try:
+        if path.stat().st_size > MAX_JSON:
+            raise DataError(f"{path} is larger than {MAX_JSON:,} bytes; that is none of our files.")
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}.") from None
@@ -59,6 +60,14 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         raise DataError(f"{path} is not a JSON file: {error}.") from None
     if not isinstance(content, dict):
         raise DataError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")
+    return content
+
+
+def load_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Take defaults from a JSON file: the flags of the command as keys, or a result of this or another command."""
+    if path is None:
+        return None
+    content = read_object(path)
     models = content.get("models")
     if isinstance(models, dict) and models:  # a result of several: they share their settings
         content = next(iter(models.values()))

@@ -1,14 +1,12 @@
 """`divprism report`: a page that a person opens, from results that were kept as JSON."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from divprism.cli.options import say, write_result
+from divprism.cli.options import read_object, say, write_result
 from divprism.errors import DataError
-from divprism.readers.guards import MAX_JSON
 from divprism.report import report_page
 
 __all__ = ["Details", "Plot", "Report", "report", "write_page", "write_plot"]
@@ -28,21 +26,7 @@ def report(
     output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The page to write."),
 ) -> None:
     """Turn results kept as JSON into one page without network: scores in words, plots, groups with examples, settings."""
-    write_page([_document(path) for path in results], output, quiet=False)
-
-
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > MAX_JSON:
-            raise DataError(f"{path} is larger than {MAX_JSON:,} bytes; that is no result of divprism.")
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not a JSON file: {error}.") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{path} must hold a JSON object, as divprism score --format json writes it.")
-    return content
+    write_page([read_object(path) for path in results], output, quiet=False)
 
 
 def write_page(documents: list[dict[str, Any]], output: Path, quiet: bool) -> None:

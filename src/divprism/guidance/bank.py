@@ -1,9 +1,7 @@
 """Bank: a sliding window of earlier samples and their prompts, for new ones to be told apart from."""
 
 import json
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import numpy as np
 
 from divprism._arrays import Array, array_namespace, device_of, to_numpy, upload
 from divprism._blocks import row_blocks
-from divprism._files import write_whole
+from divprism._files import open_archive, write_whole
 from divprism._validate import check_pairing, like
 from divprism.errors import ArgumentError, DataError
 from divprism.guidance._inputs import flat_rows, prompt_rows, require_together
@@ -26,11 +24,6 @@ _DTYPES = ("float16", "float32", "float64")
 _FIRST_ROOM = 16
 _TABLE_ROWS = 256  # rows of a table that are computed together
 _KEPT = 8  # numbers that are kept for other kernels before they are dropped
-# what reading a file from a stranger can end in
-_UNREADABLE = (
-    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RecursionError,
-    RuntimeError, SyntaxError, TypeError, ValueError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
 
 
 class Bank:
@@ -316,23 +309,12 @@ class Bank:
 
         Nothing in the file is executed, and no more memory taken than its size.
         """
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-                if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.zip.infolist()):
-                    raise ValueError("its arrays are packed")
-                header = json.loads(str(archive["header"]))
-                if header["format"] != _FORMAT:
-                    raise DataError(f"{path} is in format {header['format']!r}, not {_FORMAT}: written by another version.")
-                bank = cls(header["capacity"], dtype=header["dtype"])
-                bank._restore(header, archive, np.zeros(0) if like is None else like)
-                return bank
-        except FileNotFoundError:
-            raise DataError(f"cannot read {path}: no such file.") from None
-        except _UNREADABLE as error:
-            if isinstance(error, DataError):
-                raise
-            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-            raise DataError(f"{path} is not a bank: {reason}.") from None
+        with open_archive(path, _FORMAT, "a bank") as (header, archive):
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.zip.infolist()):
+                raise ValueError("its arrays are packed")
+            bank = cls(header["capacity"], dtype=header["dtype"])
+            bank._restore(header, archive, np.zeros(0) if like is None else like)
+            return bank
 
     def _restore(self, header: dict[str, Any], archive: Any, like: Array) -> None:
         arrived, sides = header["arrived"], header["shape"]
