@@ -570,3 +570,18 @@ def test_a_field_of_standard_input_is_refused(source):
     done = run("-", "--by", "topic", stdin=(source / "one.jsonl").read_bytes())
     assert done.returncode == 2
     assert b"standard input" in done.stderr
+
+
+def test_vectors_that_were_kept_know_their_texts(tmp_path):
+    """What `divprism embed` wrote is grouped by the texts that it was made from."""
+    from made import jsonl, records, write
+
+    from divprism.embedding import save_embedded
+
+    source = write(tmp_path, {"a.jsonl": jsonl(records() * 3)}) / "a.jsonl"
+    samples = dp.load(source)
+    save_embedded(tmp_path / "kept", samples, dp.embed(samples, cache=False))
+    found = dp.prompt_groups(dp.load(tmp_path / "kept"), grouping=dp.PromptGroups()).to_dict()
+    assert {entry["text"] for group in found["groups"] for entry in group["prompts"]} == {"a red square", "a blue circle"}
+    first = found["groups"][0]["modes"][0]["outputs"][0]
+    assert first["text"] in {record["output"] for record in records()}

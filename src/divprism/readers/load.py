@@ -23,7 +23,7 @@ from divprism.readers.folders import (
 )
 from divprism.readers.guards import Root, parse_json, read_lines, shown, standard_input
 from divprism.readers.tables import TABLE_SUFFIXES, Record, header, kind_of, read_table
-from divprism.samples import Item, Samples, clean_text, is_empty, texts
+from divprism.samples import Item, Samples, Text, clean_text, is_empty, texts
 
 __all__ = ["load"]
 
@@ -193,9 +193,11 @@ class _Source:
         description = parse_json(_text(folder / EMBEDDING), mark)
         if not isinstance(description, dict) or not _as_written(description):
             raise DataError(f"{mark} is not what `divprism embed` writes.")
+        records = None
+        if description.get("models") or (folder / "pairs.jsonl").is_file():
+            records = list(read_table(root.find("pairs.jsonl", mark), ".jsonl", "pairs.jsonl"))
         models = None
-        if description.get("models"):
-            records = read_table(root.find("pairs.jsonl", mark), ".jsonl", "pairs.jsonl")
+        if records is not None and description.get("models"):
             models = tuple(shown(clean_text(str(record.fields.get("model")))) for record in records)
         paired = (folder / "prompts.npy").is_file()
         samples = Samples(
@@ -208,9 +210,11 @@ class _Source:
             skipped_models=tuple(shown(text) for text in description["skipped_models"]),
             embedders=tuple(description["embedders"]),
         )
-        for what, side in (("prompts", samples.prompts), ("models", models)):
+        for what, side in (("prompts", samples.prompts), ("models", models), ("pairs", records)):
             if side is not None and len(side) != len(samples):
                 raise DataError(f"{self.name} holds {len(samples):,} outputs and {len(side):,} {what}.")
+        if records is not None and prompts is None:
+            samples = replace(samples, given=_named(samples, records))
         return self._joined((samples, []), prompts)
 
     def _prompts(self, source: str | Path) -> tuple[Any, list[Any]]:
@@ -329,6 +333,15 @@ def _holds_numbers(content: bytes) -> bool:
 def _worded(side: Any, name: str) -> Any:
     """An array of strings as texts; anything else as it is."""
     return texts(side.tolist(), name) if isinstance(side, np.ndarray) and side.ndim == 1 and side.dtype.kind == "U" else side
+
+
+def _named(samples: Samples, records: list[Any]) -> Samples:
+    """What vectors were made from, as far as pairs.jsonl tells: texts, and the names of pictures and clips."""
+    sides: dict[str, Any] = {"output": samples.outputs, "prompt": samples.prompts}
+    for name, side in sides.items():
+        if side is not None and all(isinstance(record.fields.get(name), str) for record in records):
+            sides[name] = tuple(Text(clean_text(record.fields[name]), record.where) for record in records)
+    return replace(samples, outputs=sides["output"], prompts=sides["prompt"])
 
 
 def _text(path: Path) -> str:
