@@ -236,15 +236,7 @@ def evaluate(
     """
     start = time.perf_counter()
     samples = as_samples(x, t, kernel_t)
-    if samples.skipped and (labels is not None or weights is not None):
-        raise DataError(
-            f"{samples.skipped:,} outputs are empty and left out, so labels and weights do not fit: drop them first."
-        )
-    if samples.models is not None and len(set(samples.models)) > 1:
-        raise DataError(
-            f"{samples.source} holds outputs of {len(set(samples.models)):,} models, and a score is of one: "
-            "use evaluate_models, or dp.load(...).by_model()[name]."
-        )
+    _require_one_model(samples, aligned=labels is None and weights is None)
     embedders = {
         "embedder_x": resolve_embedder(embedder_x, samples.outputs, "x"),
         "embedder_t": resolve_embedder(embedder_t, samples.prompts, "t"),
@@ -271,28 +263,12 @@ def evaluate(
     errors = None if interval is None or problem.n < 2 else sampling_error(problem, unit)  # a single pair has no spread
     beside = {} if errors is None or interval is None else around(problem, scores, errors, interval)
     baseline = None if num_permutations is None else shuffled_from(problem, num_permutations)
-    warnings = tuple(
-        dict.fromkeys(
-            [*embedded.warnings, *(text for score in scores.values() if score is not None for text in score.warnings)]
-        )
-    )
-    for text in warnings:
-        if text.startswith(SATURATED):
-            warn(text, BandwidthWarning, stacklevel=2)
-    data = {
-        "n": problem.n,
-        "outputs": problem.x.size,
-        "prompts": None if problem.t is None else problem.t.size,
-        "hash": _digest(x, t, labels, weights),
-        "source": samples.source,
-        "model": None if samples.models is None else samples.models[0],
-        "skipped": samples.skipped,
-    }
+    warnings = _collected(embedded, scores)
     runtime = {"seconds": round(time.perf_counter() - start, 6), "divprism": __version__, "numpy": np.__version__}
     return Evaluation(
         **scores,
         settings=problem.settings | embedders | {"interval": interval, "unit": unit, "num_permutations": num_permutations},
-        data=data,
+        data=_data(problem, samples) | {"hash": _digest(x, t, labels, weights)},
         runtime=runtime,
         warnings=warnings,
         embedders=embedded.embedders,
@@ -301,6 +277,41 @@ def evaluate(
         baseline=baseline,
         samples=embedded,
     )
+
+
+def _require_one_model(samples: Samples, aligned: bool) -> None:
+    """Refuse outputs of several models, and labels or weights that no longer fit because outputs were left out."""
+    if samples.skipped and not aligned:
+        raise DataError(
+            f"{samples.skipped:,} outputs are empty and left out, so labels and weights do not fit: drop them first."
+        )
+    if samples.models is not None and len(set(samples.models)) > 1:
+        raise DataError(
+            f"{samples.source} holds outputs of {len(set(samples.models)):,} models, and a score is of one: "
+            "use evaluate_models, or dp.load(...).by_model()[name]."
+        )
+
+
+def _collected(embedded: Samples, scores: dict[str, Any]) -> tuple[str, ...]:
+    """All warnings, each once; those about a bandwidth are also given to Python."""
+    found = [*embedded.warnings, *(text for score in scores.values() if score is not None for text in score.warnings)]
+    warnings = tuple(dict.fromkeys(found))
+    for text in warnings:
+        if text.startswith(SATURATED):
+            warn(text, BandwidthWarning, stacklevel=3)
+    return warnings
+
+
+def _data(problem: Problem, samples: Samples) -> dict[str, Any]:
+    return {
+        "n": problem.n,
+        "outputs": problem.x.size,
+        "prompts": None if problem.t is None else problem.t.size,
+        "hash": None,
+        "source": samples.source,
+        "model": None if samples.models is None else samples.models[0],
+        "skipped": samples.skipped,
+    }
 
 
 def around(problem: Problem, scores: dict[str, Any], errors: SamplingError, level: float) -> dict[str, Any]:
