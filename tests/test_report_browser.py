@@ -46,7 +46,7 @@ def shown(window, page):
 
 def _groups(window):
     rows = window.find_elements("css selector", "table.groups tbody tr")
-    return [row.find_elements("css selector", "td") for row in rows if row.is_displayed()]
+    return [row.find_elements("css selector", "th, td") for row in rows if row.is_displayed()]
 
 
 def _column(window, place):

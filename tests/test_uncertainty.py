@@ -335,3 +335,16 @@ def test_results_carry_intervals_and_baseline():
     assert document["baseline"]["p_value"] == found.baseline.p_value
     again = dp.evaluate(x, t, **found.settings)
     assert again.intervals == found.intervals and again.baseline == found.baseline
+
+
+def test_an_interval_reaches_over_the_error_of_the_estimator(one_thread):
+    """A rough estimate is no nearer to the truth than its own error allows."""
+    x = np.random.default_rng(0).standard_normal((60, 3))
+    settings = {"kernel_x": dp.Gaussian(2.0), "interval": 0.95}
+    exact, rough = dp.evaluate(x, **settings), dp.evaluate(x, **settings, estimator=dp.Fourier(num_features=32))
+    own = rough.vendi.standard_error / rough.vendi.value
+    widths = [np.log(r.intervals["vendi"].high / r.intervals["vendi"].low) / 2 for r in (exact, rough)]
+    assert own > 0.01
+    from divprism.uncertainty import quantile
+
+    assert np.isclose(widths[1], np.hypot(widths[0], quantile(20, 0.95) * own))

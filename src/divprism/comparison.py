@@ -296,7 +296,8 @@ def _difference(
 ) -> Difference:
     gap = results[first].scores[by].entropy - results[second].scores[by].entropy
     spread = errors[first].deviations[by] - errors[second].deviations[by]
-    reach = quantile(spread.size, level) * float(np.linalg.norm(spread))
+    own = [score.standard_error / score.value for score in (results[first].scores[by], results[second].scores[by])]
+    reach = quantile(spread.size, level) * math.hypot(float(np.linalg.norm(spread)), *own)
     return Difference(first, second, math.exp(gap), math.exp(gap - reach), math.exp(gap + reach))
 
 

@@ -1,7 +1,7 @@
 """What a report shows beyond the scores: spectra, a sweep of bandwidths, convergence, and groups of prompts with examples."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,12 @@ def html_report(result: Evaluation | Comparison | Mapping[str, Evaluation], labe
 
 def detailed(result: Evaluation | Comparison | Mapping[str, Evaluation], labels: Any = None, **settings: Any) -> dict[str, Any]:
     """The result document with `details` of each model in it; arguments as in `html_report`."""
+    if not isinstance(result, Evaluation | Comparison) and not (
+        isinstance(result, Mapping) and result and all(isinstance(one, Evaluation) for one in result.values())
+    ):
+        raise ArgumentError(
+            f"`result` must be an Evaluation, a Comparison or a dict of Evaluation; got {type(result).__name__}."
+        )
     if isinstance(result, Evaluation):
         return result.to_dict() | {"details": details(result, labels, **settings)}
     results = result.results if isinstance(result, Comparison) else dict(result)
@@ -107,6 +113,8 @@ def details(
     samples = result.samples
     if samples is None:
         raise ArgumentError("`result` does not hold what it scored; details are of an evaluation by `evaluate`.")
+    if result.data.get("weighted"):
+        raise ArgumentError("details are of outputs that count alike; this evaluation has `weights`.")
     settings = {name: result.settings[name] for name in _SETTINGS}
     found: dict[str, Any] = {"spectra": {name: _points(one) for name, one in result.spectra.items()}}
     absent: dict[str, str] = {}
@@ -120,7 +128,7 @@ def details(
     for name, make in parts.items():
         try:
             found[name] = make()
-        except (ArgumentError, DataError) as error:
+        except DataError as error:
             found[name] = None
             absent[name] = str(error)
     return found | {"absent": absent}
@@ -156,7 +164,7 @@ def _sweep(samples: Samples, result: Evaluation, max_rows: int) -> dict[str, Any
     for side, data in sides.items():
         kernel = result.settings[f"kernel_{side}"]
         if data is not None and not isinstance(kernel, Gaussian):
-            raise ArgumentError("a sweep is over Gaussian bandwidths of both sides, and one side has another kernel.")
+            raise DataError("a sweep is over Gaussian bandwidths of both sides, and one side has another kernel.")
         if data is not None:
             used.append((side, kernel.bandwidth))
     plain = {name: result.settings[name] for name in ("order", "truncation", "rng")}
@@ -168,10 +176,13 @@ def _convergence(
     samples: Samples, result: Evaluation, settings: dict[str, Any], num_repeats: int, max_pairs: int, progress: Any
 ) -> dict[str, Any]:
     kept = _drawn(samples, max_pairs, settings["rng"])
-    part = samples if kept.size == len(samples) else replace(samples, given=None).select(kept.tolist())
+    outputs, prompts = samples.outputs, samples.prompts
+    if kept.size < len(samples):
+        outputs = settings["kernel_x"].pick(outputs, kept)
+        prompts = None if prompts is None else settings["kernel_t"].pick(prompts, kept)
     found = converge(
-        part.outputs,
-        part.prompts,
+        outputs,
+        prompts,
         truncation=result.settings["truncation"],
         unit=result.settings.get("unit"),
         num_repeats=num_repeats,

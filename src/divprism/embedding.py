@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from divprism._arrays import is_array_api_obj, to_numpy
 from divprism._files import write_whole
 from divprism._validate import check_pairing, holds_text
 from divprism.embedders import Cache, EfficientNetLite0, Embedded, Embedder, FrameMean, Function, WordLlama, embed_items
@@ -58,11 +59,27 @@ def as_samples(x: Any, t: Any, kernel_t: Kernel | None) -> Samples:
         samples = x
     else:
         outputs, prompts = as_items(x, "output"), as_items(t, "prompt")
-        samples = Samples(x if outputs is None else outputs, t if prompts is None else prompts)
+        samples = Samples(_flat(x) if outputs is None else outputs, _flat(t) if prompts is None else prompts)
         if prompts is not None or (outputs is not None and t is not None):
             check_pairing(len(x), len(t), "t")
         samples = samples.without_empty()
     return samples.with_prompt_ids() if isinstance(kernel_t, Categorical) else samples
+
+
+def _flat(side: Any) -> Any:
+    """A tuple as a list, for tuples are of items; all else as it is."""
+    return list(side) if isinstance(side, tuple) else side
+
+
+def as_arrays(samples: Samples) -> Samples:
+    """Items as they are, ids and lists as NumPy, rows of numbers in the library that they came in."""
+
+    def side(data: Any) -> Any:
+        if data is None or isinstance(data, tuple) or (is_array_api_obj(data) and data.ndim == 2):
+            return data
+        return to_numpy(data) if is_array_api_obj(data) else np.asarray(data)
+
+    return replace(samples, outputs=side(samples.outputs), prompts=side(samples.prompts))
 
 
 def _pixels(picture: Any) -> bytes:
@@ -122,7 +139,7 @@ def embed(
         notes=tuple(notes),
         warnings=tuple(warnings),
         embedders=tuple(made),
-        given=samples.given or samples,
+        given=samples.given or as_arrays(samples),
     )
 
 

@@ -18,7 +18,7 @@ from divprism._arrays import to_numpy
 from divprism._problem import Problem, entropies, pose
 from divprism.bandwidth import BandwidthRule, StableScore
 from divprism.bounds import Bound, bounds_of
-from divprism.embedding import as_samples, embed, resolve_embedder
+from divprism.embedding import as_arrays, as_samples, embed, resolve_embedder
 from divprism.errors import BandwidthWarning, DataError
 from divprism.estimators import Estimator
 from divprism.groups import cluster_score_from
@@ -268,14 +268,14 @@ def evaluate(
     return Evaluation(
         **scores,
         settings=problem.settings | embedders | {"interval": interval, "unit": unit, "num_permutations": num_permutations},
-        data=_data(problem, samples) | {"hash": _digest(x, t, labels, weights)},
+        data=_data(problem, samples) | {"hash": _digest(x, t, labels, weights), "weighted": weights is not None},
         runtime=runtime,
         warnings=warnings,
         embedders=embedded.embedders,
         notes=embedded.notes,
         **beside,
         baseline=baseline,
-        samples=embedded,
+        samples=as_arrays(embedded),
     )
 
 
@@ -311,13 +311,17 @@ def _data(problem: Problem, samples: Samples) -> dict[str, Any]:
         "source": samples.source,
         "model": None if samples.models is None else samples.models[0],
         "skipped": samples.skipped,
+        "weighted": False,
     }
 
 
 def around(problem: Problem, scores: dict[str, Any], errors: SamplingError, level: float) -> dict[str, Any]:
     """The fields `intervals` and `bounds` of an evaluation; no bounds where outputs of a prompt were drawn together."""
     return {
-        "intervals": {name: errors.interval(name, scores[name].entropy, level) for name in errors.deviations},
+        "intervals": {
+            name: errors.interval(name, scores[name].entropy, level, scores[name].standard_error / scores[name].value)
+            for name in errors.deviations
+        },
         "bounds": bounds_of(problem, scores, errors.norms, level) if errors.unit == "pair" else {},
     }
 

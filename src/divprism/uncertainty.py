@@ -96,11 +96,14 @@ class SamplingError:
     unbiased: dict[str, tuple[float, np.ndarray]]
     norms: dict[str, float]
 
-    def interval(self, name: str, entropy: float, level: float) -> Interval:
-        """The interval of a score whose logarithm is `entropy`: symmetric in the logarithm, by Student's t."""
+    def interval(self, name: str, entropy: float, level: float, own: float = 0.0) -> Interval:
+        """The interval of a score whose logarithm is `entropy`: symmetric in the logarithm, by Student's t.
+
+        `own` is the relative error that the estimator brought to the score; the interval reaches over both errors.
+        """
         parts = self.deviations[name]
         error = float(np.linalg.norm(parts))
-        reach = quantile(parts.size, level) * error
+        reach = quantile(parts.size, level) * math.hypot(error, own)
         population = None
         if name in self.unbiased:
             around, spread = self.unbiased[name]

@@ -7,7 +7,7 @@ import typer
 from divprism.bandwidth_sweep import BandwidthSweep, SideSweep, bandwidth_sweep
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled, of_model
 from divprism.cli.options import Output, Quiet, choice, progress_on_stderr, say, write_result
-from divprism.cli.report import Plot, write_plot
+from divprism.cli.report import Plot, check_plot, write_plot
 from divprism.embedding import embed
 from divprism.errors import ArgumentError
 
@@ -34,6 +34,7 @@ def bandwidth(
 ) -> None:
     """Choose bandwidths by rule, and score over a range of them, those of outputs first, then those of prompts."""
     choice(form, _FORMATS, "--format")
+    check_plot(plot)
     settings = scoring.settings(context)
     if settings["kernel_x"] is not None or settings["kernel_t"] is not None:
         raise ArgumentError(

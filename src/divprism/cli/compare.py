@@ -19,12 +19,14 @@ from divprism.cli.options import (
     say,
     write_result,
 )
-from divprism.cli.report import Plot, Report, write_page, write_plot
+from divprism.cli.report import Plot, Report, check_plot, with_command, write_page, write_plot
 from divprism.comparison import Comparison
 from divprism.comparison import compare as compare_models
 from divprism.details import detailed
 from divprism.errors import ArgumentError, BandwidthWarning
+from divprism.readers.guards import shown
 from divprism.report import MODEL_FORMATS, comparison_sentences, model_note, model_table
+from divprism.report.texts import literal, ranked
 from divprism.samples import Samples
 from divprism.uncertainty import UNITS
 
@@ -59,6 +61,7 @@ def compare(
     Name one file that holds several models, or a file or folder for each model.
     """
     choice(form, _FORMATS, "--format")
+    check_plot(plot)
     gates = parse_gates(fail_under)
     sources = [source for source in (reading.source, *(others or [])) if source is not None]
     parts = {source: reading.samples(source) for source in sources} if sources else {"": reading.samples()}
@@ -72,7 +75,7 @@ def compare(
         warnings.simplefilter("ignore", BandwidthWarning)  # told below, with the other warnings
         settings = scoring.settings(context) | embedding.settings(first)
         found = compare_models(named, by=by, interval=interval, unit=unit, progress=progress, **settings)
-        full = None if report is None else detailed(found, progress=progress)
+        full = None if report is None else with_command(detailed(found, progress=progress))
     say(found.notes, quiet)
     say(found.warnings, False, "warning: ")
     document = json.dumps(found.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
@@ -97,8 +100,8 @@ def _rendered(found: Comparison, form: str) -> str:
     columns, rows = model_table(documents)
     columns = [columns[0], "rank", *columns[1:], *(["words"] if found.lengths else [])]
     for row in rows:
-        low, high = found.ranks[row[0]]
         words = [f"{found.lengths[row[0]]:.0f}"] if found.lengths else []
-        row[:] = [row[0], f"{low}" if low == high else f"{low}-{high}", *row[1:], *words]
-    lines = [model_note(documents), *comparison_sentences(found.to_dict())]
-    return MODEL_FORMATS[form](columns, rows, "; ".join(lines) if form != "table" else "\n".join(lines))
+        row[:] = [row[0], ranked(found.ranks[row[0]]), *row[1:], *words]
+    lines = [shown(line) for line in (model_note(documents), *comparison_sentences(found.to_dict()))]
+    note = "\n".join(lines) if form == "table" else "; ".join(literal(line) if form == "md" else line for line in lines)
+    return MODEL_FORMATS[form](columns, rows, note)

@@ -8,7 +8,7 @@ import typer
 
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled, of_model
 from divprism.cli.options import Config, Output, Quiet, choice, progress_on_stderr, say, write_result
-from divprism.cli.report import Plot, write_plot
+from divprism.cli.report import Plot, check_plot, write_plot
 from divprism.convergence import Convergence
 from divprism.convergence import converge as converge_samples
 from divprism.embedding import embed
@@ -50,6 +50,7 @@ def converge(
     Truncated scores keep an eighth of the pairs as eigenvalues unless --truncation says otherwise.
     """
     choice(form, _FORMATS, "--format")
+    check_plot(plot)
     settings, ladder = scoring.settings(context), _sizes(sizes)
     del settings["memory"]
     whole = reading.samples()

@@ -9,12 +9,12 @@ import typer
 
 from divprism.cli.options import write_result
 from divprism.comparison import Comparison, compare
-from divprism.details import html_report
+from divprism.details import detailed
 from divprism.errors import DataError, MissingExtraError
 from divprism.evaluation import evaluate_models
 from divprism.kernels import Gaussian
 from divprism.readers import load
-from divprism.report import MARK
+from divprism.report import MARK, report_page
 
 __all__ = ["demo"]
 
@@ -76,12 +76,24 @@ def _keep(path: Path, folder: Path) -> None:
 
 def _page(found: Comparison, report: Path) -> None:
     """Write the page; a file of that name that is none of ours stays, and without its extra the demo goes on without."""
-    if report.exists() and MARK not in report.read_text(encoding="utf-8", errors="replace"):
+    if report.exists() and not _is_ours(report):
         typer.echo(f"\nLeft {report} as it is, for divprism did not write it; name another page: --report FILE.")
         return
     try:
-        write_result(html_report(found), report)
+        document = detailed(found)
+        first = next(iter(document["models"].values()))
+        first["runtime"] |= {"command": "divprism demo"}
+        write_result(report_page(document), report)
     except MissingExtraError as error:
         typer.echo(f"\nNo page for a browser: {error}")
         return
     typer.echo(f"\nAll of it, with plots and the answers themselves: open {report} in a browser.")
+
+
+def _is_ours(report: Path) -> bool:
+    """Whether a file is a page of the demo."""
+    try:
+        text = report.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise DataError(f"cannot write {report}: {error.strerror}.") from None
+    return MARK in text and "divprism demo" in text

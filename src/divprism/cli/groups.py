@@ -18,6 +18,7 @@ from divprism.groups.nested import nested_scores
 from divprism.readers import read_array
 from divprism.readers.guards import shown
 from divprism.report.formats import kernel_note
+from divprism.report.texts import literal, shortened
 from divprism.report.words import entry_label
 from divprism.samples import Samples
 
@@ -104,15 +105,9 @@ def _field(samples: Samples, reading: Reading, by: str) -> tuple[str, ...]:
     return labelled.models
 
 
-def _short(text: str, width: int) -> str:
-    """A text in one line of at most `width` letters, none of which can drive the terminal."""
-    line = " ".join(text.split())
-    return shown(line if len(line) <= width else f"{line[: width - 3].rstrip()}...")
-
-
 def _label(entry: Document, width: int) -> str:
     """What stands for a row, in one line."""
-    return _short(entry_label(entry), width)
+    return shortened(entry_label(entry), width)
 
 
 @dataclass(frozen=True)
@@ -132,7 +127,7 @@ def _lines(document: Document, top: int, width: int) -> tuple[list[str], list[_L
     for group in [group for group in document["groups"] if not group["small"]][:top]:
         figures = [f"{group['vendi']:.2f}", f"{group['rke']:.2f}", f"{group['share']:.1%}", f"{group['size']:,.0f}"]
         prompt = _label(group["prompts"][0], width)
-        name = _short(group["name"], width)
+        name = shortened(group["name"], width)
         lines.append(
             _Line(
                 [f"{group['rarefied']:.2f}", *figures] if fair else figures,
@@ -197,14 +192,9 @@ def _markdown(document: Document, top: int) -> str:
     heads, lines = _lines(document, top, 120)
     text = [f"| {' | '.join(heads)} | prompts | outputs |", "|" + "---:|" * len(heads) + "---|---|"]
     for line in lines:
-        modes = "<br>".join(f"{share} {_literal(example)}" for share, example in line.modes)
-        text.append(f"| {' | '.join(line.figures)} | {_literal(line.prompt)} | {modes} |")
+        modes = "<br>".join(f"{share} {literal(example)}" for share, example in line.modes)
+        text.append(f"| {' | '.join(line.figures)} | {literal(line.prompt)} | {modes} |")
     return "\n".join([*text, "", f"{_title(document)}. {'. '.join(_notes(document, top))}"]) + "\n"
-
-
-def _literal(text: str) -> str:
-    """A text that Markdown shows as it is: no cell ends, no link, no picture, no tag in it."""
-    return "".join(f"\\{letter}" if letter in "\\|[]`*_" else "&lt;" if letter == "<" else letter for letter in text)
 
 
 def _csv(document: Document, top: int) -> str:

@@ -48,12 +48,15 @@ def say(lines: Any, quiet: bool, prefix: str = "") -> None:
             typer.echo(shown(f"{prefix}{line}"), err=True)
 
 
+_OFF = {"interval", "num_permutations"}  # None in a result: there was none, which a flag says by 0
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file."""
     try:
         if path.stat().st_size > MAX_JSON:
             raise DataError(f"{path} is larger than {MAX_JSON:,} bytes; that is none of our files.")
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
@@ -61,6 +64,10 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")
     return content
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -81,7 +88,7 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         root = context.find_root().command
         commands = root.commands.values() if isinstance(root, TyperGroup) else ()
         others = {name for command in commands for name in _options(command)} - set(options)
-        values = {key: value for key, value in values.items() if key not in others}
+        values = {key: 0 if value is None and key in _OFF else value for key, value in values.items() if key not in others}
     unknown = sorted(set(values) - (set(options) - {"config"}))
     if unknown:
         raise ArgumentError(f"{path} sets {unknown[0]!r}, which {context.info_name} does not know.")
@@ -169,6 +176,8 @@ def parse_gates(texts: list[str] | None) -> dict[str, float]:
     gates = {}
     for text in texts or []:
         name, _, number = (part.strip() for part in text.partition("="))
+        if name in gates:
+            raise ArgumentError(f"--fail-under names {name} twice.")
         try:
             gates[name] = float(number)
         except ValueError:

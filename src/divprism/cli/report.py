@@ -1,16 +1,19 @@
 """`divprism report`: a page that a person opens, from results that were kept as JSON."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from divprism.cli.options import read_object, say, write_result
-from divprism.errors import DataError
+from divprism.errors import ArgumentError, DataError
 from divprism.report import report_page
 
-__all__ = ["Details", "Plot", "Report", "report", "write_page", "write_plot"]
+__all__ = ["Details", "Plot", "Report", "check_plot", "report", "with_command", "write_page", "write_plot"]
 
+_PLOTS = (".png", ".svg", ".pdf")
 Report = Annotated[Path | None, typer.Option("--report", help="Also write a page for a browser: report.html.")]
 Details = Annotated[
     bool,
@@ -29,6 +32,19 @@ def report(
     write_page([read_object(path) for path in results], output, quiet=False)
 
 
+def with_command(document: dict[str, Any]) -> dict[str, Any]:
+    """A result with the command that made it, which its page tells."""
+    for one in document.get("models", {"": document}).values():
+        one["runtime"] = one["runtime"] | {"command": shlex.join(["divprism", *sys.argv[1:]])}
+    return document
+
+
+def check_plot(output: Path | None) -> None:
+    """Refuse a file that nothing can be drawn to, before anything is computed."""
+    if output is not None and output.suffix.lower() not in _PLOTS:
+        raise ArgumentError(f"--plot must end in {', '.join(_PLOTS)}; got {output}.")
+
+
 def write_page(documents: list[dict[str, Any]], output: Path, quiet: bool) -> None:
     """Write the page of some documents, and say where it is."""
     write_result(report_page(*documents), output)
@@ -40,7 +56,5 @@ def write_plot(result: Any, output: Path) -> None:
     figure, _ = result.plot()
     try:
         figure.savefig(output, dpi=150, bbox_inches="tight")
-    except ValueError as error:
-        raise DataError(f"cannot draw to {output}: {error}.") from None
     except OSError as error:
         raise DataError(f"cannot write {output}: {error.strerror}.") from None

@@ -20,7 +20,7 @@ from divprism.cli.options import (
     say,
     write_result,
 )
-from divprism.cli.report import Details, Report, write_page
+from divprism.cli.report import Details, Report, with_command, write_page
 from divprism.details import detailed
 from divprism.errors import ArgumentError, BandwidthWarning
 from divprism.evaluation import Evaluation, evaluate, evaluate_models
@@ -67,6 +67,8 @@ def score(
     reading = dataclasses.replace(reading, source=reading.source or outputs)
     if [reading.source, reading.prompts, labels, weights].count("-") > 1:
         raise ArgumentError("only one of IN, --prompts, --labels and --weights can be - (stdin).")
+    if with_details and form != "json":
+        raise ArgumentError("--details adds to the JSON document: --format json.")
     if weights is not None and (report is not None or with_details):
         raise ArgumentError("--report and --details tell of outputs that count alike, so they do not go with --weights.")
     settings = scoring.settings(context) | {"interval": interval or None, "unit": unit}
@@ -81,7 +83,8 @@ def score(
     with progress_on_stderr(quiet) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", BandwidthWarning)  # told below, with the other warnings
         results = _results(samples, settings | {"progress": progress}, groups, masses)
-        full = detailed(_one_or_all(results), groups, progress=progress) if report or with_details else None
+        wanted = report is not None or with_details
+        full = with_command(detailed(_one_or_all(results), groups, progress=progress)) if wanted else None
     first = next(iter(results.values()))
     say(first.notes[len(samples.notes) :], quiet)
     say(dict.fromkeys(text for result in results.values() for text in result.warnings), False, "warning: ")

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from divprism._arrays import is_array_api_obj, to_numpy
 from divprism._problem import Problem, entropies, pose
 from divprism._validate import check_order
 from divprism.bandwidth import BandwidthRule
-from divprism.embedding import as_samples, embed, resolve_embedder
+from divprism.embedding import as_arrays, as_samples, embed, resolve_embedder
 from divprism.errors import ArgumentError, DataError
 from divprism.estimators import Estimator
 from divprism.estimators.base import whole_number
@@ -261,8 +260,7 @@ def embedded_pairs(
     x: Any, t: Any, kernel_t: Kernel | None, *, embedder_x: Any = None, embedder_t: Any = None, **settings: Any
 ) -> tuple[Samples, Samples, dict[str, Any]]:
     """Samples as they were given, the same as vectors, and the embedders."""
-    items = as_samples(x, t, None)
-    items = replace(items, outputs=_as_side(items.outputs), prompts=None if items.prompts is None else _as_side(items.prompts))
+    items = as_arrays(as_samples(x, t, None))
     shown = items.given or items
     if items.prompts is None:
         raise DataError(f"groups are of prompts, and {items.source} holds none; give them as `t`.")
@@ -274,13 +272,6 @@ def embedded_pairs(
     used = items.with_prompt_ids() if isinstance(kernel_t, Categorical) else items
     made = [resolve_embedder(embedder_x, used.outputs, "x"), resolve_embedder(embedder_t, used.prompts, "t")]
     return shown, embed(used, *made, **settings), {"embedder_x": made[0], "embedder_t": made[1]}
-
-
-def _as_side(side: Any) -> Any:
-    """Items as they are, ids and lists as NumPy, rows of numbers in the library that they came in."""
-    if isinstance(side, tuple) or (is_array_api_obj(side) and side.ndim == 2):
-        return side
-    return to_numpy(side) if is_array_api_obj(side) else np.asarray(side)
 
 
 def _decomposition(

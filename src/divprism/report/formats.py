@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from divprism.registry import SCORES
+from divprism.report.texts import literal
 
 __all__ = [
     "FORMATS",
@@ -107,12 +108,13 @@ def _model_table(columns: list[str], rows: list[list[str]], note: str) -> str:
 
 def _model_markdown(columns: list[str], rows: list[list[str]], note: str) -> str:
     lines = ["| " + " | ".join(columns) + " |", "|---" + "|---:" * (len(columns) - 1) + "|"]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows]
+    lines += ["| " + " | ".join([literal(row[0]), *row[1:]]) + " |" for row in rows]
     return "\n".join([*lines, "", note]) + "\n"
 
 
 def _model_latex(columns: list[str], rows: list[list[str]], note: str) -> str:
-    lines = [r"% needs \usepackage{booktabs}", f"% {note}", rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}", r"\toprule"]
+    head = [r"% needs \usepackage{booktabs}", f"% {' '.join(note.split())}"]
+    lines = [*head, rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}", r"\toprule"]
     lines += [" & ".join(_latex_text(cell) for cell in columns) + r" \\", r"\midrule"]
     lines += [" & ".join(_latex_text(cell).replace("+-", r"$\pm$") for cell in row) + r" \\" for row in rows]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"

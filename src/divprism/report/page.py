@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from divprism.errors import DataError, MissingExtraError
+from divprism.errors import DataError, DivprismError, MissingExtraError
 from divprism.report.view import page_view
 
 __all__ = ["MARK", "report_page"]
@@ -41,11 +41,11 @@ def report_page(*documents: Mapping[str, Any]) -> str:
         page: str = environment.get_template("page.html").render(
             view=view, style=_asset("page.css"), script=script, script_hash=_hash(script), mark=MARK
         )
-    except DataError:
+    except DivprismError:
         raise
     except Exception as error:  # a document is a stranger's JSON: whatever its shape breaks, it is that which is wrong
         raise DataError(f"this is not a result that divprism wrote: {type(error).__name__}, {error}.") from None
-    return page
+    return page.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be written
 
 
 @cache

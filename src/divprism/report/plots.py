@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from divprism.errors import ArgumentError, MissingExtraError
+from divprism.report.texts import family_of, ranked, shortened, visible
 
 __all__ = [
     "draw_convergence",
@@ -32,7 +33,7 @@ _INK, _GRID = "#333333", "#dddddd"
 _COLORS = {"vendi": "#0072b2", "conditional": "#d55e00", "information": "#009e73", "prompts": "#8e6bb0"}
 _SPECTRA = {"x": ("outputs", "vendi"), "joint": ("pairs", "conditional"), "t": ("prompts", "prompts")}
 _LONGEST = 40  # letters of a name
-_WIDE = 30  # from here on an axis has ticks at powers of ten only
+_NARROW, _WIDE = 3, 30  # scores below and above which an axis has more, or fewer, ticks
 _SHAPES = {"vendi": ("-", "order {order:g}"), "truncated": ("--", "truncated"), "rke": (":", "order 2 (RKE)")}
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": _INK,
@@ -110,29 +111,23 @@ def inline_svg(draw: Any, panels: int, height: float, label: str, name: str) -> 
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>", "", text, count=2, flags=re.DOTALL)
     text = re.sub(r'<g id="[\w.]+_\d+">', "<g>", text)  # the same in every plot
-    text = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1sans-serif", text)
-    for color, variable in (*((color, f"var(--{name})") for name, color in _COLORS.items()), (_INK, "currentColor")):
-        text = text.replace(color, variable)
-    text = text.replace(_GRID, "var(--grid)")
-    return re.sub(r"<svg ", f'<svg role="img" aria-label="{_attribute(label)}" class="plot" ', text, count=1)
+    text = re.sub(r"<[^<>]+>", _following_the_page, text)
+    return f'<svg role="img" aria-label="{_attribute(label)}" class="plot" {text.removeprefix("<svg ")}'
+
+
+def _following_the_page(tag: re.Match[str]) -> str:
+    """A tag with the colours and the letters of the page; texts between tags, where < and > are escaped, stay as they are."""
+    text = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1sans-serif", tag[0])
+    for name, color in {**_COLORS, "grid": _GRID}.items():
+        text = text.replace(color, f"var(--{name})")
+    return text.replace(_INK, "currentColor")
 
 
 def _attribute(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+    return visible(text).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _short(name: str) -> str:
-    """A name in one line that fits beside a plot."""
-    line = " ".join(name.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
-
-
-def _family(score: str) -> str:
-    """Which colour a score has."""
-    return next((family for family in ("conditional", "information") if family in score), "vendi")
-
-
-def _plain_ticks(axis: Any, steps: tuple[int, ...] = (1, 2, 5)) -> None:
+def _plain_ticks(axis: Any, steps: tuple[float, ...] = (1, 2, 5)) -> None:
     """Numbers as people write them on a log axis: 2, 5, 10, never powers; and no ticks between, which cost most of the time."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -162,9 +157,9 @@ def draw_values(ax: Any, values: Mapping[str, tuple[float, float, float]]) -> No
     with _styled():
         for place, (name, (value, low, high)) in enumerate(values.items()):
             reach = [[max(0.0, value - low)], [max(0.0, high - value)]]
-            ax.errorbar(value, place, xerr=reach, fmt="o", color=_COLORS[_family(name)], capsize=3)
+            ax.errorbar(value, place, xerr=reach, fmt="o", color=_COLORS[family_of(name)], capsize=3)
             ax.annotate(f"{value:.3g}", (value, place), xytext=(0, 7), textcoords="offset points", ha="center")
-        ax.set_yticks(range(len(values)), [_short(name) for name in values])
+        ax.set_yticks(range(len(values)), [shortened(name, _LONGEST) for name in values])
         ax.set_ylim(len(values) - 0.4, -0.6)
         ax.set_xlabel("effective number of outputs")
 
@@ -177,16 +172,17 @@ def draw_factors(ax: Any, documents: Mapping[str, Document]) -> None:
             vendi, conditional = (scores[name]["value"] for name in ("vendi", "conditional_vendi"))
             ax.barh(place, conditional - 1, left=1, color=_COLORS["conditional"], height=0.55)
             ax.barh(place, vendi - conditional, left=conditional, color=_COLORS["information"], height=0.55, alpha=0.85)
+            end = max(vendi, conditional)
             if (interval := scores["conditional_vendi"].get("interval")) is not None:
+                end = max(end, interval["high"])
                 reach = [[max(0.0, conditional - interval["low"])], [max(0.0, interval["high"] - conditional)]]
                 ax.errorbar(conditional, place, xerr=reach, fmt="none", color=_INK, capsize=3, linewidth=1.2)
             told = f" {conditional:.3g} x {vendi / conditional:.3g} = {vendi:.3g}"
-            end = max(vendi, conditional)
             ax.annotate(told, (end, place), xytext=(4, 0), textcoords="offset points", va="center").set_in_layout(False)
         top = max(max(d["scores"][name]["value"] for name in ("vendi", "conditional_vendi")) for d in documents.values())
         ax.set(xscale="log", xlim=(1, max(1.5, top) ** 1.55), xlabel="effective number of outputs (log scale)")
-        _plain_ticks(ax.xaxis, (1, 2, 5) if top < _WIDE else (1,))
-        ax.set_yticks(range(len(documents)), [_short(name) for name in documents])
+        _plain_ticks(ax.xaxis, (1, 1.2, 1.5, 2, 3, 5) if top < _NARROW else (1, 2, 5) if top < _WIDE else (1,))
+        ax.set_yticks(range(len(documents)), [shortened(name, _LONGEST) for name in documents])
         ax.set_ylim(len(documents) - 0.4, -0.6)
         ax.grid(visible=False, axis="y")
         own, brought = "conditional: the model's own", "information: what prompts bring"
@@ -208,12 +204,10 @@ def draw_ranking(ax: Any, document: Document) -> None:
             score = result["scores"][name]
             interval = score["interval"] or {"low": score["value"], "high": score["value"]}
             reach = [[max(0.0, score["value"] - interval["low"])], [max(0.0, interval["high"] - score["value"])]]
-            ax.errorbar(score["value"], place, xerr=reach, fmt="o", color=_COLORS[_family(name)], capsize=3)
-            low, high = document["ranks"][model]
-            rank = f"{low}" if low == high else f"{low}-{high}"
-            ax.annotate(rank, (1.01, place), xycoords=("axes fraction", "data"), va="center")
+            ax.errorbar(score["value"], place, xerr=reach, fmt="o", color=_COLORS[family_of(name)], capsize=3)
+            ax.annotate(ranked(document["ranks"][model]), (1.01, place), xycoords=("axes fraction", "data"), va="center")
         ax.annotate("rank", (1.01, -0.7), xycoords=("axes fraction", "data"), va="center", fontsize="small")
-        ax.set_yticks(range(len(models)), [_short(model) for model in models])
+        ax.set_yticks(range(len(models)), [shortened(model, _LONGEST) for model in models])
         ax.set_ylim(len(models) - 0.4, -0.6)
         ax.set_xlabel(name)
 
@@ -224,7 +218,7 @@ def draw_sweep(axes: Sequence[Any], document: Document) -> None:
     with _styled():
         for ax, (side, swept) in zip(axes, sides, strict=True):
             for score, values in swept["scores"].items():
-                family = "prompts" if score == "prompts" else _family(score)
+                family = "prompts" if score == "prompts" else family_of(score)
                 ax.plot(swept["bandwidths"], values, color=_COLORS[family], label=score)
             ax.axvline(swept["chosen"], color=_INK, linewidth=1, linestyle="--")
             ax.annotate("chosen", (swept["chosen"], 0.02), xycoords=("data", "axes fraction"), xytext=(3, 0),
@@ -244,13 +238,13 @@ def draw_convergence(axes: Sequence[Any], document: Document) -> None:
     sizes = np.asarray(document["sizes"], dtype=float)
     with _styled():
         for name, means in document["means"].items():
-            if _family(name) not in families:
-                continue
-            ax = axes[families.index(_family(name))]
+            if family_of(name) not in families or (order == 2 and name.endswith("vendi") and "truncated" not in name):
+                continue  # at order 2 they are the rke scores
+            ax = axes[families.index(family_of(name))]
             shape = "truncated" if "truncated" in name else "rke" if name.endswith("rke") else "vendi"
             line, label = _SHAPES[shape]
             mean, spread = np.asarray(means), np.std(np.asarray(document["curves"][name]), axis=0, ddof=1)
-            color = _COLORS[_family(name)]
+            color = _COLORS[family_of(name)]
             ax.plot(sizes, mean, line, color=color, label=label.format(order=order))
             ax.fill_between(sizes, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
         for ax, family in zip(axes, families, strict=True):

@@ -1,7 +1,6 @@
 """From result documents to what a page shows: sentences, cards, tables, plots and galleries, as plain values."""
 
 import json
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ from divprism.errors import DataError
 from divprism.registry import SCORES
 from divprism.report.formats import caption, kernel_note, model_note, model_table, remarks
 from divprism.report.plots import draw_convergence, draw_factors, draw_ranking, draw_spectra, draw_sweep, inline_svg
+from divprism.report.texts import family_of, number_of, ranked, shortened, visible
 from divprism.report.thumbnails import is_thumbnail
 from divprism.report.words import comparison_sentences, entry_label, headline, percent
 from divprism.version import __version__
@@ -28,14 +28,17 @@ _PARTS = {"groups": "groups", "curves": "convergence", "bandwidths": "sweep"}  #
 
 def page_view(documents: Sequence[Document]) -> dict[str, Any]:
     """What the template shows of a result with scores, and of what goes with it."""
-    main = next((one for one in documents if "scores" in one or "models" in one), None)
-    if main is None:
-        raise DataError("a report is of a result with scores: that of divprism score or compare.")
+    scored = [one for one in documents if "scores" in one or "models" in one]
+    if len(scored) != 1:
+        raise DataError(f"a report is of one result with scores, that of divprism score or compare; got {len(scored)}.")
+    main = scored[0]
     models: dict[str, Document] = dict(main["models"]) if "models" in main else {"": main}
     parts = {_part(one): one for one in documents if one is not main}
     if len(models) > 1 and parts:
         raise DataError("a report of several models takes no other documents: they say nothing of which model they are of.")
     name, first = next(iter(models.items()))
+    for part in parts.values():
+        _require_same_data(first, part)
     if parts:
         models = {name: {**first, "details": {**(first.get("details") or {}), **parts}}}
     views = [_model(f"m{place}", name, document) for place, (name, document) in enumerate(models.items())]
@@ -44,7 +47,7 @@ def page_view(documents: Sequence[Document]) -> dict[str, Any]:
     source = str(first["data"].get("source") or "outputs")
     return {
         "title": f"{len(models)} models" if comparison else str(first["data"].get("model") or source),
-        "subtitle": f"{source}: {caption(first)}. {kernel_note(first)}",
+        "subtitle": f"{source}: {kernel_note(first) if comparison else caption(first)}",
         "contents": [
             *([("warnings", "Warnings")] if warnings else []),
             *([("comparison", "Comparison")] if comparison else []),
@@ -54,9 +57,16 @@ def page_view(documents: Sequence[Document]) -> dict[str, Any]:
         "warnings": warnings,
         "comparison": comparison,
         "models": views,
-        "reproduce": _reproduce(main, first, source),
+        "reproduce": _reproduce(main, first, several=len(models) > 1),
         "version": __version__,
     }
+
+
+def _require_same_data(result: Document, part: Document) -> None:
+    """Refuse a part that is of other data than the scores, as far as it tells."""
+    count = part.get("drawn_from") or part.get("n") or (part.get("data") or {}).get("n")
+    if count != result["data"]["n"]:
+        raise DataError(f"the scores are of {result['data']['n']:,} outputs, and what goes with them is of {count}.")
 
 
 def _part(document: Document) -> str:
@@ -115,47 +125,58 @@ _PLOTS: dict[str, Callable[[str, Document], str]] = {"spectra": _spectra, "sweep
 
 def _card(name: str, score: Document) -> dict[str, str]:
     interval = score["interval"]
-    error = f"± {score['standard_error']:.2g}" if score["standard_error"] else ""
+    error = f"± {score['standard_error']:.2g} by the estimator" if score["standard_error"] else ""
     if interval is not None:
-        error = f"{interval['low']:.4g} to {interval['high']:.4g} ({percent(interval['level'])})"
-    family = next((family for family in ("conditional", "information") if family in name), "vendi")
-    return {"name": _TITLES[name], "value": f"{score['value']:.4g}", "error": error, "reads": SCORES[name], "family": family}
+        error = f"{interval['low']:.4g} to {interval['high']:.4g} ({percent(interval['level'])})" + (error and f", {error}")
+    return {
+        "name": _TITLES[name],
+        "value": f"{score['value']:.4g}",
+        "error": error,
+        "reads": SCORES[name],
+        "family": family_of(name),
+    }
 
 
 def _comparison(main: Document, models: Mapping[str, Document]) -> dict[str, Any]:
     """The table of all models; of a comparison also the ranking and the differences."""
-    ranked = "ranks" in main
     heads, rows = model_table(models)
-    cells = [[_cell(text) for text in row] for row in rows]
-    if ranked:
-        heads = [heads[0], "rank", *heads[1:]]
-        for row in cells:
-            low, high = main["ranks"][row[0]["text"]]
-            row.insert(1, {"text": f"{low}" if low == high else f"{low}-{high}", "sort": str(low + high)})
+    names = list(models)
+    cells = [[_name(name), *map(_cell, row[1:])] for name, row in zip(names, rows, strict=True)]
+    conditional = all("conditional_vendi" in document["scores"] for document in models.values())
+    shown: dict[str, Any] = {"sentences": [], "ranking": None, "differences": []}
+    if "ranks" in main:
+        heads.insert(1, "rank")
+        for name, row in zip(names, cells, strict=True):
+            row.insert(1, {"text": ranked(main["ranks"][name]), "sort": str(sum(main["ranks"][name]))})
         if main["lengths"]:
             heads.append("words")
-            for row in cells:
-                row.append(_number(main["lengths"][row[0]["text"]], "{:.0f}"))
-    conditional = all("conditional_vendi" in document["scores"] for document in models.values())
-    height = 1.1 + 0.3 * len(models)
-    ranking = None
-    if ranked:
-        ranking = inline_svg(
-            lambda axes: draw_ranking(axes[0], main), 1, height, f"{main['score']} of each model with its interval", "ranking"
-        )
-    return {
-        "sentences": [f"{text[0].upper()}{text[1:]}." for text in comparison_sentences(main)] if ranked else [],
-        "ranking": ranking,
+            for name, row in zip(names, cells, strict=True):
+                row.append(_number(main["lengths"][name], "{:.0f}"))
+        label, height = f"{main['score']} of each model with its interval", 1.1 + 0.3 * len(models)
+        shown = {
+            "sentences": [f"{text[0].upper()}{text[1:]}." for text in comparison_sentences(main)],
+            "ranking": inline_svg(lambda axes: draw_ranking(axes[0], main), 1, height, label, "ranking"),
+            "differences": [_difference(one) for one in main["differences"]],
+        }
+    return shown | {
         "factors": _factors("factors", models) if conditional else None,
         "table": {"caption": model_note(models), "heads": heads, "rows": cells},
-        "differences": main["differences"] if ranked else [],
     }
+
+
+def _name(text: str) -> dict[str, str]:
+    return {"text": visible(text), "sort": text}
+
+
+def _difference(one: Document) -> list[dict[str, str]]:
+    numbers = [_number(one[name], "{:.3f}") for name in ("ratio", "low", "high")]
+    clear = "yes" if one["clear"] else "no"
+    return [_name(one["first"]), _name(one["second"]), *numbers, {"text": clear, "sort": clear}]
 
 
 def _cell(text: str) -> dict[str, str]:
     """A cell, and what it is sorted by: the number before an error, without commas."""
-    first = text.split(" +- ")[0].replace(",", "")
-    return {"text": text.replace("+-", "±"), "sort": first}
+    return {"text": text.replace("+-", "±"), "sort": text.split(" +- ")[0].replace(",", "")}
 
 
 def _groups(key: str, document: Document) -> dict[str, Any]:
@@ -168,12 +189,15 @@ def _groups(key: str, document: Document) -> dict[str, Any]:
         f"{_signed(document['gap_rke'])} nats from "
         f"Conditional-RKE ({document['conditional_rke']:.4g})."
     ]
-    if document["num_small"]:
-        notes.append(f"{document['num_small']:,} groups have fewer than {document['min_size']} outputs: too small to tell.")
+    if 0 < document["num_small"] < len(groups):
+        small = number_of(document["num_small"], "group")
+        notes.append(f"{small} with fewer than {document['min_size']} outputs: too small to tell.")
     uneven = fair and len({group["size"] for group in groups}) > 1
     equal = f" Sizes differ, so groups are compared by {document['equal_size']} outputs of each." if uneven else ""
     return {
-        "sentence": f"The least diverse groups stand first: there the model repeats itself.{equal}",
+        "sentence": f"The least diverse groups stand first: there the model repeats itself.{equal}"
+        if document["num_small"] < len(groups)
+        else f"All groups have fewer than {document['min_size']} outputs: too small to tell.",
         "heads": heads,
         "rows": [_group(f"{key}-g{place}", group, fair) for place, group in enumerate(groups)],
         "notes": notes,
@@ -193,7 +217,7 @@ def _group(key: str, group: Document, fair: bool) -> dict[str, Any]:
     title = typical if typical == group["name"] or not group["name"] else f"{group['name']}: {typical}"
     return {
         "id": key,
-        "title": _one_line(title),
+        "title": shortened(title, _LONGEST_TITLE),
         "told": f"{group['vendi']:.3g} distinct of {group['size']:,.0f} outputs{', too few to tell' if group['small'] else ''}",
         "cells": cells,
         "prompts": prompts,
@@ -209,14 +233,9 @@ def _number(value: float | None, form: str) -> dict[str, str]:
     return {"text": "", "sort": ""} if value is None else {"text": form.format(value), "sort": repr(float(value))}
 
 
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 3].rstrip()}..."
-
-
 def _entry(entry: Document) -> dict[str, Any]:
     picture = entry.get("thumbnail")
-    label = entry_label(entry) if picture is None else str(entry.get("where") or entry_label(entry))
+    label = entry_label(entry)
     return {
         "label": label[:_LONGEST],
         "cut": len(label) > _LONGEST,
@@ -236,19 +255,18 @@ def _settings(document: Document) -> list[tuple[str, str]]:
     return [(str(name), str(value)) for name, value in rows]
 
 
-def _reproduce(main: Document, first: Document, source: str) -> list[dict[str, str]]:
-    command = "compare" if "ranks" in main else "score"
+def _reproduce(main: Document, first: Document, several: bool) -> list[dict[str, str]]:
+    """Settings that a command or `evaluate` take, the command if the result came from one, and the hash of the data."""
     settings = {name: value for name, value in first["settings"].items() if value is not None}
-    steps = [
+    command = first["runtime"].get("command")
+    version = first["runtime"].get("divprism", __version__)
+    steps = [{"text": f"With divprism {version}:", "code": str(command)}] if command else []
+    steps.append(
         {
-            "text": "Keep these settings as settings.json:",
+            "text": "The settings, every default resolved; commands take them from a file by --config FILE:",
             "code": json.dumps(settings, indent=1, ensure_ascii=False),
-        },
-        {
-            "text": f"and, with divprism {first['runtime'].get('divprism', __version__)}, run:",
-            "code": f"divprism {command} {shlex.quote(source)} --config settings.json --report report.html",
-        },
-    ]
-    if first["data"].get("hash"):
+        }
+    )
+    if first["data"].get("hash") and not several:
         steps.append({"text": f"The data are the same if their hash is {first['data']['hash']}.", "code": ""})
     return steps
