@@ -271,7 +271,7 @@ def test_several_models_are_a_row_each(form, tmp_path):
             name: result.to_dict()["scores"] for name, result in results.items()
         }
     else:
-        assert ("t\\_wo" if form == "latex" else "t_wo") in text
+        assert ("t\\_wo" if form in ("latex", "md") else "t_wo") in text
         for result in results.values():
             value = float(result.conditional_vendi)
             assert (repr(value) if form == "csv" else f"{value:.3f}") in text
