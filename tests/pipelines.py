@@ -179,11 +179,20 @@ def wan():
     return diffusers.WanPipeline(tokenizer=None, text_encoder=None, vae=vae, transformer=transformer, scheduler=flow())
 
 
+def lumina():
+    transformer = diffusers.LuminaNextDiT2DModel(
+        sample_size=4, patch_size=2, in_channels=4, hidden_size=4, num_layers=2, num_attention_heads=1, num_kv_heads=1,
+        multiple_of=16, ffn_dim_multiplier=None, norm_eps=1e-5, learn_sigma=True, qk_norm=True, cross_attention_dim=WIDTH,
+        scaling_factor=1.0,
+    )  # fmt: skip
+    return diffusers.LuminaPipeline(transformer=transformer, scheduler=flow(), vae=_vae(), text_encoder=None, tokenizer=None)
+
+
 _BETAS = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", "timestep_spacing": "trailing"}
 
 
 def ddim(**changes):
-    return diffusers.DDIMScheduler(**_BETAS, clip_sample=False, set_alpha_to_one=False, **changes)
+    return diffusers.DDIMScheduler(**_BETAS, clip_sample=False, set_alpha_to_one=False, steps_offset=1, **changes)
 
 
 def euler(**changes):
@@ -194,19 +203,15 @@ def flow():
     return diffusers.FlowMatchEulerDiscreteScheduler()
 
 
-def others():
-    """Schedulers that keep latents of their own, or several model outputs."""
-    spaced = {key: value for key, value in _BETAS.items()}
-    return {
-        "pndm": diffusers.PNDMScheduler(**spaced, skip_prk_steps=True),
-        "unipc": diffusers.UniPCMultistepScheduler(**spaced),
-        "heun": diffusers.HeunDiscreteScheduler(**spaced),
-        "dpm": diffusers.DPMSolverMultistepScheduler(**spaced),
-        "dpm-single": diffusers.DPMSolverSinglestepScheduler(
-            **{key: value for key, value in spaced.items() if key != "timestep_spacing"}
-        ),
-        "ddim": ddim(),
-    }
+_UNSPACED = {key: value for key, value in _BETAS.items() if key != "timestep_spacing"}
+OTHERS = {
+    "pndm": lambda: diffusers.PNDMScheduler(**_BETAS, skip_prk_steps=True, steps_offset=1),
+    "unipc": lambda: diffusers.UniPCMultistepScheduler(**_BETAS),
+    "heun": lambda: diffusers.HeunDiscreteScheduler(**_BETAS),
+    "dpm": lambda: diffusers.DPMSolverMultistepScheduler(**_BETAS),
+    "dpm-single": lambda: diffusers.DPMSolverSinglestepScheduler(**_UNSPACED, lower_order_final=True),
+}
+"""Schedulers that keep latents of their own, or several model outputs."""
 
 
 def embeddings(count, seed=0, tokens=TOKENS):
@@ -239,6 +244,8 @@ def arguments(name, count=3, seed=0):
         if name == "sdxl":
             made = {key: value[:, : WIDTH // 2] if "pooled" in key else value for key, value in made.items()}
         return made
+    if name == "lumina":
+        return _masked(count, seed)
     if name.startswith("pixart"):
         return {"prompt": None, "negative_prompt": None, **_masked(count, seed), "use_resolution_binning": False}
     if name == "flux":
@@ -266,20 +273,19 @@ def build(name):
     """The pipeline of this name, with the same weights each time."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        pipe = PIPELINES[name]()
+        pipe = {**PIPELINES, "lumina": lumina}[name]()
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
 
 def run(pipe, name, steps=4, seed=0, images=1, **options):
-    """Latents that a pipeline ends with."""
-    given = {**arguments(name), **options}
+    """What a pipeline ends with: latents, or images if `output_type` is told."""
+    given = {**arguments(name), "output_type": "latent", **options}
     per_prompt = "num_videos_per_prompt" if name == "wan" else "num_images_per_prompt"
     return pipe(
         **given,
         **{per_prompt: images},
         num_inference_steps=steps,
         generator=torch.Generator().manual_seed(seed),
-        output_type="latent",
         return_dict=False,
     )[0]

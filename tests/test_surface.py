@@ -27,9 +27,9 @@ LAYERS = [
     "embedders.http", "embedders.function", "embedders", "embedding", "objectives", "registry", "groups.cluster",
     "groups.grouping", "groups._inside", "groups.decomposition", "groups.nested", "groups", "bounds", "uncertainty",
     "bandwidth_sweep", "report.formats", "report", "evaluation", "comparison", "convergence", "metric", "guidance._inputs",
-    "guidance._pairs", "guidance.bank", "guidance._pool", "guidance.gradient", "guidance.diffusers", "guidance",
-    "cli.options", "cli.flags", "cli.score", "cli.embed", "cli.compare", "cli.bandwidth", "cli.groups", "cli.converge",
-    "cli.cache", "cli.demo", "cli.listing", "cli.doctor", "cli", "__main__",
+    "guidance._pairs", "guidance.bank", "guidance._pool", "guidance.gradient", "guidance._hooks", "guidance.diffusers",
+    "guidance", "cli.options", "cli.flags", "cli.score", "cli.embed", "cli.compare", "cli.bandwidth", "cli.groups",
+    "cli.converge", "cli.cache", "cli.demo", "cli.listing", "cli.doctor", "cli", "__main__",
 ]  # fmt: skip
 
 

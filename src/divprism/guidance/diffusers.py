@@ -26,6 +26,7 @@ import numpy as np
 
 from divprism import registry
 from divprism.errors import ArgumentError, DataError, MissingExtraError
+from divprism.guidance._hooks import place, replaced
 from divprism.guidance.bank import Bank
 from divprism.guidance.gradient import Gradient, score_gradient
 from divprism.kernels import Gaussian
@@ -33,7 +34,9 @@ from divprism.objectives import Objective
 
 for _package in ("torch", "diffusers"):
     if importlib.util.find_spec(_package) is None:
-        raise MissingExtraError(f"Guiding pipelines needs {_package}, which is not installed: pip install 'divprism[guidance]'.")
+        raise MissingExtraError(
+            f"Guiding pipelines needs {_package}, which is not installed: pip install 'divprism[guidance]'."
+        )
 
 import torch  # noqa: E402, the sentence above comes first
 
@@ -42,7 +45,6 @@ __all__ = ["DiversityGuidance"]
 _ROUNDING = 1e-12  # gradients of unit rows below this, over the squared bandwidth, are what is left of sums that cancel
 _COPIES = ("sample", "last_sample", "cur_sample")  # where schedulers of several stages keep latents to go on from
 _PROMPTS_FIRST = ("LuminaPipeline", "LuminaText2ImgPipeline")  # all others put the negative prompts first
-_ABSENT = object()
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +65,7 @@ class DiversityGuidance:
     strength : float
         Length of a push, relative to the norm of the latent that is pushed. 0 only fills the bank.
     every : int
-        Steps from one push to the next, beginning with the first step from `start` on. Steps are counted as the pipeline does:
-        samplers with two stages count both.
+        Steps from one push to the next, beginning with the first step from `start` on.
     bandwidth_z, bandwidth_t : float or None
         Bandwidths of the Gaussian kernels of latents and of prompts, both scaled to norm one; None takes the median distance
         in batch and bank, anew at every push. Prompts that are ids have no bandwidth: they are equal or not.
@@ -183,10 +184,10 @@ class DiversityGuidance:
                 f"a conditional score needs prompts, and {type(pipe).__name__} encodes none: pass attach(pipe, prompts=...)."
             )
         with ExitStack() as stack:
-            stack.enter_context(_replaced(pipe.scheduler, "step", run.around_step))
-            stack.enter_context(_replaced(pipe.scheduler, "set_timesteps", run.around_start))
+            stack.enter_context(replaced(pipe.scheduler, "step", run.around_step))
+            stack.enter_context(replaced(pipe.scheduler, "set_timesteps", run.around_start))
             if hears:
-                stack.enter_context(_replaced(pipe, "encode_prompt", run.around_encoding))
+                stack.enter_context(replaced(pipe, "encode_prompt", run.around_encoding))
             yield self
 
     def push(self, latents: Any, prompts: Any = None) -> Any:
@@ -253,20 +254,22 @@ class DiversityGuidance:
             return prompts.repeat_interleave(wanted // given, 0)
         return np.repeat(np.asarray(prompts.cpu() if isinstance(prompts, torch.Tensor) else prompts), wanted // given)
 
-    def _after_step(self, scheduler: Any, latents: Any, prompts: Any, step: int, steps: int) -> Any:
-        """Latents after a step that the sampler has made: pushed if that is due, remembered if it was the last."""
-        if self._is_due(step, steps):
+    def _after_step(self, scheduler: Any, latents: Any, prompts: Any, call: int, calls: int) -> Any:
+        """Latents after a call of the sampler: pushed if that is due, remembered if it was the last."""
+        if self._is_due(scheduler, call, calls):
             push = self.push(latents, prompts)
-            _push_copies(scheduler, push)
+            _push_copies(scheduler, latents, push)
             latents = _sum(latents, push)
-        if step == steps - 1 and self.bank is not None:
+        if call == calls - 1 and self.bank is not None:
             self.remember(latents, prompts)
         return latents
 
-    def _is_due(self, step: int, steps: int) -> bool:
+    def _is_due(self, scheduler: Any, call: int, calls: int) -> bool:
+        order = getattr(scheduler, "order", 1)  # calls that make a step: 2 for Heun, which leaves out one of the last step
+        step, steps = call // order, math.ceil(calls / order)
         first = math.ceil(self.start * steps - 1e-9)  # 0.1 * 30 is 3, whatever its rounding
         inside = first <= step < min(self.stop * steps - 1e-9, steps - 1)
-        return self.strength > 0 and inside and (step - first) % self.every == 0
+        return self.strength > 0 and inside and (call + 1) % order == 0 and (step - first) % self.every == 0
 
 
 @dataclass(eq=False)
@@ -278,8 +281,8 @@ class _Run:
     given: Any
     heard: Any = None  # embeddings that wait for the run to begin
     prompts: Any = None
-    step: int = 0
-    steps: int = 0
+    call: int = 0
+    calls: int = 0
 
     def around_encoding(self, encode: Callable[..., Any]) -> Callable[..., Any]:
         """The first result of the first call before a run: a second call would be for negative prompts."""
@@ -298,7 +301,7 @@ class _Run:
 
         @functools.wraps(set_timesteps)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            self.prompts, self.heard, self.steps = self.heard, None, 0
+            self.prompts, self.heard, self.calls = self.heard, None, 0
             return set_timesteps(*args, **kwargs)
 
         return wrapped
@@ -308,28 +311,28 @@ class _Run:
 
         @functools.wraps(step)
         def wrapped(model_output: Any, timestep: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self.steps:
-                self.step, self.steps = 0, len(self.scheduler.timesteps) - _place(self.scheduler, timestep)
+            if self.call >= self.calls:
+                self.call, self.calls = 0, len(self.scheduler.timesteps) - place(self.scheduler, timestep)
             result = step(model_output, timestep, *args, **kwargs)
-            here, last = self.step, self.steps
-            self.step, self.steps = here + 1, 0 if here + 1 >= last else last
+            guided = self._guided(result[0])  # outputs that are no tuples have the latents first, too
+            self.call += 1
             if isinstance(result, tuple):
-                return (self._guided(result[0], here, last), *result[1:])
-            result.prev_sample = self._guided(result.prev_sample, here, last)
+                return (guided, *result[1:])
+            result.prev_sample = guided
             return result
 
         return wrapped
 
-    def _guided(self, latents: Any, step: int, steps: int) -> Any:
-        prompts = self.prompts if self.given is None else self.given
-        if step < steps - 1 and not self.guide._is_due(step, steps):
+    def _guided(self, latents: Any) -> Any:
+        if self.call < self.calls - 1 and not self.guide._is_due(self.scheduler, self.call, self.calls):
             return latents
         # DiT has its batch twice in the latents, under labels and under none, and keeps the first half
         half = latents.shape[0] // 2
-        if not half or not torch.equal(latents[:half], latents[half:]):
-            return self.guide._after_step(self.scheduler, latents, prompts, step, steps)
-        moved = self.guide._after_step(self.scheduler, latents[:half], prompts, step, steps)
-        return torch.cat([moved, moved])
+        twice = half > 0 and torch.equal(latents[:half], latents[half:])
+        prompts = self.prompts if self.given is None else self.given
+        mine = latents[:half] if twice else latents
+        moved = self.guide._after_step(self.scheduler, mine, prompts, self.call, self.calls)
+        return latents if moved is mine else torch.cat([moved, moved]) if twice else moved
 
 
 def _is_number(value: Any) -> bool:
@@ -349,16 +352,19 @@ def _sum(latents: Any, push: Any) -> Any:
     return (latents + push.to(latents.device)).clamp(-largest, largest).to(latents.dtype)
 
 
-def _push_copies(scheduler: Any, push: Any) -> None:
+def _push_copies(scheduler: Any, latents: Any, push: Any) -> None:
     """Move the latents along that a scheduler will go on from in place of those it is given, or it would undo the push.
 
     PNDM, Heun and other samplers of several stages keep those at the beginning of a step, UniPC those before its correction.
+    They are of another noise level: the push is the same relative to their norm.
     """
     for name in _COPIES:
         copy = getattr(scheduler, name, None)
         if isinstance(copy, torch.Tensor) and copy.shape[1:] == push.shape[1:]:
             twice = copy.shape[0] // push.shape[0]  # 2 for a batch that is there twice, see `_Run._guided`
-            setattr(scheduler, name, _sum(copy, torch.cat([push] * twice)))
+            norms, copied = (_unit_rows(a)[1] for a in (torch.cat([latents] * twice), copy))
+            ratio = (copied / torch.where(norms == 0, 1.0, norms)).reshape(-1, *[1] * (copy.ndim - 1))
+            setattr(scheduler, name, _sum(copy, torch.cat([push] * twice) * ratio.to(push.dtype)))
 
 
 def _without_negatives(pipe: Any, prompts: Any, wanted: int) -> Any:
@@ -372,26 +378,3 @@ def _without_negatives(pipe: Any, prompts: Any, wanted: int) -> Any:
             "Use `with guide.attach(pipe, prompts=...)`."
         )
     return prompts
-
-
-def _place(scheduler: Any, timestep: Any) -> int:
-    """Where in the schedule a run begins: not at its beginning if it begins with an image."""
-    begin = getattr(scheduler, "begin_index", None)
-    if begin is not None:
-        return int(begin)
-    times = [float(time) for time in scheduler.timesteps]
-    return times.index(float(timestep)) if float(timestep) in times else 0
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
-    """A method of one object wrapped, and put back as it was."""
-    before = vars(owner).get(name, _ABSENT)
-    setattr(owner, name, wrap(getattr(owner, name)))
-    try:
-        yield
-    finally:
-        if before is _ABSENT:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
