@@ -2,10 +2,12 @@
 
 Each prompt has a frequent kind of picture (70 %) and seven rare ones. Latents have the shape of a small picture, pictures of a
 kind differ by noise, and the denoiser is the posterior mean of the mixture, so that whatever guidance spoils can be seen: the
-distance to the nearest kind grows. Prints a table for docs/guidance.md; a minute on one core.
+distance to the nearest kind grows. Prints a table for docs/guidance.md; two minutes on one core.
 """
 
 import argparse
+from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +16,10 @@ import numpy as np
 import torch
 
 from divprism import Categorical, vendi
-from divprism.guidance import DiversityGuidance
+from divprism.guidance import Bank, DiversityGuidance
 
 SHAPE = (4, 8, 8)
-KINDS, PROMPTS, WITHIN = 8, 4, 0.3
+KINDS, PROMPTS, WITHIN, STEPS = 8, 4, 0.3, 50
 WEIGHTS = torch.tensor([0.7, *[0.3 / (KINDS - 1)] * (KINDS - 1)], dtype=torch.float64)
 
 
@@ -31,27 +33,55 @@ def denoised(x: torch.Tensor, means: torch.Tensor, alpha: float) -> torch.Tensor
     return (x - signal * clean) / (1 - alpha) ** 0.5
 
 
-def sample(guide: DiversityGuidance, means: torch.Tensor, steps: int, batches: int) -> tuple[np.ndarray, float]:
-    """Kinds of the samples that are drawn under each prompt, and their mean distance to the nearest, over that of true ones."""
+def sample(
+    guide: DiversityGuidance, means: torch.Tensor, batches: int, banks: dict[int, Bank] | None
+) -> tuple[np.ndarray, float]:
+    """Kinds of the samples that are drawn under each prompt, and their mean distance to the nearest, over that of true ones.
+
+    With `banks` latents are told apart from those of the same step of earlier batches, in place of finished ones.
+    """
     scheduler: Any = diffusers.DDIMScheduler(
         beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", timestep_spacing="trailing", clip_sample=False
     )
-    noise = torch.Generator().manual_seed(0)
+    noise, prompts = torch.Generator().manual_seed(0), np.arange(PROMPTS)
     kinds, distances = [], []
     start = float(scheduler.alphas_cumprod[-1]) ** 0.5  # this schedule does not begin with noise alone
     for _ in range(batches):
         clean, x = torch.randn(2, PROMPTS, *SHAPE, generator=noise, dtype=torch.float64)
         drawn = means[torch.arange(PROMPTS), torch.multinomial(WEIGHTS, PROMPTS, replacement=True, generator=noise)]
         x = start * (drawn.reshape(x.shape) + WITHIN * clean) + (1 - start**2) ** 0.5 * x
-        with guide.attach(SimpleNamespace(scheduler=scheduler), prompts=np.arange(PROMPTS)):
-            scheduler.set_timesteps(steps)
-            for t in scheduler.timesteps:
+        with guide.attach(SimpleNamespace(scheduler=scheduler), prompts) if banks is None else nullcontext():
+            scheduler.set_timesteps(STEPS)
+            for step, t in enumerate(scheduler.timesteps):
                 found = denoised(x.flatten(1), means, float(scheduler.alphas_cumprod[t])).reshape(x.shape)
                 x = scheduler.step(found, t, x).prev_sample
+                if banks is not None and step % guide.every == 0:
+                    here = replace(guide, bank=banks.setdefault(step, Bank()))
+                    x = x + here.push(x, prompts)
+                    here.remember(x, prompts)
         gaps = (x.flatten(1)[:, None] - means).norm(dim=-1)
         kinds.append(gaps.argmin(1).numpy())
         distances.append(float(gaps.min(1).values.mean()) / (WITHIN * means.shape[-1] ** 0.5))
     return np.stack(kinds), float(np.mean(distances))
+
+
+ROWS = [
+    ("none", {"strength": 0.0}),
+    ("conditional_rke", {"strength": 0.01}),
+    ("conditional_rke", {"strength": 0.03}),
+    ("conditional_rke", {"strength": 0.1}),
+    ("conditional_rke", {"strength": 0.3}),
+    ("conditional_vendi", {"strength": 0.03}),
+    ("conditional_vendi", {"strength": 0.1}),
+    ("rke", {"strength": 0.03}),
+    ("rke", {"strength": 0.1}),
+    ("conditional_rke, first half, every 5", {"strength": 0.03, "stop": 0.5, "every": 5}),
+    ("conditional_rke, first half, every 5", {"strength": 0.1, "stop": 0.5, "every": 5}),
+    ("conditional_rke, second half, every 5", {"strength": 0.1, "start": 0.5, "every": 5}),
+    ("conditional_rke, median bandwidths", {"strength": 0.1, "bandwidth_z": None, "bandwidth_t": None}),
+    ("conditional_rke, bank of the same step", {"strength": 0.03}),
+    ("conditional_rke, bank of the same step", {"strength": 0.1}),
+]
 
 
 def main() -> None:
@@ -62,13 +92,13 @@ def main() -> None:
     torch.set_num_threads(1)
     draw = torch.Generator().manual_seed(1)
     means = torch.randn(PROMPTS, KINDS, int(np.prod(SHAPE)), generator=draw, dtype=torch.float64)
-    print("| score | strength | kinds per prompt | rare ones | distance |\n|---|---:|---:|---:|---:|")
-    for score in ("rke", "conditional_rke", "conditional_vendi"):
-        for strength in (0.0, 0.01, 0.03, 0.1, 0.3) if score == "conditional_rke" else (0.03, 0.1):
-            guide = DiversityGuidance.preset(score, strength=strength)
-            kinds, distance = sample(guide, means, 50, batches)
-            per_prompt = np.mean([float(vendi(column, kernel=Categorical())) for column in kinds.T])
-            print(f"| {score} | {strength:g} | {per_prompt:.2f} | {np.mean(kinds > 0):.2f} | {distance:.3f} |")
+    print("| guidance | strength | kinds per prompt | rare ones | distance |\n|---|---:|---:|---:|---:|")
+    for label, settings in ROWS:
+        score = label.split(",")[0].replace("none", "rke")
+        guide = DiversityGuidance.preset(score, **settings)
+        kinds, distance = sample(guide, means, batches, {} if "same step" in label else None)
+        per_prompt = np.mean([float(vendi(column, kernel=Categorical())) for column in kinds.T])
+        print(f"| {label} | {guide.strength:g} | {per_prompt:.2f} | {np.mean(kinds > 0):.2f} | {distance:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

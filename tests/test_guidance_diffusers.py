@@ -1,6 +1,7 @@
-"""Guidance of real pipelines of diffusers, with a few thousand random weights: laws of the push, hooks, what they leave alone."""
+"""Guidance of real pipelines of diffusers with a few thousand random weights: laws of the push, hooks, what they leave alone."""
 
 import copy
+import doctest
 import re
 import subprocess
 import sys
@@ -24,6 +25,13 @@ pytestmark = [
 ]
 SCORES = ["vendi", "rke", "conditional_vendi", "conditional_rke"]
 ROOT = Path(__file__).parent.parent
+GUIDE = ROOT / "docs/guidance.md"
+SHORT = [
+    block
+    for page in (GUIDE, ROOT / "README.md")
+    for block in re.findall(r"```text\n(.*?)```", page.read_text(), re.DOTALL)
+    if "pipe(" in block
+]
 
 
 @pytest.fixture(scope="module", params=list(PIPELINES))
@@ -577,3 +585,29 @@ def test_a_missing_package_is_told(package):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     expected = f"Guiding pipelines needs {package}, which is not installed: pip install 'divprism[guidance]'."
     assert done.stdout.strip() == expected
+
+
+# the guide
+
+
+def test_the_example_of_the_guide_runs(tmp_path, monkeypatch):
+    """As it is written: the tiny pipeline lies in a folder that has the name of the real one."""
+    (code,) = re.findall(r"```python\n(import torch.*?)```", GUIDE.read_text(), re.DOTALL)
+    (name,) = re.findall(r'from_pretrained\("(.*?)"', code)
+    build("sdxl").save_pretrained(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    scope = {}
+    exec(code, scope)
+    assert len(list(tmp_path.glob("*.png"))) == 8
+    assert len(Bank.load("bank.npz", like=torch.zeros(0))) == len(scope["guide"].bank) == 8
+
+
+@pytest.mark.parametrize("block", SHORT)
+def test_the_short_examples_run(sd, block):
+    exec(
+        block, {"pipe": sd, "guide": DiversityGuidance(), "DiversityGuidance": DiversityGuidance, "prompts": ["a dog", "a cat"]}
+    )
+
+
+def test_the_reward_of_the_guide():
+    assert doctest.testfile(str(GUIDE), module_relative=False).failed == 0
