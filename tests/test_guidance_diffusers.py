@@ -1,4 +1,4 @@
-"""Guidance of real pipelines of diffusers with a few thousand random weights: laws of the push, hooks, what they leave alone."""
+"""Guidance of real pipelines of diffusers, of a few thousand random weights: the push, the hooks, and what stays as it is."""
 
 import copy
 import doctest
@@ -243,8 +243,7 @@ def _displacement(pipe, scheduler, steps=10, **settings):
     return moved, guide
 
 
-@pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("strength", [0.01, 0.03, 0.1])
+@pytest.mark.parametrize(("score", "strength"), [*((score, 0.03) for score in SCORES), ("rke", 0.01), ("rke", 0.1)])
 def test_a_strength_moves_latents_as_far_with_euler_as_with_ddim(sd, score, strength):
     """Their latents differ by a factor of up to 15."""
     settings = {"score": score, "strength": strength, "every": 3}
@@ -360,6 +359,13 @@ def test_prompts_that_are_told(kind):
     assert len(torch.unique(stored, dim=0)) == 3
 
 
+def test_sequences_of_tokens_count_by_their_mean_whatever_their_lengths():
+    latents, guide = _random(3, 4, 4, 4), DiversityGuidance(bandwidth_z=0.8)
+    sequences = [embeddings(1, seed, tokens)[0] for seed, tokens in enumerate((3, 5, 7))]
+    means = torch.stack([sequence.mean(0) for sequence in sequences])
+    assert torch.allclose(guide.push(latents, sequences), guide.push(latents, means))
+
+
 def test_prompts_of_texts_are_heard_from_the_encoder(sd):
     guides = [DiversityGuidance(every=1) for _ in range(2)]
     given = {"num_inference_steps": 2, "output_type": "latent", "return_dict": False}
@@ -454,6 +460,31 @@ def test_a_run_that_was_broken_off_does_not_count(sd):
     assert len(guides[0].bank) == 3
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_prompts_may_be_encoded_before_or_after_the_timesteps_are_set(sd, late):
+    guide, x = DiversityGuidance(every=1), _random(2, 4, 8, 8)
+    with guide.attach(sd):
+        for texts in (["a dog", "a cat"], ["an owl", "a fox"]):
+            calls = [lambda texts=texts: sd.encode_prompt(texts, "cpu", 1, False), lambda: sd.scheduler.set_timesteps(2)]
+            for call in reversed(calls) if late else calls:
+                call()
+            sd.encode_prompt("", "cpu", 1, False)  # negative ones
+            for t in sd.scheduler.timesteps:
+                x = sd.scheduler.step(_random(2, 4, 8, 8), t, x).prev_sample
+    with torch.no_grad():
+        expected = sd.encode_prompt(["a dog", "a cat", "an owl", "a fox"], "cpu", 1, False)[0]
+    assert torch.allclose(guide.bank.prompts.double(), _unit(expected.double().mean(1)), atol=1e-6)
+
+
+def test_what_a_scheduler_kept_of_another_batch_is_left_alone(sd):
+    sd.scheduler = pipelines.OTHERS["pndm"]()
+    sd.scheduler.set_timesteps(4)
+    kept = sd.scheduler.cur_sample = _random(5, 4, 8, 8)
+    guide = DiversityGuidance("rke", every=1)
+    guide(sd, 0, torch.tensor(1), {"latents": _random(3, 4, 8, 8)})
+    assert sd.scheduler.cur_sample is kept
+
+
 def test_a_wrapper_of_somebody_else_is_put_back(sd):
     theirs = sd.scheduler.step
     sd.scheduler.step = theirs
@@ -542,7 +573,7 @@ WRONG = [
     ),
 ]
 REFUSED = [
-    (lambda: DiversityGuidance().push(_random(2, 3)), "a conditional score needs prompts: embeddings, texts or ids"),
+    (lambda: DiversityGuidance().push(_random(2, 3)), "a conditional score needs prompts: pass embeddings, texts or ids"),
     (lambda: DiversityGuidance().push(_random(4, 3), embeddings(3)), "4 latents do not fit 3 prompts"),
     (lambda: DiversityGuidance().push(_random(2, 3) * torch.nan, embeddings(2)), "NaN"),
     (

@@ -44,6 +44,7 @@ __all__ = ["DiversityGuidance"]
 
 _ROUNDING = 1e-12  # gradients of unit rows below this, over the squared bandwidth, are what is left of sums that cancel
 _COPIES = ("sample", "last_sample", "cur_sample")  # where schedulers of several stages keep latents to go on from
+_SINGLE = ("mps",)  # devices without double precision: gradients are computed, and banks kept, on the CPU
 _PROMPTS_FIRST = ("LuminaPipeline", "LuminaText2ImgPipeline")  # all others put the negative prompts first
 
 
@@ -213,7 +214,7 @@ class DiversityGuidance:
             assert isinstance(found.kernel_x, Gaussian)
             flat = lengths <= _ROUNDING / found.kernel_x.bandwidth**2
             directions = torch.where(flat, 0.0, uphill / torch.where(flat, 1.0, lengths))
-            return (self.strength * norms * directions).reshape(latents.shape).to(wide)
+            return (self.strength * norms * directions).reshape(latents.shape).to(wide).to(latents.device)
 
     def remember(self, latents: Any, prompts: Any = None) -> None:
         """Put finished latents into the bank, scaled to norm one; done at the end of every run, or for samples of your own.
@@ -241,18 +242,22 @@ class DiversityGuidance:
         if not self._objective.conditional:
             return None
         if prompts is None:
-            raise DataError("a conditional score needs prompts: embeddings, texts or ids.")
+            raise DataError(
+                "a conditional score needs prompts: pass embeddings, texts or ids, as in attach(pipe, prompts=...)."
+            )
+        if isinstance(prompts, list) and prompts and isinstance(prompts[0], torch.Tensor):  # sequences of several lengths
+            prompts = torch.stack([one.flatten(0, -2).mean(0) for one in prompts])
         if not isinstance(prompts, torch.Tensor):
             prompts = np.asarray(prompts)
-        if prompts.ndim > 1:
-            prompts = torch.as_tensor(prompts, device=rows.device).double()
-            prompts, _ = _unit_rows(prompts.flatten(1, -2).mean(1) if prompts.ndim > 2 else prompts)
         given, wanted = len(prompts), len(rows)
         if not given or wanted % given:
             raise DataError(f"{wanted} latents do not fit {given} prompts: there must be as many, or some for each prompt.")
-        if isinstance(prompts, torch.Tensor) and prompts.ndim > 1:
-            return prompts.repeat_interleave(wanted // given, 0)
-        return np.repeat(np.asarray(prompts.cpu() if isinstance(prompts, torch.Tensor) else prompts), wanted // given)
+        if prompts.ndim == 1:
+            return np.repeat(prompts.cpu().numpy() if isinstance(prompts, torch.Tensor) else prompts, wanted // given)
+        embedded = prompts if isinstance(prompts, torch.Tensor) else torch.tensor(prompts)
+        embedded = embedded.to(rows.device).double()
+        pooled = embedded.flatten(1, -2).mean(1) if embedded.ndim > 2 else embedded
+        return _unit_rows(pooled)[0].repeat_interleave(wanted // given, 0)
 
     def _after_step(self, scheduler: Any, latents: Any, prompts: Any, call: int, calls: int) -> Any:
         """Latents after a call of the sampler: pushed if that is due, remembered if it was the last."""
@@ -291,7 +296,7 @@ class _Run:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             result = encode(*args, **kwargs)
             if self.heard is None:
-                self.heard = result[0] if isinstance(result, tuple | list) else result
+                self.heard = result[0] if isinstance(result, tuple) else result
             return result
 
         return wrapped
@@ -313,6 +318,8 @@ class _Run:
         def wrapped(model_output: Any, timestep: Any, *args: Any, **kwargs: Any) -> Any:
             if self.call >= self.calls:
                 self.call, self.calls = 0, len(self.scheduler.timesteps) - place(self.scheduler, timestep)
+                self.prompts = self.heard if self.prompts is None else self.prompts  # some encode after timesteps are set
+                self.heard = None
             result = step(model_output, timestep, *args, **kwargs)
             guided = self._guided(result[0])  # outputs that are no tuples have the latents first, too
             self.call += 1
@@ -341,15 +348,20 @@ def _is_number(value: Any) -> bool:
 
 def _unit_rows(a: Any) -> tuple[Any, Any]:
     """Items as flat rows of norm one in double precision, and their norms; zeros stay zeros."""
-    rows = a.detach().flatten(1).double()
+    rows = (a.detach().cpu() if a.device.type in _SINGLE else a.detach()).flatten(1).double()
     norms = rows.norm(dim=1, keepdim=True)
     return rows / torch.where(norms == 0, 1.0, norms), norms
+
+
+def _norms(latents: Any) -> Any:
+    """Norms of latents in single precision, to be multiplied with them."""
+    return latents.flatten(1).float().norm(dim=1).reshape(-1, *[1] * (latents.ndim - 1))
 
 
 def _sum(latents: Any, push: Any) -> Any:
     """Latents and push in the dtype of the latents, within its range."""
     largest = torch.finfo(latents.dtype).max
-    return (latents + push.to(latents.device)).clamp(-largest, largest).to(latents.dtype)
+    return (latents + push).clamp(-largest, largest).to(latents.dtype)
 
 
 def _push_copies(scheduler: Any, latents: Any, push: Any) -> None:
@@ -360,16 +372,15 @@ def _push_copies(scheduler: Any, latents: Any, push: Any) -> None:
     """
     for name in _COPIES:
         copy = getattr(scheduler, name, None)
-        if isinstance(copy, torch.Tensor) and copy.shape[1:] == push.shape[1:]:
-            twice = copy.shape[0] // push.shape[0]  # 2 for a batch that is there twice, see `_Run._guided`
-            norms, copied = (_unit_rows(a)[1] for a in (torch.cat([latents] * twice), copy))
-            ratio = (copied / torch.where(norms == 0, 1.0, norms)).reshape(-1, *[1] * (copy.ndim - 1))
-            setattr(scheduler, name, _sum(copy, torch.cat([push] * twice) * ratio.to(push.dtype)))
+        for times in (1, 2):  # 2: a batch that is there twice, see `_Run._guided`
+            if isinstance(copy, torch.Tensor) and copy.shape == (times * push.shape[0], *push.shape[1:]):
+                ratio = _norms(copy) / _norms(torch.cat([latents] * times)).clamp_min(torch.finfo(torch.float32).tiny)
+                setattr(scheduler, name, _sum(copy, torch.cat([push] * times) * ratio))
 
 
 def _without_negatives(pipe: Any, prompts: Any, wanted: int) -> Any:
     """The prompts of the samples, out of those that classifier-free guidance has put side by side with negative ones."""
-    given = prompts.shape[0]
+    given = len(prompts)
     if given == 2 * wanted:
         return prompts[:wanted] if type(pipe).__name__ in _PROMPTS_FIRST else prompts[wanted:]
     if given > wanted:
