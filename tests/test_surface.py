@@ -28,9 +28,10 @@ LAYERS = [
     "embedding", "objectives", "registry", "groups.cluster", "groups.grouping", "groups._inside", "groups.decomposition",
     "groups.nested", "groups", "bounds", "uncertainty", "bandwidth_sweep", "report.formats", "report.words",
     "report.thumbnails", "report.view", "report.page", "report", "evaluation", "comparison", "convergence", "details",
-    "metric", "guidance._inputs", "guidance._pairs", "guidance.bank", "guidance._pool", "guidance.gradient", "guidance",
-    "cli.options", "cli.flags", "cli.report", "cli.score", "cli.embed", "cli.compare", "cli.bandwidth", "cli.groups",
-    "cli.converge", "cli.cache", "cli.demo", "cli.listing", "cli.doctor", "cli", "__main__",
+    "metric", "guidance._inputs", "guidance._pairs", "guidance.bank", "guidance._pool", "guidance.gradient",
+    "guidance._hooks", "guidance.diffusers", "guidance", "cli.options", "cli.flags", "cli.report", "cli.score", "cli.embed",
+    "cli.compare", "cli.bandwidth", "cli.groups", "cli.converge", "cli.cache", "cli.demo", "cli.listing", "cli.doctor",
+    "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -33,10 +33,12 @@ __all__ = [
     "BANDWIDTH_RULES",
     "EMBEDDERS",
     "ESTIMATORS",
+    "GUIDANCE",
     "KERNELS",
     "OBJECTIVES",
     "SCORES",
     "embedder",
+    "guidance_settings",
     "objective",
     "parse",
     "plugins",
@@ -96,6 +98,19 @@ OBJECTIVES: dict[str, Objective] = {
 }
 """Scores that guidance climbs."""
 
+_LATENT: dict[str, Any] = {"strength": 0.03, "every": 10, "bandwidth_z": 0.8}
+GUIDANCE: dict[str, dict[str, Any]] = {
+    "vendi": _LATENT,
+    "rke": _LATENT,
+    "conditional_vendi": _LATENT | {"bandwidth_t": 0.3},
+    "conditional_rke": _LATENT | {"bandwidth_t": 0.3},
+}
+"""Settings of latent guidance in the paper's Table 1 by the score that it climbs (Conditional Vendi, App. E.3).
+
+No text bandwidth is told for Conditional-Vendi: it is that of Conditional-RKE. The truncation of 10,000 (App. E.1) keeps every
+eigenvalue of a window of 300.
+"""
+
 
 def parse(text: str, table: dict[str, type], what: str) -> Any:
     """The object that a spelling stands for.
@@ -151,6 +166,17 @@ def objective(text: str) -> Objective:
     if unknown:
         raise ArgumentError(f"objective {name.strip()} has no setting {unknown[0]!r}; it takes {', '.join(takes)}.")
     return dataclasses.replace(base, **given)
+
+
+def guidance_settings(name: str) -> dict[str, Any]:
+    """Settings of the guidance that the paper names so.
+
+    >>> guidance_settings("rke")
+    {'score': 'rke', 'strength': 0.03, 'every': 10, 'bandwidth_z': 0.8}
+    """
+    if name not in GUIDANCE:
+        raise ArgumentError(f"there is no preset {name!r} of guidance; choose from {', '.join(GUIDANCE)}.")
+    return {"score": name, **GUIDANCE[name]}
 
 
 def spell(thing: Any) -> str:

@@ -24,6 +24,7 @@ _EXTRAS = {
     "transformers": "dinov2, clip, siglip, videomae, xclip and other models: pip install 'divprism[models]'",
     "sentence-transformers": "sentence-transformers models: pip install 'divprism[models]'",
     "torch": "models, and scoring tensors where they live: pip install 'divprism[models]'",
+    "diffusers": "guidance of its pipelines: pip install 'divprism[guidance]'",
     "openai": "embedding endpoints: pip install 'divprism[api]'",
     "scikit-learn": "K-means labels for the cluster scores: pip install 'divprism[cluster]'",
 }

@@ -1,7 +1,21 @@
-"""Guidance: gradients of diversity scores for samplers, and the bank of earlier samples that they look at."""
+"""Guidance: gradients of diversity scores for samplers, the bank of earlier samples that they look at, hooks for diffusers."""
+
+from typing import TYPE_CHECKING, Any
 
 from divprism.guidance.bank import Bank
 from divprism.guidance.gradient import Gradient, marginal_gain, score_gradient
 from divprism.objectives import Objective
 
-__all__ = ["Bank", "Gradient", "Objective", "marginal_gain", "score_gradient"]
+if TYPE_CHECKING:
+    from divprism.guidance.diffusers import DiversityGuidance
+
+__all__ = ["Bank", "DiversityGuidance", "Gradient", "Objective", "marginal_gain", "score_gradient"]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs torch is imported when it is asked for."""
+    if name == "DiversityGuidance":
+        from divprism.guidance.diffusers import DiversityGuidance
+
+        return DiversityGuidance
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

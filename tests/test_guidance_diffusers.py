@@ -1,0 +1,644 @@
+"""Guidance of real pipelines of diffusers, of a few thousand random weights: the push, the hooks, and what stays as it is."""
+
+import copy
+import doctest
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import diffusers
+import numpy as np
+import pipelines
+import pytest
+import torch
+from pipelines import CALLBACKS, PIPELINES, build, embeddings, run
+
+from divprism import registry
+from divprism.errors import ArgumentError, DataError
+from divprism.guidance import Bank, DiversityGuidance, Objective, score_gradient
+from divprism.kernels import Gaussian
+
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"),
+]
+SCORES = ["vendi", "rke", "conditional_vendi", "conditional_rke"]
+ROOT = Path(__file__).parent.parent
+GUIDE = ROOT / "docs/guidance.md"
+SHORT = [
+    block
+    for page in (GUIDE, ROOT / "README.md")
+    for block in re.findall(r"```text\n(.*?)```", page.read_text(), re.DOTALL)
+    if "pipe(" in block
+]
+
+
+@pytest.fixture(scope="module", params=list(PIPELINES))
+def named(request):
+    """Every pipeline, with its name."""
+    return request.param, build(request.param)
+
+
+@pytest.fixture
+def sd():
+    return build("sd")
+
+
+def _hooked(guide):
+    return {"callback_on_step_end": guide, "callback_on_step_end_tensor_inputs": guide.tensor_inputs}
+
+
+def _guided(pipe, name, guide, **options):
+    """What a guided run ends with, by the callback where there is one."""
+    if name in CALLBACKS:
+        return run(pipe, name, **_hooked(guide), **options)
+    with guide.attach(pipe):
+        return run(pipe, name, **options)
+
+
+def _norms(a):
+    return a.double().flatten(1).norm(dim=1)
+
+
+def _moved(found, plain):
+    """How far each sample was moved, relative to its norm."""
+    return _norms(found.double() - plain.double()) / _norms(plain)
+
+
+def _unit(a):
+    return a.double() / _norms(a).reshape(-1, *[1] * (a.ndim - 1))
+
+
+def _random(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+class _Watched:
+    """A callback that passes everything on to a guide, and notes after which steps it pushed, and how far."""
+
+    def __init__(self, guide):
+        self.guide, self.tensor_inputs, self.pushed, self.moved = guide, guide.tensor_inputs, [], []
+
+    def __call__(self, pipe, step, timestep, tensors):
+        before = tensors["latents"]
+        after = self.guide(pipe, step, timestep, tensors)
+        if after["latents"] is not before:
+            self.pushed.append(step)
+            self.moved.append(_moved(after["latents"], before))
+        return after
+
+
+# every pipeline
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_every_pipeline_is_guided(named, score):
+    name, pipe = named
+    plain, guide = run(pipe, name), DiversityGuidance(score, every=2)
+    found = _guided(pipe, name, guide)
+    assert (found.shape, found.dtype, found.device) == (plain.shape, plain.dtype, plain.device)
+    assert torch.isfinite(found).all()
+    moved = _moved(found, plain)
+    assert (moved > 0.03).all()  # two pushes of 0.03 each, which the models answer a little
+    assert (moved < 0.09).all()
+    assert guide.bank.shape == tuple(plain.shape[1:])
+    assert torch.allclose(guide.bank.latents.double(), _unit(found), atol=1e-6)
+
+
+@pytest.mark.parametrize("output", ["latent", "np"])
+def test_strength_zero_leaves_every_bit(named, output):
+    name, pipe = named
+    guide = DiversityGuidance(strength=0, every=1)
+    plain = run(pipe, name, output_type=output)
+    found = [_guided(pipe, name, guide, output_type=output)]
+    with guide.attach(pipe):
+        found.append(run(pipe, name, output_type=output))
+    for other in found:
+        assert np.array_equal(np.asarray(other), np.asarray(plain))
+    assert len(guide.bank) == 6  # filled all the same
+
+
+@pytest.mark.parametrize("name", CALLBACKS)
+def test_attached_is_the_same_as_called_back(name):
+    pipe = build(name)
+    guides = [DiversityGuidance(every=1) for _ in range(2)]
+    called = run(pipe, name, **_hooked(guides[0]))
+    with guides[1].attach(pipe):
+        attached = run(pipe, name)
+    assert torch.equal(called, attached)
+    assert torch.equal(guides[0].bank.latents, guides[1].bank.latents)
+    assert torch.equal(guides[0].bank.prompts, guides[1].bank.prompts)
+
+
+def test_results_repeat_for_the_same_seed(named):
+    name, pipe = named
+    found = [_guided(pipe, name, DiversityGuidance("conditional_vendi", every=1), seed=seed) for seed in (5, 5, 6)]
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_the_order_of_the_batch_does_not_matter(sd, score):
+    noise, turned = _random(3, 4, 8, 8), torch.tensor([2, 0, 1])
+    given = pipelines.arguments("sd")
+    bank = Bank()
+    DiversityGuidance(score, bank=bank).remember(_random(5, 4, 8, 8, seed=9), embeddings(5, 8))
+    found = []
+    for order in (torch.arange(3), turned):
+        guide = DiversityGuidance(score, every=1, bank=copy.deepcopy(bank))
+        options = {key: value[order] for key, value in given.items()}
+        found.append(run(sd, "sd", latents=noise[order], **options, **_hooked(guide)))
+    assert torch.allclose(found[0][turned], found[1], rtol=1e-4, atol=1e-4 * float(found[0].abs().max()))  # single precision
+
+
+# the push
+
+
+def test_a_push_has_the_length_that_was_asked_for_and_keeps_the_norm():
+    latents = _random(5, 4, 8, 8) * torch.tensor([0.01, 1, 10, 100, 1000]).reshape(-1, 1, 1, 1)
+    for score in SCORES:
+        push = DiversityGuidance(score, strength=0.05).push(latents, embeddings(5))
+        assert torch.allclose(_norms(push) / _norms(latents), torch.tensor(0.05).double())
+        assert float((_unit(push) * _unit(latents)).flatten(1).sum(1).abs().max()) < 1e-6
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("banked", [False, True])
+def test_a_push_is_uphill(score, banked):
+    latents, prompts, guide = _random(6, 4, 4, 4), embeddings(6), DiversityGuidance(score, strength=1e-3, bandwidth_z=0.8)
+    if banked:
+        guide.remember(_random(20, 4, 4, 4, seed=1), embeddings(20, 2))
+    conditional = guide.score.conditional
+    t = _unit(prompts.mean(1)) if conditional else None
+
+    def value(z):
+        return score_gradient(_unit(z).flatten(1), t, bank=guide.bank, score=score, kernel_x=Gaussian(0.8)).value
+
+    push = guide.push(latents, prompts if conditional else None)
+    assert value(latents + push) > value(latents) > value(latents - push)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_the_direction_is_that_of_the_gradient_by_autograd(score):
+    """Through the normalisation of latents, by torch, from the definition of the score."""
+    latents, prompts = _random(4, 2, 3, 3).double().requires_grad_(), embeddings(4).double()
+    guide = DiversityGuidance(score, bandwidth_z=0.8, **({"bandwidth_t": 0.3} if "conditional" in score else {}))
+
+    def kernel(rows, bandwidth):
+        rows = rows / rows.norm(dim=1, keepdim=True)
+        return torch.exp(-((rows[:, None] - rows[None]) ** 2).sum(-1) / (2 * bandwidth**2)) / len(rows)
+
+    def entropy(matrix):
+        if guide.score.order == 2:
+            return -(matrix**2).sum().log()
+        values = torch.linalg.eigvalsh(matrix)
+        return -(values * values.log()).sum()
+
+    k_z = kernel(latents.flatten(1), 0.8)
+    value = entropy(k_z)
+    if guide.score.conditional:
+        k_t = kernel(prompts.mean(1), 0.3)
+        value = entropy(4 * k_z * k_t)
+    value.backward()
+    expected = 0.03 * _norms(latents).reshape(-1, 1, 1, 1) * _unit(latents.grad)
+    assert torch.allclose(guide.push(latents, prompts), expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("bandwidth", [None, 0.8])
+def test_the_scale_of_the_latents_does_not_matter(bandwidth):
+    latents, guide = _random(5, 4, 8, 8), DiversityGuidance("rke", bandwidth_z=bandwidth)
+    guide.remember(_random(5, 4, 8, 8, seed=1))
+    push = guide.push(latents)
+    assert torch.allclose(guide.push(1000 * latents) / 1000, push, rtol=1e-4, atol=1e-6)
+
+
+def test_nothing_moves_without_a_slope():
+    one = _random(1, 4, 8, 8)
+    for score in SCORES:
+        for latents in (one, one.repeat(3, 1, 1, 1), torch.zeros(2, 4, 8, 8)):
+            guide = DiversityGuidance(score, bandwidth_z=0.8)
+            assert not guide.push(latents, embeddings(1)).any()
+    mixed = torch.cat([torch.zeros_like(one), one, -one])
+    push = DiversityGuidance("rke").push(mixed)
+    assert not push[0].any()
+    assert torch.isfinite(push).all()
+
+
+def test_samples_of_unrelated_prompts_leave_each_other_alone():
+    """Four latents, two of each prompt: with ids only those of one prompt push each other."""
+    latents = _random(4, 2, 3, 3)
+    push = DiversityGuidance("conditional_rke", bandwidth_z=0.8).push(latents, ["a dog", "a cat", "a dog", "a cat"])
+    pair = DiversityGuidance("rke", bandwidth_z=0.8).push(latents[::2])
+    assert torch.allclose(push[::2], pair, atol=1e-6)
+
+
+# samplers
+
+
+def _displacement(pipe, scheduler, steps=10, **settings):
+    pipe.scheduler = scheduler
+    guide = _Watched(DiversityGuidance(**settings))
+    moved = _moved(run(pipe, "sd", steps=steps, **_hooked(guide)), run(pipe, "sd", steps=steps))
+    return moved, guide
+
+
+@pytest.mark.parametrize(("score", "strength"), [*((score, 0.03) for score in SCORES), ("rke", 0.01), ("rke", 0.1)])
+def test_a_strength_moves_latents_as_far_with_euler_as_with_ddim(sd, score, strength):
+    """Their latents differ by a factor of up to 15."""
+    settings = {"score": score, "strength": strength, "every": 3}
+    found = [_displacement(sd, scheduler, **settings) for scheduler in (pipelines.euler(), pipelines.ddim())]
+    for _, guide in found:
+        assert guide.pushed == [0, 3, 6]
+        for moved in guide.moved:
+            assert torch.allclose(moved, torch.tensor(strength).double(), rtol=1e-4)
+    assert torch.allclose(found[0][0], found[1][0], rtol=0.2)  # at the end of the run
+
+
+@pytest.mark.parametrize("name", list(pipelines.OTHERS))
+@pytest.mark.parametrize("start", [0.0, 0.4])
+def test_samplers_that_keep_latents_do_not_undo_the_push(sd, name, start):
+    """Of one push of 0.03 they kept 0.003 (PNDM) and 0.008 (UniPC) where their copies were left as they were."""
+    found, guide = _displacement(sd, pipelines.OTHERS[name](), every=100, start=start)
+    assert len(guide.pushed) == 1
+    assert ((found > 0.025) & (found < 0.04)).all()
+
+
+def test_steps_of_two_stages_count_once(sd):
+    assert _displacement(sd, pipelines.OTHERS["heun"](), every=2)[1].pushed == [1, 5, 9, 13, 17]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("scheduler", [pipelines.euler, pipelines.ddim])
+def test_half_precision_stays_half_and_finite(sd, dtype, scheduler):
+    sd.scheduler = scheduler()
+    sd.to(dtype)
+    seen = []
+
+    def watch(pipe, step, timestep, tensors):
+        after = guide(pipe, step, timestep, tensors)
+        seen.append(after["latents"])
+        return after
+
+    halves = {key: value.to(dtype) for key, value in pipelines.arguments("sd").items()}
+    for score in SCORES:
+        guide = DiversityGuidance(score, every=1)
+        run(sd, "sd", callback_on_step_end=watch, callback_on_step_end_tensor_inputs=guide.tensor_inputs, **halves)
+    assert len(seen) == 16
+    for latents in seen:
+        assert latents.dtype == dtype
+        assert torch.isfinite(latents).all()
+
+
+def test_half_precision_at_the_end_of_its_range():
+    guide = DiversityGuidance("rke", strength=0.5, every=1, bank=None)
+    latents = _random(3, 4, 4, 4).sign().half() * 65504
+    tensors = {"latents": latents}
+    moved = guide(build("sd"), 0, torch.tensor(1), tensors)["latents"]
+    assert torch.isfinite(moved).all()
+    assert tensors["latents"] is latents
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps", "expected"),
+    [
+        ({}, 50, [0, 10, 20, 30, 40]),
+        ({"every": 1}, 4, [0, 1, 2]),
+        ({"every": 2, "start": 0.5}, 10, [5, 7]),
+        ({"every": 10, "start": 0.1, "stop": 0.5}, 30, [3, 13]),
+        ({"every": 5, "stop": 0.5}, 20, [0, 5]),
+        ({}, 1, []),
+    ],
+)
+def test_the_steps_that_are_followed_by_a_push(settings, steps, expected):
+    pipe, guide = build("flux"), _Watched(DiversityGuidance(**settings))
+    run(pipe, "flux", steps=steps, **_hooked(guide))
+    assert guide.pushed == expected
+
+
+# prompts and bank
+
+
+@pytest.mark.parametrize("scale", [1.0, 7.5])
+@pytest.mark.parametrize("name", ["sd", "sdxl"])
+def test_prompts_are_the_positive_ones_once_per_image(name, scale):
+    pipe, guide = build(name), DiversityGuidance()
+    run(pipe, name, images=2, guidance_scale=scale, **_hooked(guide))
+    expected = _unit(pipelines.arguments(name)["prompt_embeds"].mean(1)).repeat_interleave(2, 0)
+    assert torch.allclose(guide.bank.prompts.double(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "tensor"), [("sdxl", "add_text_embeds"), ("sd3", "pooled_prompt_embeds")])
+def test_pooled_prompts(name, tensor):
+    guide = DiversityGuidance(prompt_tensor=tensor)
+    run(build(name), name, **_hooked(guide))
+    expected = _unit(pipelines.arguments(name)["pooled_prompt_embeds"])
+    assert torch.allclose(guide.bank.prompts.double(), expected, atol=1e-6)
+
+
+def test_a_pipeline_that_puts_its_prompts_first():
+    pipe, guide = build("lumina"), DiversityGuidance()
+    run(pipe, "lumina", **_hooked(guide))
+    expected = _unit(pipelines.arguments("lumina")["prompt_embeds"].mean(1))
+    assert torch.allclose(guide.bank.prompts.double(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["texts", "numbers", "tensor", "rows", "array"])
+def test_prompts_that_are_told(kind):
+    prompts = {
+        "texts": ["a dog", "a cat", "a fox"], "numbers": [3, 1, 2], "tensor": torch.tensor([3, 1, 2]),
+        "rows": embeddings(3, tokens=0), "array": embeddings(3).numpy(),
+    }[kind]  # fmt: skip
+    pipe, guide = build("pixart-alpha"), DiversityGuidance.preset("conditional_rke", every=1)
+    with guide.attach(pipe, prompts=prompts):
+        run(pipe, "pixart-alpha", images=2)
+    stored = guide.bank.prompts
+    assert len(stored) == 6
+    for first in range(0, 6, 2):
+        assert (stored[first] == stored[first + 1]).all()
+    assert len(torch.unique(stored, dim=0)) == 3
+
+
+def test_sequences_of_tokens_count_by_their_mean_whatever_their_lengths():
+    latents, guide = _random(3, 4, 4, 4), DiversityGuidance(bandwidth_z=0.8)
+    sequences = [embeddings(1, seed, tokens)[0] for seed, tokens in enumerate((3, 5, 7))]
+    means = torch.stack([sequence.mean(0) for sequence in sequences])
+    assert torch.allclose(guide.push(latents, sequences), guide.push(latents, means))
+
+
+def test_prompts_of_texts_are_heard_from_the_encoder(sd):
+    guides = [DiversityGuidance(every=1) for _ in range(2)]
+    given = {"num_inference_steps": 2, "output_type": "latent", "return_dict": False}
+    with guides[0].attach(sd):
+        for texts in (["a dog", "a cat"], ["an owl"]):
+            sd(texts, generator=torch.Generator().manual_seed(0), **given)
+    for texts in (["a dog", "a cat"], ["an owl"]):
+        sd(texts, generator=torch.Generator().manual_seed(0), **given, **_hooked(guides[1]))
+    assert len(guides[0].bank) == 3
+    assert torch.equal(guides[0].bank.prompts, guides[1].bank.prompts)
+    assert torch.equal(guides[0].bank.latents, guides[1].bank.latents)
+
+
+def test_calls_add_up_in_the_bank_and_repel_the_next(sd):
+    guide, other = DiversityGuidance("rke", every=1, bank=Bank(5)), DiversityGuidance("rke", every=1)
+    first, second = (run(sd, "sd", seed=seed, **_hooked(guide)) for seed in range(2))
+    assert (len(guide.bank), guide.bank.arrived) == (5, 6)
+    assert torch.allclose(guide.bank.latents.double(), _unit(torch.cat([first, second])[1:]), atol=1e-6)
+    alone = run(sd, "sd", seed=1, **_hooked(other))  # without the first batch in the bank
+    alike = [float((_unit(found).flatten(1) @ _unit(first).flatten(1).T).mean()) for found in (alone, second)]
+    assert alike[1] < alike[0] - 0.01
+
+
+def test_one_sample_at_a_time_is_parted_from_those_before(sd):
+    """As the paper does it: a batch of one and the window."""
+    spread = []
+    for strength in (0, 0.05):
+        guide, found = DiversityGuidance("rke", strength=strength, every=1), []
+        for seed in range(4):
+            options = {key: value[:1] for key, value in pipelines.arguments("sd").items()}
+            found.append(_unit(run(sd, "sd", seed=seed, **options, **_hooked(guide))))
+        rows = torch.cat(found).flatten(1)
+        spread.append(float((rows @ rows.T).sum()))
+    assert spread[1] < spread[0]
+
+
+def test_without_a_bank_runs_do_not_see_each_other(sd):
+    guide = DiversityGuidance(every=1, bank=None)
+    assert torch.equal(*(run(sd, "sd", **_hooked(guide)) for _ in range(2)))
+
+
+def test_inference_mode_and_none_share_a_bank(sd):
+    guide = DiversityGuidance(every=1)
+    with torch.inference_mode():
+        run(sd, "sd", **_hooked(guide))
+    run(sd, "sd", **_hooked(guide))
+    assert len(guide.bank) == 6
+
+
+# attached
+
+
+@pytest.mark.parametrize("eta", [0.0, 1.0])
+def test_the_signature_of_a_step_is_still_seen(sd, eta):
+    plain = run(sd, "sd", eta=eta)
+    with DiversityGuidance(strength=0).attach(sd):
+        assert torch.equal(run(sd, "sd", eta=eta), plain)
+
+
+class _StopError(Exception):
+    pass
+
+
+def _stop(pipe, step, timestep, tensors):
+    if step == 1:
+        raise _StopError
+    return tensors
+
+
+def test_whatever_happens_the_pipeline_is_left_as_it_was(sd):
+    before = set(vars(sd)), set(vars(sd.scheduler))
+    plain = run(sd, "sd")
+    guide = DiversityGuidance(every=1)
+    with pytest.raises(_StopError), guide.attach(sd):
+        run(sd, "sd", callback_on_step_end=_stop)
+    assert "step" not in vars(sd.scheduler)
+    assert "encode_prompt" not in vars(sd)
+    assert {name for name in vars(sd.scheduler) if callable(vars(sd.scheduler)[name])} == set()
+    assert set(vars(sd)) >= before[0]
+    assert len(guide.bank) == 0
+    assert torch.equal(run(sd, "sd"), plain)
+
+
+def test_a_run_that_was_broken_off_does_not_count(sd):
+    guides = [DiversityGuidance(every=2) for _ in range(2)]
+    with guides[0].attach(sd):
+        with pytest.raises(_StopError):
+            run(sd, "sd", callback_on_step_end=_stop)
+        found = run(sd, "sd")
+    with guides[1].attach(sd):
+        assert torch.equal(run(sd, "sd"), found)
+    assert len(guides[0].bank) == 3
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_prompts_may_be_encoded_before_or_after_the_timesteps_are_set(sd, late):
+    guide, x = DiversityGuidance(every=1), _random(2, 4, 8, 8)
+    with guide.attach(sd):
+        for texts in (["a dog", "a cat"], ["an owl", "a fox"]):
+            calls = [lambda texts=texts: sd.encode_prompt(texts, "cpu", 1, False), lambda: sd.scheduler.set_timesteps(2)]
+            for call in reversed(calls) if late else calls:
+                call()
+            sd.encode_prompt("", "cpu", 1, False)  # negative ones
+            for t in sd.scheduler.timesteps:
+                x = sd.scheduler.step(_random(2, 4, 8, 8), t, x).prev_sample
+    with torch.no_grad():
+        expected = sd.encode_prompt(["a dog", "a cat", "an owl", "a fox"], "cpu", 1, False)[0]
+    assert torch.allclose(guide.bank.prompts.double(), _unit(expected.double().mean(1)), atol=1e-6)
+
+
+def test_what_a_scheduler_kept_of_another_batch_is_left_alone(sd):
+    sd.scheduler = pipelines.OTHERS["pndm"]()
+    sd.scheduler.set_timesteps(4)
+    kept = sd.scheduler.cur_sample = _random(5, 4, 8, 8)
+    guide = DiversityGuidance("rke", every=1)
+    guide(sd, 0, torch.tensor(1), {"latents": _random(3, 4, 8, 8)})
+    assert sd.scheduler.cur_sample is kept
+
+
+def test_a_wrapper_of_somebody_else_is_put_back(sd):
+    theirs = sd.scheduler.step
+    sd.scheduler.step = theirs
+    with DiversityGuidance().attach(sd):
+        run(sd, "sd")
+    assert vars(sd.scheduler)["step"] is theirs
+
+
+def test_a_run_that_begins_with_an_image(sd):
+    pipe = diffusers.StableDiffusionImg2ImgPipeline(**sd.components, requires_safety_checker=False)
+    pipe.set_progress_bar_config(disable=True)
+    image = _random(3, 3, 16, 16).sigmoid()
+    for scheduler in (pipelines.ddim(), pipelines.euler(), pipelines.OTHERS["heun"]()):
+        pipe.scheduler = scheduler
+        guides = [DiversityGuidance(every=2) for _ in range(2)]
+        called = run(pipe, "sd", image=image, strength=0.5, steps=8, **_hooked(guides[0]))
+        with guides[1].attach(pipe):
+            attached = run(pipe, "sd", image=image, strength=0.5, steps=8)
+        assert len(guides[0].bank) == len(guides[1].bank) == 3
+        assert torch.equal(called, attached)
+
+
+def test_latents_that_are_there_twice():
+    """DiT steps its batch under labels and under none, and keeps the first half."""
+    torch.manual_seed(0)
+    pipe = pipelines.dit()
+    pipe.set_progress_bar_config(disable=True)
+
+    def images():
+        generator = torch.Generator().manual_seed(0)
+        return pipe([1, 2], num_inference_steps=4, generator=generator, output_type="np").images
+
+    plain = images()
+    for scheduler in (pipelines.ddim(), pipelines.OTHERS["unipc"]()):
+        pipe.scheduler = scheduler
+        guide = DiversityGuidance("conditional_rke", every=1)
+        with guide.attach(pipe, prompts=[1, 1]):
+            found = images()
+        assert len(guide.bank) == 2
+        assert not np.allclose(found, plain)
+    with pytest.raises(ArgumentError, match="DiTPipeline encodes none"), DiversityGuidance().attach(pipe):
+        pass
+
+
+# presets, refusals, extras
+
+
+def test_presets_are_the_rows_of_table_1():
+    assert list(registry.GUIDANCE) == SCORES
+    for name in registry.GUIDANCE:
+        guide = DiversityGuidance.preset(name)
+        assert guide.score == registry.objective(name)
+        assert (guide.strength, guide.every, guide.bandwidth_z, guide.bank.capacity) == (0.03, 10, 0.8, 300)
+        assert guide.bandwidth_t == (0.3 if guide.score.conditional else None)
+    assert DiversityGuidance.preset("rke").bank is not DiversityGuidance.preset("rke").bank
+    assert DiversityGuidance.preset("rke", strength=0.1, bank=None).strength == 0.1
+
+
+def test_presets_tell_unrelated_latents_apart():
+    """At the bandwidth of 0.8 unit rows at right angles have a kernel value of 0.21: neither copies nor strangers."""
+    guide = DiversityGuidance.preset("rke", strength=0.5)
+    rows = torch.eye(3)
+    found = score_gradient(rows, score="rke", kernel_x=Gaussian(0.8))
+    assert np.exp(found.value) == pytest.approx(9 / (3 + 6 * np.exp(-2 / 0.64)), rel=1e-6)
+    assert (_moved(rows + guide.push(rows), rows) > 0.49).all()
+
+
+WRONG = [
+    (lambda: DiversityGuidance("novelty"), "there is no objective 'novelty'"),
+    (lambda: DiversityGuidance(score=3), "`score` must be a name such as"),
+    (lambda: DiversityGuidance(strength=-1), "`strength` must be a number of at least 0; got -1"),
+    (lambda: DiversityGuidance(strength=float("nan")), "`strength` must be a number of at least 0; got nan"),
+    (lambda: DiversityGuidance(every=0), "`every` must be a whole number of at least 1; got 0"),
+    (lambda: DiversityGuidance(every=2.5), "`every` must be a whole number of at least 1; got 2.5"),
+    (lambda: DiversityGuidance(bandwidth_z=0), "`bandwidth_z` must be a positive number, or None"),
+    (lambda: DiversityGuidance(bandwidth_t="wide"), "`bandwidth_t` must be a positive number, or None"),
+    (lambda: DiversityGuidance("rke", bandwidth_t=0.3), "`bandwidth_t` was given, but the score has no prompts in it"),
+    (lambda: DiversityGuidance(bank=[]), "`bank` must be a Bank, or None; got list"),
+    (lambda: DiversityGuidance(start=0.5, stop=0.5), "fractions must be 0 <= `start` < `stop` <= 1; got 0.5 and 0.5"),
+    (lambda: DiversityGuidance(stop=50), "fractions must be 0 <= `start` < `stop` <= 1; got 0.0 and 50"),
+    (lambda: DiversityGuidance.preset("c-vsg"), "there is no preset 'c-vsg' of guidance; choose from vendi, rke"),
+    (lambda: DiversityGuidance(bank=None).remember(_random(2, 3)), "this guidance has no bank"),
+    (
+        lambda: run(build("sd"), "sd", callback_on_step_end=DiversityGuidance()),
+        "a conditional score needs 'prompt_embeds' at each step: pass callback_on_step_end_tensor_inputs",
+    ),
+]
+REFUSED = [
+    (lambda: DiversityGuidance().push(_random(2, 3)), "a conditional score needs prompts: pass embeddings, texts or ids"),
+    (lambda: DiversityGuidance().push(_random(4, 3), embeddings(3)), "4 latents do not fit 3 prompts"),
+    (lambda: DiversityGuidance().push(_random(2, 3) * torch.nan, embeddings(2)), "NaN"),
+    (
+        lambda: DiversityGuidance()(build("sd"), 0, 1, {"latents": _random(2, 3), "prompt_embeds": embeddings(6)}),
+        "StableDiffusionPipeline has 6 prompts for 2 latents",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_settings_that_make_no_sense_are_refused(call, message):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        call()
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_latents_and_prompts_that_do_not_fit_are_refused(call, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        call()
+
+
+def test_a_bank_of_another_resolution_is_refused(sd):
+    guide = DiversityGuidance(every=1)
+    run(sd, "sd", **_hooked(guide))
+    with pytest.raises(DataError, match="do not fit a bank of samples"):
+        run(sd, "sd", height=32, width=32, **_hooked(guide))
+
+
+def test_scores_are_told_as_values_too():
+    assert DiversityGuidance(Objective(order=2.0)).tensor_inputs == ["latents"]
+    assert DiversityGuidance("conditional_vendi(truncation=50)").tensor_inputs == ["latents", "prompt_embeds"]
+
+
+@pytest.mark.parametrize("package", ["torch", "diffusers"])
+def test_a_missing_package_is_told(package):
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\nimport divprism.guidance\n"
+        "try: divprism.guidance.DiversityGuidance\nexcept divprism.MissingExtraError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    expected = f"Guiding pipelines needs {package}, which is not installed: pip install 'divprism[guidance]'."
+    assert done.stdout.strip() == expected
+
+
+# the guide
+
+
+def test_the_example_of_the_guide_runs(tmp_path, monkeypatch):
+    """As it is written: the tiny pipeline lies in a folder that has the name of the real one."""
+    (code,) = re.findall(r"```python\n(import torch.*?)```", GUIDE.read_text(), re.DOTALL)
+    (name,) = re.findall(r'from_pretrained\("(.*?)"', code)
+    build("sdxl").save_pretrained(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    scope = {}
+    exec(code, scope)
+    assert len(list(tmp_path.glob("*.png"))) == 8
+    assert len(Bank.load("bank.npz", like=torch.zeros(0))) == len(scope["guide"].bank) == 8
+
+
+@pytest.mark.parametrize("block", SHORT)
+def test_the_short_examples_run(sd, block):
+    exec(
+        block, {"pipe": sd, "guide": DiversityGuidance(), "DiversityGuidance": DiversityGuidance, "prompts": ["a dog", "a cat"]}
+    )
+
+
+def test_the_reward_of_the_guide():
+    assert doctest.testfile(str(GUIDE), module_relative=False).failed == 0
