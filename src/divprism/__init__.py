@@ -28,6 +28,7 @@ from divprism.errors import (
 )
 from divprism.estimators import Auto, Dual, Estimator, Exact, Fourier, Lanczos, Nystrom, Subsample
 from divprism.evaluation import Evaluation, evaluate, evaluate_models
+from divprism.fidelity import KernelDistance, alignment, coverage, in_batch_similarity, kernel_distance, recall
 from divprism.groups import (
     Decomposition,
     EigenDirections,
@@ -90,6 +91,7 @@ __all__ = [
     "Interval",
     "KMeansGroups",
     "Kernel",
+    "KernelDistance",
     "LabelGroups",
     "Lanczos",
     "MedianDistance",
@@ -112,6 +114,7 @@ __all__ = [
     "Verdict",
     "WordLlama",
     "__version__",
+    "alignment",
     "bandwidth_sweep",
     "cluster_rke",
     "cluster_vendi",
@@ -119,15 +122,19 @@ __all__ = [
     "conditional_rke",
     "conditional_vendi",
     "converge",
+    "coverage",
     "embed",
     "evaluate",
     "evaluate_models",
+    "in_batch_similarity",
     "information_rke",
     "information_vendi",
+    "kernel_distance",
     "kmeans_labels",
     "load",
     "nested_scores",
     "prompt_groups",
+    "recall",
     "rke",
     "shuffled_baseline",
     "vendi",
