@@ -22,6 +22,8 @@ def guidance():
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # where dataclasses look for their module
     spec.loader.exec_module(module)
+    every = module.Digits.load()
+    module.Digits.load = lambda: module.Digits(every.pictures[:200], every.labels[:200], every.prompts)
     yield module
     del sys.modules[spec.name]
 
@@ -30,7 +32,7 @@ def guidance():
 def tiny(guidance):
     return guidance.Settings(
         train_steps=20, train_batch=32, width=16, classifier_steps=30, sampling_steps=4, guide_every=2, window=20, batch=12,
-        rounds=2, seeds=(0, 1), strengths=(0.01, 0.02), tuning_seeds=(5, 6), tolerated=1.0,
+        rounds=2, seeds=(0, 1), strengths=(0.01, 0.02), tuning_seeds=(5,), tolerated=1.0,
     )  # fmt: skip
 
 
@@ -40,7 +42,7 @@ def test_guidance_of_digits_fills_the_table(guidance, tiny, tmp_path, monkeypatc
     guidance.main(["--quick", "--json", str(tmp_path / "found.json")])
     found = json.loads((tmp_path / "found.json").read_text())
     columns = {"alignment", "kernel_distance", "conditional_vendi", "vendi", "in_batch_similarity"}
-    for table in (found, found["own_strengths"]):
+    for table in (found, found["raw"], found["own_strengths"]):
         assert set(table["methods"]) == {"none", "vendi", "rke", "conditional_vendi", "conditional_rke"}
         for entries in table["methods"].values():
             assert set(entries) == columns
