@@ -17,8 +17,8 @@ SOURCE = Path(dp.__file__).parent
 
 # A module imports only what stands above it.
 LAYERS = [
-    "version", "errors", "_files", "_blocks", "_arrays", "_validate", "kernels", "bandwidth", "operators", "_sweep",
-    "features", "spectrum", "moments", "entropy", "estimators.base", "estimators._direct", "estimators._krylov",
+    "version", "errors", "_files", "_blocks", "_arrays", "_validate", "kernels", "fidelity", "bandwidth", "operators",
+    "_sweep", "features", "spectrum", "moments", "entropy", "estimators.base", "estimators._direct", "estimators._krylov",
     "estimators._quadrature", "estimators.exact", "estimators.dual", "estimators.lanczos", "estimators.nystrom",
     "estimators.fourier", "estimators.subsample", "estimators.auto", "estimators", "_problem", "report.texts",
     "report.plots", "scores", "_extrapolation", "toy", "media", "samples", "readers.guards", "readers.arrays",

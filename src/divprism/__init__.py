@@ -29,6 +29,7 @@ from divprism.errors import (
 )
 from divprism.estimators import Auto, Dual, Estimator, Exact, Fourier, Lanczos, Nystrom, Subsample
 from divprism.evaluation import Evaluation, evaluate, evaluate_models
+from divprism.fidelity import KernelDistance, alignment, coverage, in_batch_similarity, kernel_distance, recall
 from divprism.groups import (
     Decomposition,
     EigenDirections,
@@ -91,6 +92,7 @@ __all__ = [
     "Interval",
     "KMeansGroups",
     "Kernel",
+    "KernelDistance",
     "LabelGroups",
     "Lanczos",
     "MedianDistance",
@@ -113,6 +115,7 @@ __all__ = [
     "Verdict",
     "WordLlama",
     "__version__",
+    "alignment",
     "bandwidth_sweep",
     "cluster_rke",
     "cluster_vendi",
@@ -120,16 +123,20 @@ __all__ = [
     "conditional_rke",
     "conditional_vendi",
     "converge",
+    "coverage",
     "embed",
     "evaluate",
     "evaluate_models",
     "html_report",
+    "in_batch_similarity",
     "information_rke",
     "information_vendi",
+    "kernel_distance",
     "kmeans_labels",
     "load",
     "nested_scores",
     "prompt_groups",
+    "recall",
     "rke",
     "shuffled_baseline",
     "vendi",

@@ -1,0 +1,92 @@
+"""The experiments run, and write what they say: in the smallest setting, whose numbers mean nothing."""
+
+import dataclasses
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "experiments"
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning:diffusers")
+
+
+@pytest.fixture(scope="module")
+def guidance():
+    for package in ("torch", "diffusers", "sklearn", "wordllama"):
+        pytest.importorskip(package)
+    spec = importlib.util.spec_from_file_location("guidance_digits", FOLDER / "guidance_digits.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for their module
+    spec.loader.exec_module(module)
+    every = module.Digits.load()
+    module.Digits.load = lambda: module.Digits(every.pictures[:200], every.labels[:200], every.prompts)
+    yield module
+    del sys.modules[spec.name]
+
+
+@pytest.fixture(scope="module")
+def tiny(guidance):
+    return guidance.Settings(
+        train_steps=20, train_batch=32, width=16, classifier_steps=30, sampling_steps=4, guide_every=2, window=20, batch=12,
+        rounds=2, seeds=(0, 1), strengths=(0.01, 0.02), tuning_seeds=(5,), tolerated=1.0,
+    )  # fmt: skip
+
+
+def test_guidance_of_digits_fills_the_table(guidance, tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(guidance, "QUICK", tiny)
+    monkeypatch.setattr(guidance.torch, "set_num_threads", lambda threads: None)
+    guidance.main(["--quick", "--json", str(tmp_path / "found.json")])
+    found = json.loads((tmp_path / "found.json").read_text())
+    columns = {"alignment", "kernel_distance", "conditional_vendi", "vendi", "in_batch_similarity"}
+    for table in (found, found["raw"], found["own_strengths"]):
+        assert set(table["methods"]) == {"none", "vendi", "rke", "conditional_vendi", "conditional_rke"}
+        for entries in table["methods"].values():
+            assert set(entries) == columns
+            for entry in entries.values():
+                assert entry["low"] <= entry["mean"] <= entry["high"]
+        assert set(table["strengths"].values()) == {0.02}  # everything is tolerated, so the largest
+    told = capsys.readouterr().out
+    assert told.count("| conditional_rke | 0.02 |") == 3  # for all, for each, and in the sweep
+    assert guidance.Settings(**found["settings"]) is not None
+
+
+def test_guidance_of_digits_moves_samples_from_the_same_start(guidance, tiny):
+    study = guidance.Study(dataclasses.replace(tiny, strengths=()))
+    start = guidance.generate(study.model, study.digits, "none", 0.0, 3, study.settings)
+    for method in guidance.METHODS:
+        still = guidance.generate(study.model, study.digits, method, 0.0, 3, study.settings)
+        moved = guidance.generate(study.model, study.digits, method, 0.05, 3, study.settings)
+        again = guidance.generate(study.model, study.digits, method, 0.05, 3, study.settings)
+        assert (still[0] == start[0]).all()
+        assert (moved[1] == start[1]).all()
+        assert (moved[0] == again[0]).all()
+        assert bool((moved[0] == start[0]).all()) == (method == "none")
+
+
+def test_intervals_over_seeds_are_those_of_student(guidance):
+    """t = 4.303 for three seeds: 2 +- 4.303 x 1 / sqrt(3)."""
+    found = guidance.interval([1.0, 2.0, 3.0])
+    assert found["mean"] == 2
+    assert np.allclose([found["low"], found["high"]], [2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5])
+
+
+def test_a_strength_is_taken_only_if_no_smaller_one_cost_alignment(guidance):
+    def means(*alignments):
+        return {f"{strength:g}": {"alignment": value} for strength, value in zip((0.1, 0.2, 0.3), alignments, strict=True)}
+
+    sweep = {"none": {"0": {"alignment": 1.0}}, "vendi": means(1.0, 0.996, 0.9), "rke": means(0.9, 1.0, 1.0)}
+    sweep |= {"conditional_vendi": means(1.0, 0.9, 1.0), "conditional_rke": means(1.0, 1.0, 1.0)}
+    expected = {"vendi": 0.2, "rke": 0.1, "conditional_vendi": 0.1, "conditional_rke": 0.3}
+    assert guidance.chosen_strengths(sweep, 0.005) == expected
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "sign", "said"),
+    [(1, 2, 1, "holds"), (-2, -1, -1, "holds"), (1, 2, -1, "the reverse"), (-1, 1, 1, "undecided"), (-1, 1, 0, "equal")],
+)
+def test_verdicts_read_the_interval(guidance, low, high, sign, said):
+    assert guidance._verdict({"low": low, "high": high}, sign) == said
