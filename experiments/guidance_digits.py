@@ -425,6 +425,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)  # sums of two threads round differently, and these networks are too small to gain
     warnings.simplefilter("ignore", dp.BandwidthWarning)
+    if chosen.quick and chosen.write:
+        parser.error("--write is for the figures of the full run, and --quick is a shorter one.")
     found = run(QUICK if chosen.quick else Settings())
     print(page(found))
     if chosen.json:

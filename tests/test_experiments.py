@@ -51,7 +51,18 @@ def test_guidance_of_digits_fills_the_table(guidance, tiny, tmp_path, monkeypatc
         assert set(table["strengths"].values()) == {0.02}  # everything is tolerated, so the largest
     told = capsys.readouterr().out
     assert told.count("| conditional_rke | 0.02 |") == 3  # for all, for each, and in the sweep
-    assert guidance.Settings(**found["settings"]) is not None
+    assert guidance.Settings(**found["settings"]).train_steps == 20
+
+
+def test_a_quick_run_has_one_strength_and_is_not_published(guidance, tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(guidance, "QUICK", dataclasses.replace(tiny, strengths=()))
+    monkeypatch.setattr(guidance.torch, "set_num_threads", lambda threads: None)
+    guidance.main(["--quick", "--json", str(tmp_path / "found.json")])
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert len(set(found["strengths"].values())) == 1
+    assert "sweep" not in found
+    with pytest.raises(SystemExit):
+        guidance.main(["--quick", "--write"])
 
 
 def test_guidance_of_digits_moves_samples_from_the_same_start(guidance, tiny):

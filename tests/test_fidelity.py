@@ -232,3 +232,19 @@ def test_no_matrix_of_all_pairs_is_held():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 400  # megabytes: a few blocks of 512 x 12,000
+
+
+def test_a_set_is_as_far_from_itself_as_from_its_copy():
+    x = np.random.default_rng(0).standard_normal((20, 4))
+    assert dp.kernel_distance(x, x).value == dp.kernel_distance(x, x.copy()).value
+
+
+def test_borders_are_included_on_a_grid():
+    """Distances that are equal on paper are not after rounding."""
+    assert dp.recall([[10.0], [11.0], [12.0]], [[9.0], [13.0]], num_neighbours=1) == 1
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x, real = rng.integers(0, 2, (2, 30, 16)).astype(float)
+        among, across = (((a[:, None] - b) ** 2).sum(axis=2) for a, b in ((x, x), (real, x)))
+        balls = np.sort(among, axis=1)[:, 3]
+        assert dp.recall(x, real) == (across <= balls).any(axis=1).mean()

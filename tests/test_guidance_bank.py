@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import divprism as dp
-from divprism.guidance import Bank, _pool, score_gradient
+from divprism.guidance import Bank, _pool, marginal_gain, score_gradient
 from divprism.guidance._pairs import squared_distances
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -100,7 +100,7 @@ def test_what_is_kept_equals_what_is_computed_anew(score, kernel, dtype):
         bank.append(X[start : start + 4], T[start : start + 4])
         for each in (kernel, dp.Gaussian(1.0 + start), kernel):
             arguments = {"score": score, "kernel_x": each}
-            new, t = NEW.astype(float), T_NEW.astype(float).astype(dtype)
+            new, t = NEW.astype(dtype).astype(float), T_NEW.astype(float).astype(dtype)
             found = score_gradient(new, t, bank=bank, **arguments)
             plain = bank.latents.astype(float), bank.prompts.astype(float)
             expected = score_gradient(new, t.astype(float), bank=plain, **arguments)
@@ -372,3 +372,46 @@ def test_every_byte_may_be_wrong(tmp_path):
             assert "\n" not in str(error)
         else:
             assert np.isfinite(bank.latents).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_copy_of_what_the_bank_rounded_adds_nothing(dtype):
+    """Unless new samples are rounded alike, the bandwidth by the median rule is the rounding, and a copy counts as new."""
+    bank = Bank(dtype=dtype)
+    x = np.random.default_rng(0).standard_normal((1, 50))
+    bank.append(x, ["a dog"])
+    assert marginal_gain(x, ["a dog"], bank=bank)[0] == pytest.approx(0, abs=1e-12)
+    assert (score_gradient(x, bank=bank, score="rke").gradient == 0).all()
+
+
+def test_samples_of_another_shape_and_the_same_width_are_refused():
+    bank = Bank()
+    bank.append(np.ones((2, 4, 6)))
+    with pytest.raises(dp.DataError, match=r"samples of shape \(6, 4\) do not fit a bank of samples of shape \(4, 6\)"):
+        score_gradient(np.ones((1, 6, 4)), bank=bank, score="rke")
+    assert score_gradient(np.ones((1, 24)), bank=bank, score="rke").gradient.shape == (1, 24)
+
+
+def test_a_list_of_two_samples_is_no_pair():
+    x = np.random.default_rng(0).standard_normal((3, 4))
+    rows = [[0.0, 0, 0, 0], [1.0, 1, 1, 1]]
+    found = score_gradient(x, bank=rows, score="rke", kernel_x=dp.Gaussian(1.0))
+    assert found.value == score_gradient(x, bank=np.array(rows), score="rke", kernel_x=dp.Gaussian(1.0)).value
+
+
+def test_a_bank_filled_in_inference_mode_goes_on_outside():
+    import torch
+
+    bank, x = Bank(), torch.eye(3)
+    with torch.inference_mode():
+        bank.append(x[:2])
+        score_gradient(x[:1], bank=bank, score="rke")
+    bank.append(x[2:])
+    assert len(bank) == 3
+    score_gradient(x[:1], bank=bank, score="rke")
+
+
+def test_packed_files_are_refused_before_they_are_unpacked(tmp_path):
+    np.savez_compressed(tmp_path / "b.npz", header=np.array("{}".ljust(1 << 20)))
+    with pytest.raises(dp.DataError, match="its arrays are packed"):
+        Bank.load(tmp_path / "b.npz")

@@ -2,6 +2,7 @@
 
 import copy
 import doctest
+import math
 import re
 import subprocess
 import sys
@@ -476,6 +477,17 @@ def test_prompts_may_be_encoded_before_or_after_the_timesteps_are_set(sd, late):
     assert torch.allclose(guide.bank.prompts.double(), _unit(expected.double().mean(1)), atol=1e-6)
 
 
+def test_timesteps_may_be_set_anew_for_each_part_of_a_run(sd):
+    guide, x = DiversityGuidance(every=1), _random(2, 4, 8, 8)
+    with guide.attach(sd):
+        sd.encode_prompt(["a dog", "a cat"], "cpu", 1, False)
+        for _ in range(2):
+            sd.scheduler.set_timesteps(2)
+            for t in sd.scheduler.timesteps:
+                x = sd.scheduler.step(_random(2, 4, 8, 8), t, x).prev_sample
+    assert torch.equal(guide.bank.prompts[:2], guide.bank.prompts[2:])
+
+
 def test_what_a_scheduler_kept_of_another_batch_is_left_alone(sd):
     sd.scheduler = pipelines.OTHERS["pndm"]()
     sd.scheduler.set_timesteps(4)
@@ -517,9 +529,9 @@ def test_latents_that_are_there_twice():
         generator = torch.Generator().manual_seed(0)
         return pipe([1, 2], num_inference_steps=4, generator=generator, output_type="np").images
 
-    plain = images()
     for scheduler in (pipelines.ddim(), pipelines.OTHERS["unipc"]()):
         pipe.scheduler = scheduler
+        plain = images()
         guide = DiversityGuidance("conditional_rke", every=1)
         with guide.attach(pipe, prompts=[1, 1]):
             found = images()
@@ -642,3 +654,36 @@ def test_the_short_examples_run(sd, block):
 
 def test_the_reward_of_the_guide():
     assert doctest.testfile(str(GUIDE), module_relative=False).failed == 0
+
+
+def test_a_copy_of_a_scheduler_has_its_own_step():
+    import copy
+
+    pipe = pipelines.dit()
+    with DiversityGuidance("rke", strength=0).attach(pipe):
+        other = copy.deepcopy(pipe.scheduler)
+        assert other.step.__self__ is other
+        assert other.set_timesteps.__self__ is other
+        other.set_timesteps(3)
+        assert len(pipe.scheduler.timesteps) != 3
+
+
+def test_latents_that_diverged_are_left_and_told():
+    guide = DiversityGuidance("rke", every=1)
+    latents = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    latents[1, 2] = math.nan
+    scheduler = pipelines.ddim()
+    with pytest.warns(UserWarning, match=r"latents \[1\] of the batch are NaN or infinite"):
+        moved = guide._after_step(scheduler, latents, None, 0, 3)
+    kept = latents[[0, 2]]
+    expected = DiversityGuidance("rke", every=1)._after_step(scheduler, kept, None, 0, 3)
+    assert torch.equal(moved[[0, 2]], expected)
+    assert torch.equal(moved[1], latents[1]) or moved[1].isnan().any()
+    with pytest.warns(UserWarning, match="neither pushed nor remembered"):
+        guide._after_step(scheduler, latents, None, 2, 3)
+    assert len(guide.bank) == 2
+
+
+def test_a_callback_without_latents_is_told():
+    with pytest.raises(ArgumentError, match="the callback needs the latents"):
+        DiversityGuidance("rke")(None, 0, 0, {"prompt_embeds": torch.zeros(1, 2)})

@@ -284,7 +284,7 @@ def test_half_precision_stays_half_and_finite(half, score, kernel):
     found = score_gradient(given[0], given[1], bank=given[2], score=score, kernel_x=kernel)
     assert found.gradient.dtype == given[0].dtype
     exact = [dp._arrays.to_numpy(a).astype(np.float64) for a in (given[0], given[1], *given[2])]
-    expected = score_gradient(exact[0], exact[1], bank=exact[2:], score=score, kernel_x=kernel)
+    expected = score_gradient(exact[0], exact[1], bank=tuple(exact[2:]), score=score, kernel_x=kernel)
     assert found.value == pytest.approx(expected.value, rel=1e-5)
     _close(dp._arrays.to_numpy(found.gradient).astype(np.float64), expected.gradient, 1e-2)  # eight bits of bfloat16
 
@@ -381,8 +381,8 @@ def test_inputs_are_not_written_to(name):
     x, t, bank = _data(True, True)
     given = [make(a.copy()) for a in (x, t, *bank)]
     for score in ("conditional_vendi(truncation=3)", "conditional_rke"):
-        score_gradient(given[0], given[1], bank=given[2:], score=score, kernel_x=dp.Cosine())
-        score_gradient(given[0], given[1], bank=given[2:], score=score)
+        score_gradient(given[0], given[1], bank=tuple(given[2:]), score=score, kernel_x=dp.Cosine())
+        score_gradient(given[0], given[1], bank=tuple(given[2:]), score=score)
     for array, before in zip(given, (x, t, *bank), strict=True):
         assert (np.asarray(array) == before).all()
 

@@ -4,6 +4,8 @@ Everything else in the package calls the standard through `array_api_compat`, so
 GPU) and on array-api-strict.
 """
 
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +26,7 @@ __all__ = [
     "is_numpy_array",
     "is_stored",
     "is_torch_array",
+    "lasting",
     "machine_epsilon",
     "middle",
     "outer_take",
@@ -174,3 +177,9 @@ def distinct_rows(x: Array) -> tuple[np.ndarray, np.ndarray]:
         representative[chance] = chance
     first, inverse = np.unique(representative, return_inverse=True)
     return first, inverse
+
+
+def lasting() -> AbstractContextManager[Any]:
+    """Around the making of arrays that are written to later: torch forbids that for tensors made in its inference mode."""
+    torch = sys.modules.get("torch")
+    return nullcontext() if torch is None else torch.inference_mode(False)

@@ -49,13 +49,15 @@ _UNREADABLE = (
 
 @contextmanager
 def open_archive(path: str | Path, form: Any, what: str) -> Iterator[tuple[dict[str, Any], Any]]:
-    """The JSON header and the arrays of a file that `np.savez` wrote; nothing in it is executed.
+    """The JSON header and the arrays of a file that `np.savez` wrote; nothing in it is executed, nothing unpacked.
 
     Whatever goes wrong inside the `with` becomes one sentence: that the file is not `what` it should be, or in another format
     than `form`.
     """
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.zip.infolist()):
+                raise ValueError("its arrays are packed")
             header = json.loads(str(archive["header"]))
             if header["format"] != form:
                 raise DataError(f"{path} is in format {header['format']!r}, not {form}: written by another version.")

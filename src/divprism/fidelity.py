@@ -21,6 +21,8 @@ __all__ = ["KernelDistance", "alignment", "coverage", "in_batch_similarity", "ke
 _CANCELLED = 1e-6  # squared distances this far below the squared norms are computed again, from differences
 _PIECE_ENTRIES = 1 << 22
 
+_SLACK = 1e-13  # of squared distances between rows of entries up to 2: what rounding may put a border off by
+
 
 @dataclass(frozen=True)
 class KernelDistance:
@@ -85,8 +87,8 @@ def kernel_distance(x: Any, reference: Any) -> KernelDistance:
         if size < 3:
             raise DataError(f"`{name}` must have at least 3 rows for a distance with an error; got {size}.")
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is looked for below
-        own, cross = _kernel_sums(x, x), _kernel_sums(x, reference)
-        other, back = _kernel_sums(reference, reference), _kernel_sums(reference, x)
+        own, cross = _kernel_sums(x, x, among=True), _kernel_sums(x, reference)
+        other, back = _kernel_sums(reference, reference, among=True), _kernel_sums(reference, x)
     if not np.isfinite([own.sum(), other.sum(), cross.sum()]).all():
         raise DataError("kernel values between rows overflow. Rescale the embeddings.")
     value = own.sum() / (n * (n - 1)) + other.sum() / (m * (m - 1)) - 2 * cross.sum() / (n * m)
@@ -94,15 +96,15 @@ def kernel_distance(x: Any, reference: Any) -> KernelDistance:
     return KernelDistance(float(value), math.sqrt(spread), n, m)
 
 
-def _kernel_sums(a: Array, b: Array) -> np.ndarray:
-    """sum_j (a_i . b_j / d + 1)^3 for each row i, without the row itself if both are the same array."""
+def _kernel_sums(a: Array, b: Array, among: bool = False) -> np.ndarray:
+    """sum_j (a_i . b_j / d + 1)^3 for each row i; `among` the rows of one set, without the row itself."""
     xp = array_namespace(a)
     right = xp.astype(b, xp.float64, copy=False).T
     found = []
     for rows in row_blocks(a.shape[0]):
         left = xp.astype(a[rows, :], xp.float64, copy=False)
         sums = xp.sum((left @ right / a.shape[1] + 1) ** 3, axis=1)
-        if a is b:
+        if among:
             sums = sums - (xp.sum(left * left, axis=1) / a.shape[1] + 1) ** 3
         found.append(to_numpy(sums))
     return np.concatenate(found)
@@ -239,7 +241,8 @@ def recall(x: Any, reference: Any, *, num_neighbours: int = 3) -> float:
     """
     x, reference = _comparable(x, reference)
     radii = _radii(x, num_neighbours, "x")
-    inside = [(_squared_distances(reference[rows, :], x) <= radii).any(axis=1) for rows in row_blocks(reference.shape[0])]
+    reach = radii + _SLACK
+    inside = [(_squared_distances(reference[rows, :], x) <= reach).any(axis=1) for rows in row_blocks(reference.shape[0])]
     return float(np.concatenate(inside).mean())
 
 
@@ -278,7 +281,7 @@ def coverage(x: Any, reference: Any, *, num_neighbours: int = 5) -> float:
     x, reference = _comparable(x, reference)
     radii = _radii(reference, num_neighbours, "reference")
     nearest = [_squared_distances(reference[rows, :], x).min(axis=1) for rows in row_blocks(reference.shape[0])]
-    return float((np.concatenate(nearest) <= radii).mean())
+    return float((np.concatenate(nearest) <= radii + _SLACK).mean())
 
 
 def _same_width(x: Any, other: Any, name: str = "reference") -> tuple[Array, Array]:

@@ -91,8 +91,9 @@ class Pool:
 def pose(x: Any, t: Any, bank: Any, score: Objective, kernel_x: Any, kernel_t: Any) -> Pool:
     """Check that everything fits together, choose kernels, and compare the new samples with all."""
     new, shape = flat_rows(x, "x")
-    earlier = _earlier(bank, new)
+    earlier = _earlier(bank, new, shape)
     xp = array_namespace(new)
+    new = new if earlier is None else _rounded(new, earlier)
     double = new.dtype == xp.float64 or not score.by_squares
     side_x = _side("x", new, earlier, kernel_x, xp.float64 if double else xp.float32)
     if not score.conditional:
@@ -109,18 +110,32 @@ def pose(x: Any, t: Any, bank: Any, score: Objective, kernel_x: Any, kernel_t: A
     return Pool(new, shape, earlier, score, side_x, _side("t", texts, earlier, kernel_t, xp.float64))
 
 
-def _earlier(bank: Any, new: Array) -> Bank | None:
+def _earlier(bank: Any, new: Array, shape: tuple[int, ...]) -> Bank | None:
     """The bank, if there is anything in it, checked to go with the new samples."""
     if bank is None or (isinstance(bank, Bank) and not len(bank)):
         return None
     if not isinstance(bank, Bank):
-        rows, prompts = bank if isinstance(bank, tuple | list) and len(bank) == 2 else (bank, None)
+        rows, prompts = bank if isinstance(bank, tuple) and len(bank) == 2 else (bank, None)
         bank = Bank._around(like(flat_rows(rows, "bank")[0], new, "bank"), prompts)
+    elif len(shape) > 1 and bank.shape != shape:  # of flat rows only the width can be held against them
+        raise DataError(
+            f"new samples of shape {shape} do not fit a bank of samples of shape {bank.shape}. Use a bank for each."
+        )
     there = bank.rows("x")
     require_together(new, there)
     if there.shape[1] != new.shape[1]:
         raise DataError(f"new samples of {new.shape[1]} numbers each do not fit a bank of samples of {there.shape[1]} each.")
     return bank
+
+
+def _rounded(new: Array, bank: Bank) -> Array:
+    """New samples rounded as the bank has rounded its own: a copy of a sample in it is to be a copy."""
+    xp, there = array_namespace(new), bank.rows("x").dtype
+    if xp.finfo(there).eps <= xp.finfo(new.dtype).eps:
+        return new
+    with np.errstate(over="ignore"):
+        rounded = xp.astype(xp.astype(new, there), new.dtype)
+    return xp.where(xp.isfinite(rounded), rounded, new)
 
 
 def _as_stored(texts: Array, bank: Bank) -> Array:

@@ -1,14 +1,13 @@
 """Bank: a sliding window of earlier samples and their prompts, for new ones to be told apart from."""
 
 import json
-import zipfile
 from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from divprism._arrays import Array, array_namespace, device_of, to_numpy, upload
+from divprism._arrays import Array, array_namespace, device_of, lasting, to_numpy, upload
 from divprism._blocks import row_blocks
 from divprism._files import open_archive, write_whole
 from divprism._validate import check_pairing, like
@@ -142,6 +141,10 @@ class Bank:
         prompts : array, shape (b, ...), or ids, length b, or None
             Embeddings, or whole numbers or texts that are equal for equal prompts; for all samples of a bank or for none.
         """
+        with lasting():
+            self._append(latents, prompts)
+
+    def _append(self, latents: Any, prompts: Any) -> None:
         rows, shape = flat_rows(latents, "latents")
         texts = None if prompts is None else prompt_rows(prompts, "prompts")
         self._check_fit(rows, texts, shape)
@@ -226,6 +229,10 @@ class Bank:
 
         Kept, and only computed for what was appended since the last call: O(n d) for each of those.
         """
+        with lasting():
+            return self._table(side, measure)
+
+    def _table(self, side: str, measure: Measure) -> Array:
         n, rows = len(self), self.rows(side)
         xp = array_namespace(rows)
         seen, table = self._tables.get((side, measure), (0, xp.zeros((0, 0), dtype=xp.float64, device=device_of(rows))))
@@ -310,8 +317,6 @@ class Bank:
         Nothing in the file is executed, and no more memory taken than its size.
         """
         with open_archive(path, _FORMAT, "a bank") as (header, archive):
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.zip.infolist()):
-                raise ValueError("its arrays are packed")
             bank = cls(header["capacity"], dtype=header["dtype"])
             bank._restore(header, archive, np.zeros(0) if like is None else like)
             return bank
@@ -324,7 +329,7 @@ class Bank:
             return
         latents, arrivals = archive["latents"], archive["arrivals"]
         prompts = archive.get("prompts")
-        shape = tuple(sides) if all(type(side) is int and side > 0 for side in sides) else (0,)
+        shape = tuple(sides) if sides and all(type(side) is int and side > 0 for side in sides) else (0,)
         floats = [latents] if prompts is None or prompts.ndim == 1 else [latents, prompts]
         if latents.ndim != 2 or latents.shape[1] != np.prod(shape, dtype=float) or not 0 < len(latents) <= self.capacity:
             raise ValueError("its header does not fit its arrays")

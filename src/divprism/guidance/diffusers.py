@@ -16,7 +16,9 @@ while away from a finished latent is away from what can be seen in it. And one l
 
 import functools
 import importlib.util
+import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -45,7 +47,8 @@ __all__ = ["DiversityGuidance"]
 _ROUNDING = 1e-12  # gradients of unit rows below this, over the squared bandwidth, are what is left of sums that cancel
 _COPIES = ("sample", "last_sample", "cur_sample")  # where schedulers of several stages keep latents to go on from
 _SINGLE = ("mps",)  # devices without double precision: gradients are computed, and banks kept, on the CPU
-_PROMPTS_FIRST = ("LuminaPipeline", "LuminaText2ImgPipeline")  # all others put the negative prompts first
+_PROMPTS_FIRST = {"LuminaPipeline", "LuminaText2ImgPipeline", "StableCascadePriorPipeline", "StableCascadeDecoderPipeline"}
+# all others put the negative prompts first
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +152,8 @@ class DiversityGuidance:
 
     def __call__(self, pipe: Any, step: int, timestep: Any, tensors: dict[str, Any]) -> dict[str, Any]:
         """The callback at the end of a step: the tensors, with latents pushed where a push is due."""
+        if "latents" not in tensors:
+            raise ArgumentError("the callback needs the latents: pass callback_on_step_end_tensor_inputs=guide.tensor_inputs.")
         latents = tensors["latents"]
         prompts = None
         if self._objective.conditional:
@@ -177,8 +182,8 @@ class DiversityGuidance:
             Embeddings, or texts or whole numbers, of the prompts of each call in the block, in their order: one for each
             sample, or one for so many in a row. None takes what `pipe.encode_prompt` gives first, if the score needs prompts.
         """
-        run = _Run(self, pipe.scheduler, prompts)
         encodes = getattr(pipe, "encode_prompt", None)
+        run = _Run(self, pipe, pipe.scheduler, prompts, doubles=encodes is None)
         hears = self._objective.conditional and prompts is None
         if hears and encodes is None:
             raise ArgumentError(
@@ -208,8 +213,9 @@ class DiversityGuidance:
         wide = torch.promote_types(latents.dtype, torch.float32)
         with torch.inference_mode(False), torch.no_grad():  # or the bank could not be written to in another mode later
             rows, norms = _unit_rows(latents)
-            found = self._gradient(rows, self._texts(prompts, rows))
-            uphill = found.gradient - (found.gradient * rows).sum(1, keepdim=True) * rows  # the norm of latents is divided out
+            found = self._gradient(rows.reshape(latents.shape), self._texts(prompts, rows))
+            slopes = found.gradient.flatten(1)
+            uphill = slopes - (slopes * rows).sum(1, keepdim=True) * rows  # the norm of latents is divided out
             lengths = uphill.norm(dim=1, keepdim=True)
             assert isinstance(found.kernel_x, Gaussian)
             flat = lengths <= _ROUNDING / found.kernel_x.bandwidth**2
@@ -261,13 +267,30 @@ class DiversityGuidance:
 
     def _after_step(self, scheduler: Any, latents: Any, prompts: Any, call: int, calls: int) -> Any:
         """Latents after a call of the sampler: pushed if that is due, remembered if it was the last."""
+        last = call == calls - 1 and self.bank is not None
+        if (last or self._is_due(scheduler, call, calls)) and not _finite(latents).all():
+            return self._without_diverged(scheduler, latents, prompts, call, calls)
         if self._is_due(scheduler, call, calls):
             push = self.push(latents, prompts)
             _push_copies(scheduler, latents, push)
             latents = _sum(latents, push)
-        if call == calls - 1 and self.bank is not None:
+        if last:
             self.remember(latents, prompts)
         return latents
+
+    def _without_diverged(self, scheduler: Any, latents: Any, prompts: Any, call: int, calls: int) -> Any:
+        """Latents after a call; those that are NaN or infinite stay so, and the others are guided without them."""
+        fine = _finite(latents).tolist()
+        lost = [place for place, one in enumerate(fine) if not one]
+        warnings.warn(f"latents {lost} of the batch are NaN or infinite: they are neither pushed nor remembered.", stacklevel=2)
+        if len(lost) == len(fine):
+            return latents
+        kept = [place for place, one in enumerate(fine) if one]
+        texts = self._texts(prompts, latents)
+        moved = self._after_step(scheduler, latents[kept], None if texts is None else texts[kept], call, calls)
+        whole = latents.clone()
+        whole[kept] = moved
+        return whole
 
     def _is_due(self, scheduler: Any, call: int, calls: int) -> bool:
         order = getattr(scheduler, "order", 1)  # calls that make a step: 2 for Heun, which leaves out one of the last step
@@ -282,10 +305,13 @@ class _Run:
     """Where a pipeline without callbacks is: what its scheduler, and what encodes its prompts, are wrapped with."""
 
     guide: DiversityGuidance
+    pipe: Any
     scheduler: Any
     given: Any
+    doubles: bool  # whether the batch may be there twice, as in DiT, which encodes no prompts
     heard: Any = None  # embeddings that wait for the run to begin
     prompts: Any = None
+    is_heard: bool = False
     call: int = 0
     calls: int = 0
 
@@ -306,21 +332,25 @@ class _Run:
 
         @functools.wraps(set_timesteps)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            self.prompts, self.heard, self.calls = self.heard, None, 0
+            self.is_heard, self.calls = self.heard is not None, 0
+            if self.is_heard:  # else they are encoded later, or timesteps are set again for the next part of a video
+                self.prompts, self.heard = self.heard, None
             return set_timesteps(*args, **kwargs)
 
         return wrapped
 
     def around_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """The step, and guidance after it. Pipelines read the signature of `step`, so it must stay to be seen."""
+        signature = inspect.signature(step)
 
         @functools.wraps(step)
-        def wrapped(model_output: Any, timestep: Any, *args: Any, **kwargs: Any) -> Any:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
             if self.call >= self.calls:
-                self.call, self.calls = 0, len(self.scheduler.timesteps) - place(self.scheduler, timestep)
-                self.prompts = self.heard if self.prompts is None else self.prompts  # some encode after timesteps are set
+                self.call, self.calls = 0, self._length(signature.bind(*args, **kwargs).arguments["timestep"])
+                if self.heard is not None and not self.is_heard:  # some encode after timesteps are set
+                    self.prompts = self.heard
                 self.heard = None
-            result = step(model_output, timestep, *args, **kwargs)
+            result = step(*args, **kwargs)
             guided = self._guided(result[0])  # outputs that are no tuples have the latents first, too
             self.call += 1
             if isinstance(result, tuple):
@@ -330,12 +360,18 @@ class _Run:
 
         return wrapped
 
+    def _length(self, timestep: Any) -> int:
+        """Calls of the sampler in a run: as many as the pipeline says, which may stop early, or the rest of the schedule."""
+        rest = len(self.scheduler.timesteps) - place(self.scheduler, timestep)
+        told = getattr(self.pipe, "num_timesteps", None)
+        return min(rest, told) if isinstance(told, int) and told > 0 else rest
+
     def _guided(self, latents: Any) -> Any:
         if self.call < self.calls - 1 and not self.guide._is_due(self.scheduler, self.call, self.calls):
             return latents
         # DiT has its batch twice in the latents, under labels and under none, and keeps the first half
         half = latents.shape[0] // 2
-        twice = half > 0 and torch.equal(latents[:half], latents[half:])
+        twice = self.doubles and half > 0 and torch.equal(latents[:half], latents[half:])
         prompts = self.prompts if self.given is None else self.given
         mine = latents[:half] if twice else latents
         moved = self.guide._after_step(self.scheduler, mine, prompts, self.call, self.calls)
@@ -351,6 +387,11 @@ def _unit_rows(a: Any) -> tuple[Any, Any]:
     rows = (a.detach().cpu() if a.device.type in _SINGLE else a.detach()).flatten(1).double()
     norms = rows.norm(dim=1, keepdim=True)
     return rows / torch.where(norms == 0, 1.0, norms), norms
+
+
+def _finite(latents: Any) -> Any:
+    """Which latents are free of NaN and infinities."""
+    return torch.isfinite(latents).flatten(1).all(dim=1)
 
 
 def _norms(latents: Any) -> Any:
@@ -382,7 +423,7 @@ def _without_negatives(pipe: Any, prompts: Any, wanted: int) -> Any:
     """The prompts of the samples, out of those that classifier-free guidance has put side by side with negative ones."""
     given = len(prompts)
     if given == 2 * wanted:
-        return prompts[:wanted] if type(pipe).__name__ in _PROMPTS_FIRST else prompts[wanted:]
+        return prompts[:wanted] if _PROMPTS_FIRST & {kind.__name__ for kind in type(pipe).__mro__} else prompts[wanted:]
     if given > wanted:
         raise DataError(
             f"{type(pipe).__name__} has {given} prompts for {wanted} latents, and which are theirs cannot be told. "

@@ -68,9 +68,11 @@ def score_gradient(
     by e |gradient|^2 at first. Exact copies do not part: by symmetry the gradient between them is zero, as it is between
     samples too far apart for the kernel to see.
 
-    Costs O(n d) for each new sample at order 2, once the bank has kept its own distances (see `Bank`); other orders, and
-    truncation, add O(n^3) for eigenvectors. Rows are multiplied in double precision if `x` is, or if eigenvectors are needed;
-    else in single; sums over pairs are always in double. Memory: blocks of rows, and 8 n^2 bytes in the bank.
+    Costs O(n d) for each new sample at order 2, once the bank has kept its own distances (see `Bank`), and O(n^2) where the
+    bandwidth is new, as by the median rule; other orders, and truncation, add O(n^3) for eigenvectors. New samples are rounded
+    as the bank stores its own, so that copies are copies. Rows are multiplied in double precision if `x` is, or if
+    eigenvectors are needed; else in single; sums over pairs are always in double. Memory: blocks of rows, and 8 n^2 bytes in
+    the bank.
 
     Parameters
     ----------
