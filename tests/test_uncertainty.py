@@ -175,6 +175,7 @@ def test_pairs_of_no_weight_are_not_there():
     arguments = {"kernel_x": NARROW, "kernel_t": WIDE, "interval": 0.95}
     first, second = dp.evaluate(x, t, weights=weights, **arguments), dp.evaluate(x[:40], t[:40], **arguments)
     assert first.intervals == second.intervals
+    assert first.baseline == second.baseline is not None
 
 
 def test_where_no_two_pairs_are_alike_the_population_is_out_of_sight():
@@ -273,7 +274,8 @@ def test_copies_of_the_whole_set_do_not_change_what_a_prompt_adds():
     [
         ({"interval": 95.0}, "`interval` must be a level between 0 and 1, such as 0.95; got 95.0"),
         ({"interval": 0.95, "unit": "word"}, "`unit` must be pair or prompt; got 'word'"),
-        ({"num_permutations": 0}, "`num_permutations` must be a whole number of at least 1; got 0"),
+        ({"num_permutations": -1}, "`num_permutations` must be a whole number of at least 1; got -1"),
+        ({"num_permutations": True}, "`num_permutations` must be a whole number of at least 1; got True"),
         ({"num_permutations": 9, "weights": np.arange(1, 41) / 820}, "`weights` cannot be shuffled"),
     ],
 )
@@ -327,12 +329,41 @@ def test_the_baseline_is_the_mean_over_shuffled_pairs():
     assert math.log(found.baseline) == pytest.approx(np.mean(logs), abs=1e-9)
 
 
+@pytest.mark.parametrize(("outputs", "prompts", "pairings"), [(1, 40, 19), (4, 10, 19), (5, 8, 0), (1, 1001, 5), (1, 5001, 0)])
+def test_a_baseline_comes_by_itself_where_prompts_have_few_outputs(outputs, prompts, pairings):
+    """At order 2, where a pairing costs no spectrum."""
+    n = outputs * prompts
+    x, t = np.random.default_rng(0).standard_normal((n, 2)), np.repeat(np.arange(prompts), outputs)
+    found = dp.evaluate(x, t, kernel_x=NARROW, order=2)
+    assert found.settings["num_permutations"] == pairings
+    assert (found.baseline.num_permutations if found.baseline else 0) == pairings
+    unchecked = [text for text in found.warnings if text.startswith("information-unchecked: prompts have 1.0 outputs")]
+    assert len(unchecked) == (n > 5000)
+
+
+def test_no_baseline_where_none_is_wanted_or_possible():
+    x, t = independent(np.random.default_rng(0), 30)
+    weights = np.arange(1, 31) / 465
+    assert dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, num_permutations=0).excess_information is None
+    assert dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, weights=weights).baseline is None
+    assert dp.evaluate(x, kernel_x=NARROW).baseline is None
+    assert dp.evaluate(x[:1], t[:1], kernel_x=NARROW, kernel_t=WIDE).baseline is None
+
+
+def test_models_that_are_compared_have_their_baselines():
+    t = np.arange(30)
+    models = {"free": dp.Samples(np.eye(30), t), "fixed": dp.Samples(np.eye(30)[t // 2], t)}
+    found = dp.compare(models, kernel_x=dp.Cosine(), num_permutations=3)
+    assert {one.baseline.num_permutations for one in found.results.values()} == {3}
+
+
 def test_results_carry_intervals_and_baseline():
     x, t = independent(np.random.default_rng(0), 60)
     found = dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, interval=0.95, num_permutations=3)
     document = found.to_dict()
     assert document["scores"]["vendi"]["interval"]["low"] == found.intervals["vendi"].low
     assert document["baseline"]["p_value"] == found.baseline.p_value
+    assert found.excess_information == found.baseline.excess_information
     again = dp.evaluate(x, t, **found.settings)
     assert again.intervals == found.intervals and again.baseline == found.baseline
 

@@ -2,6 +2,7 @@
 
 from divprism.bandwidth import BandwidthRule, MedianDistance, StableScore
 from divprism.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
+from divprism.baseline import ShuffledBaseline, shuffled_baseline
 from divprism.comparison import Comparison, Difference, compare
 from divprism.convergence import Convergence, Verdict, converge
 from divprism.details import html_report
@@ -57,7 +58,7 @@ from divprism.scores import (
     rke,
     vendi,
 )
-from divprism.uncertainty import Interval, ShuffledBaseline, shuffled_baseline
+from divprism.uncertainty import Interval
 from divprism.version import __version__
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""How far a score may be off: intervals from the sample itself, a baseline by shuffling.
+"""How far a score may be off: intervals from the sample itself.
 
 Sampling errors are a jackknife's. At order 2 a score is a ratio of sums over pairs of samples, and what each sample adds to it
 is known in closed form; at other orders samples are left out by groups, twenty at most, and the scores computed again. So are
@@ -7,29 +7,19 @@ the cluster scores, at every order: what a sample adds to the score of a small c
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from divprism._arrays import to_numpy
 from divprism._blocks import row_blocks
-from divprism._problem import Problem, entropies, pose
+from divprism._problem import Problem
 from divprism.entropy import matrix_entropy
 from divprism.errors import ArgumentError, DataError
 from divprism.operators import HadamardOperator, Operator, dense
-from divprism.scores import COMBINATIONS, combined
+from divprism.scores import COMBINATIONS
 
-__all__ = [
-    "UNITS",
-    "Interval",
-    "SamplingError",
-    "ShuffledBaseline",
-    "sampling_error",
-    "shuffled_baseline",
-    "shuffled_from",
-    "units_of",
-]
+__all__ = ["UNITS", "Interval", "SamplingError", "sampling_error", "units_of"]
 
 UNITS = ("pair", "prompt")
 """What is taken to have been drawn at random: pairs, or prompts with all their outputs."""
@@ -327,80 +317,3 @@ def _blocks(operator: Operator) -> Iterator[slice]:
 def _square_sums(operator: Operator, rows: slice) -> np.ndarray:
     block = np.asarray(to_numpy(operator.rows(rows)), np.float64)
     return np.asarray(np.einsum("ij,ij->i", block, block))
-
-
-@dataclass(frozen=True)
-class ShuffledBaseline:
-    """Information that is left when outputs are paired with prompts at random: bias of a finite sample, not information.
-
-    Attributes
-    ----------
-    excess_information : float
-        Logarithm of the Information score minus its mean over random pairings, in nats: what the outputs tell of their prompts.
-    baseline : float
-        That mean, as a score.
-    p_value : float
-        Share of pairings, the given one included, whose Information is at least that of the given one.
-    num_permutations, order
-        Number of random pairings, and order of the score.
-    """
-
-    excess_information: float
-    baseline: float
-    p_value: float
-    num_permutations: int
-    order: float
-
-
-def shuffled_baseline(x: Any, t: Any, *, num_permutations: int = 19, **settings: Any) -> ShuffledBaseline:
-    """Information-Vendi against its value under random re-pairing of outputs and prompts.
-
-    With few outputs per prompt the raw score is mostly bias: outputs that ignore their prompts score well above 1. What is in
-    excess of the shuffled value is information. A p-value of 1 / (num_permutations + 1) is the smallest that can be had.
-    Costs `num_permutations` + 1 joint entropies.
-
-    Parameters
-    ----------
-    x, t : as in `information_vendi`
-    num_permutations : int, optional
-        Number of random pairings.
-    **settings
-        As in `information_vendi`, without `weights`.
-
-    Examples
-    --------
-    Outputs that repeat their prompts, against chance:
-
-    >>> import numpy as np, divprism as dp
-    >>> t = np.repeat(np.arange(6), 10)
-    >>> found = dp.shuffled_baseline(np.eye(6)[t], t, kernel_x=dp.Cosine())
-    >>> round(found.baseline, 1), found.p_value
-    (1.3, 0.05)
-    """
-    defaults = {"order": 1.0, "truncation": None, "estimator": None, "rng": 0}
-    problem = pose(x, t, **(defaults | settings))
-    return shuffled_from(problem, num_permutations)
-
-
-def shuffled_from(problem: Problem, num_permutations: int) -> ShuffledBaseline:
-    """The baseline of a problem that is posed already."""
-    if not isinstance(num_permutations, int) or num_permutations < 1:
-        raise ArgumentError(f"`num_permutations` must be a whole number of at least 1; got {num_permutations!r}.")
-    if problem.t is None:
-        raise ArgumentError("`num_permutations` was given, but there are no prompts to shuffle.")
-    if np.ptp(problem.x.masses / np.bincount(problem.x.index)) > 1e-12:
-        raise ArgumentError("`weights` cannot be shuffled: the baseline is of pairs that count alike.")
-    order = problem.settings["order"]
-    generator = np.random.default_rng(problem.settings["rng"])
-    weights = np.full(problem.n, 1 / problem.n)
-    [found] = entropies(problem, ["x", "t", "joint"], [order])
-    given = combined("information_vendi", found).estimate.value
-    shuffled = []
-    for _ in range(num_permutations):
-        left = replace(problem.x, index=generator.permutation(problem.x.index))
-        mixed = replace(problem, joint=HadamardOperator.of(left, problem.t, weights))
-        [joint] = entropies(mixed, ["joint"], [order])
-        shuffled.append(combined("information_vendi", found | joint).estimate.value)
-    mean = math.fsum(shuffled) / num_permutations
-    at_least = sum(value >= given - 1e-12 for value in shuffled)
-    return ShuffledBaseline(given - mean, math.exp(mean), (1 + at_least) / (1 + num_permutations), num_permutations, order)

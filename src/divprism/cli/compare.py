@@ -10,8 +10,10 @@ from divprism.cli.flags import Embedding, Reading, Scoring, bundled
 from divprism.cli.options import (
     Config,
     FailUnder,
+    NumPermutations,
     Output,
     Quiet,
+    Unit,
     check_gates,
     choice,
     parse_gates,
@@ -28,12 +30,10 @@ from divprism.readers.guards import shown
 from divprism.report import MODEL_FORMATS, comparison_sentences, model_note, model_table
 from divprism.report.texts import literal, ranked
 from divprism.samples import Samples
-from divprism.uncertainty import UNITS
 
 __all__ = ["compare"]
 
 _FORMATS = ("table", "json", "md", "latex")
-_UNITS = "|".join(UNITS)
 
 
 @bundled
@@ -45,9 +45,8 @@ def compare(
     others: list[str] | None = typer.Argument(None, metavar="[IN ...]", help="More files or folders, a model each."),
     by: str = typer.Option("conditional_vendi", "--by", help="Score to rank by (see: divprism ls scores)."),
     interval: float = typer.Option(0.95, "--interval", help="Level of the intervals."),
-    unit: str | None = typer.Option(
-        None, "--unit", help="What was drawn at random; default prompt where at least 20 repeat, else pair.", metavar=_UNITS
-    ),
+    unit: Unit = None,
+    num_permutations: NumPermutations = None,
     fail_under: FailUnder = None,
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help=f"{'|'.join(_FORMATS)}.", metavar="|".join(_FORMATS)),
@@ -73,7 +72,7 @@ def compare(
     first = next(iter(parts.values()))
     with progress_on_stderr(quiet) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", BandwidthWarning)  # told below, with the other warnings
-        settings = scoring.settings(context) | embedding.settings(first)
+        settings = scoring.settings(context) | embedding.settings(first) | {"num_permutations": num_permutations}
         found = compare_models(named, by=by, interval=interval, unit=unit, progress=progress, **settings)
         full = None if report is None else with_command(detailed(found, progress=progress))
     say(found.notes, quiet)

@@ -16,12 +16,15 @@ from divprism.errors import ArgumentError, DataError, GateError
 from divprism.evaluation import Evaluation
 from divprism.readers.guards import MAX_JSON, shown
 from divprism.registry import SCORES
+from divprism.uncertainty import UNITS
 
 __all__ = [
     "Config",
     "FailUnder",
+    "NumPermutations",
     "Output",
     "Quiet",
+    "Unit",
     "check_gates",
     "choice",
     "load_config",
@@ -39,6 +42,22 @@ FailUnder = Annotated[
     list[str] | None,
     typer.Option("--fail-under", help="End with exit code 5 if a score is below, as conditional_vendi=4.5; may be repeated."),
 ]
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        "--unit",
+        help="What was drawn at random; default prompt where at least 20 repeat, else pair.",
+        metavar="|".join(UNITS),
+    ),
+]
+NumPermutations = Annotated[
+    int | None,
+    typer.Option(
+        "--num-permutations",
+        min=0,
+        help="Random pairings to compare Information with, 0 for none; default some where prompts have few outputs.",
+    ),
+]
 
 
 def say(lines: Any, quiet: bool, prefix: str = "") -> None:
@@ -48,7 +67,7 @@ def say(lines: Any, quiet: bool, prefix: str = "") -> None:
             typer.echo(shown(f"{prefix}{line}"), err=True)
 
 
-_OFF = {"interval", "num_permutations"}  # None in a result: there was none, which a flag says by 0
+_OFF = {"interval"}  # None in a result: there was none, which a flag says by 0
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -4,15 +4,16 @@ import dataclasses
 import warnings
 from typing import Any
 
-import numpy as np
 import typer
 
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled
 from divprism.cli.options import (
     Config,
     FailUnder,
+    NumPermutations,
     Output,
     Quiet,
+    Unit,
     check_gates,
     choice,
     parse_gates,
@@ -26,13 +27,11 @@ from divprism.errors import ArgumentError, BandwidthWarning
 from divprism.evaluation import Evaluation, evaluate, evaluate_models
 from divprism.readers import read_array
 from divprism.report import FORMATS, render, render_models
-from divprism.samples import Item, Samples, Text
-from divprism.uncertainty import UNITS
+from divprism.samples import Samples
 
 __all__ = ["score"]
 
 _FORMATS = "|".join(FORMATS)
-_UNITS = "|".join(UNITS)
 
 
 @bundled
@@ -45,12 +44,8 @@ def score(
     labels: str | None = typer.Option(None, "--labels", help="A group per output; adds the cluster scores."),
     weights: str | None = typer.Option(None, "--weights", help="A weight per output, summing to one."),
     interval: float = typer.Option(0.95, "--interval", help="Level of the intervals; 0 for none."),
-    unit: str | None = typer.Option(
-        None, "--unit", help="What was drawn at random; default prompt where at least 20 repeat, else pair.", metavar=_UNITS
-    ),
-    num_permutations: int | None = typer.Option(
-        None, "--num-permutations", help="Random pairings to compare with; default some where prompts have few outputs."
-    ),
+    unit: Unit = None,
+    num_permutations: NumPermutations = None,
     fail_under: FailUnder = None,
     quiet: Quiet = False,
     form: str = typer.Option("table", "--format", help=f"{_FORMATS}.", metavar=_FORMATS),
@@ -71,13 +66,13 @@ def score(
         raise ArgumentError("--details adds to the JSON document: --format json.")
     if weights is not None and (report is not None or with_details):
         raise ArgumentError("--report and --details tell of outputs that count alike, so they do not go with --weights.")
-    settings = scoring.settings(context) | {"interval": interval or None, "unit": unit}
+    settings = scoring.settings(context)
+    settings |= {"interval": interval or None, "unit": unit, "num_permutations": num_permutations}
     samples = reading.samples()
     say(samples.notes, quiet)
     if scoring.kernel_t == "gaussian" and getattr(samples.prompts, "ndim", 2) == 1:
         raise ArgumentError("--kernel-t gaussian needs a row of numbers per prompt; these are ids. Leave it out to match ids.")
     settings |= embedding.settings(samples)
-    settings["num_permutations"] = _permutations(samples) if num_permutations is None else num_permutations or None
     groups = None if labels is None else read_array(labels, "labels")
     masses = None if weights is None else read_array(weights, "weights")
     with progress_on_stderr(quiet) as progress, warnings.catch_warnings():
@@ -100,27 +95,6 @@ def score(
 
 def _one_or_all(results: dict[str, Evaluation]) -> Any:
     return results if len(results) > 1 else next(iter(results.values()))
-
-
-_FEW_OUTPUTS = 5  # of a prompt: below, Information is mostly bias
-_PAIRINGS = ((1000, 19), (5000, 5))  # up to so many pairs of a model, so many: each costs a joint spectrum
-
-
-def _permutations(samples: Samples) -> int | None:
-    """How many random pairings to compare with if nothing was said: some where prompts have few outputs."""
-    prompts = samples.prompts
-    if prompts is None:
-        return None
-    each = len(samples) / len(set(samples.models or [""]))
-    distinct = len({_identity(item) for item in prompts}) if isinstance(prompts, tuple) else len(np.unique(prompts, axis=0))
-    if each >= _FEW_OUTPUTS * distinct:
-        return None
-    return next((count for most, count in _PAIRINGS if each <= most), None)
-
-
-def _identity(item: Item) -> Any:
-    """What makes a prompt the same as another, without reading a file."""
-    return item.text if isinstance(item, Text) else getattr(item, "source", item)
 
 
 def _results(samples: Samples, settings: dict[str, Any], labels: Any, weights: Any) -> dict[str, Evaluation]:
