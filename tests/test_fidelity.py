@@ -248,3 +248,29 @@ def test_borders_are_included_on_a_grid():
         among, across = (((a[:, None] - b) ** 2).sum(axis=2) for a, b in ((x, x), (real, x)))
         balls = np.sort(among, axis=1)[:, 3]
         assert dp.recall(x, real) == (across <= balls).any(axis=1).mean()
+
+
+@pytest.mark.parametrize("far", [0.0, 1e6, 1e8, -1e12])
+def test_recall_and_coverage_do_not_know_an_origin(far):
+    """Steps of a half are exact at all these places, and the arithmetic of differences with them."""
+    x, real = np.array([[0.0], [1.0], [2.0], [3.0]]) + far, np.array([[0.5], [6.0], [10.0]]) + far
+    assert dp.recall(x, real, num_neighbours=1) == pytest.approx(1 / 3)
+    assert dp.coverage(x, real, num_neighbours=1) == pytest.approx(2 / 3)  # of 0.5 and of 6: to 3 it is 3, to 0.5 more
+
+
+def test_one_stray_row_does_not_blur_the_others():
+    """cdist adds up squared differences, and so has all digits."""
+    x, real = np.random.default_rng(0).standard_normal((2, 200, 8))
+    real[0] = 1e9
+    radii = np.sort(cdist(x, x), axis=1)[:, 3], np.sort(cdist(real, real), axis=1)[:, 5]
+    assert dp.recall(x, real) == (cdist(real, x) <= radii[0]).any(axis=1).mean()
+    assert dp.coverage(x, real) == (cdist(x, real) <= radii[1]).any(axis=0).mean()
+
+
+def test_borders_are_included_in_many_dimensions():
+    """Corners of a cube: every squared distance is a whole number, and many are equal."""
+    x, real = np.random.default_rng(0).integers(0, 2, (2, 60, 2048)).astype(float)
+    squares = ((x[:, None, :] - real[None, :, :]) ** 2).sum(axis=2)
+    around = ((real[:, None, :] - real[None, :, :]) ** 2).sum(axis=2)
+    radii = np.sort(around, axis=1)[:, 5]
+    assert dp.coverage(x, real) == (squares <= radii).any(axis=0).mean()

@@ -19,9 +19,9 @@ from divprism.kernels import Cosine
 __all__ = ["KernelDistance", "alignment", "coverage", "in_batch_similarity", "kernel_distance", "recall"]
 
 _CANCELLED = 1e-6  # squared distances this far below the squared norms are computed again, from differences
+_ROUNDING = 1e-12  # of the squared norms: what a product of rows may be off by
+_BORDER = 1e-12  # of a squared distance: what rounding of the data may put a border off by
 _PIECE_ENTRIES = 1 << 22
-
-_SLACK = 1e-13  # of squared distances between rows of entries up to 2: what rounding may put a border off by
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def alignment(x: Any, t: Any, *, scale: float = 100.0) -> float:
     >>> alignment([[2.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 3.0]])
     50.0
     """
-    if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < math.inf:
+    if isinstance(scale, bool) or not isinstance(scale, int | float | np.number) or not 0 < scale < math.inf:
         raise ArgumentError(f"`scale` must be a positive number; got {scale!r}.")
     x, t = _same_width(x, t, "t")
     check_pairing(x.shape[0], t.shape[0], "t")
@@ -240,10 +240,9 @@ def recall(x: Any, reference: Any, *, num_neighbours: int = 3) -> float:
     0.5
     """
     x, reference = _comparable(x, reference)
-    radii = _radii(x, num_neighbours, "x")
-    reach = radii + _SLACK
-    inside = [(_squared_distances(reference[rows, :], x) <= reach).any(axis=1) for rows in row_blocks(reference.shape[0])]
-    return float(np.concatenate(inside).mean())
+    reach = _radii(x, num_neighbours, "x")[None, :]
+    reached = [_within(reference[rows, :], x, reach).any(axis=1) for rows in row_blocks(reference.shape[0])]
+    return float(np.concatenate(reached).mean())
 
 
 def coverage(x: Any, reference: Any, *, num_neighbours: int = 5) -> float:
@@ -279,9 +278,9 @@ def coverage(x: Any, reference: Any, *, num_neighbours: int = 5) -> float:
     0.5
     """
     x, reference = _comparable(x, reference)
-    radii = _radii(reference, num_neighbours, "reference")
-    nearest = [_squared_distances(reference[rows, :], x).min(axis=1) for rows in row_blocks(reference.shape[0])]
-    return float((np.concatenate(nearest) <= radii + _SLACK).mean())
+    reach = _radii(reference, num_neighbours, "reference")[:, None]
+    covered = [_within(reference[rows, :], x, reach[rows]).any(axis=1) for rows in row_blocks(reference.shape[0])]
+    return float(np.concatenate(covered).mean())
 
 
 def _same_width(x: Any, other: Any, name: str = "reference") -> tuple[Array, Array]:
@@ -305,13 +304,12 @@ def _directions(x: Array, name: str) -> Array:
 
 
 def _comparable(x: Any, reference: Any) -> tuple[Array, Array]:
-    """Both sets in double precision around their middle, in units in which no squared distance overflows."""
+    """Both sets in double precision, in units in which no squared distance overflows: a power of two, so no digit changes."""
     x, reference = _same_width(x, reference)
     xp = array_namespace(x)
-    both = xp.concat([xp.astype(x, xp.float64), xp.astype(reference, xp.float64)])
-    both = both / (float(xp.max(xp.abs(both))) or 1.0)
-    both = both - xp.mean(both, axis=0)
-    return both[: x.shape[0], :], both[x.shape[0] :, :]
+    sets = [xp.astype(x, xp.float64), xp.astype(reference, xp.float64)]
+    unit = 2.0 ** -math.frexp(max(float(xp.max(xp.abs(one))) for one in sets))[1]
+    return sets[0] * unit, sets[1] * unit
 
 
 def _radii(rows: Array, num_neighbours: Any, name: str) -> np.ndarray:
@@ -323,21 +321,47 @@ def _radii(rows: Array, num_neighbours: Any, name: str) -> np.ndarray:
         raise DataError(
             f"{n:,} rows of `{name}` have at most {n - 1:,} neighbours each; got `num_neighbours` {num_neighbours}."
         )
-    # the nearest of all is the row itself, or a copy of it, at distance zero
-    parts = (_squared_distances(rows[part, :], rows) for part in row_blocks(n))
-    return np.concatenate([np.partition(part, num_neighbours, axis=1)[:, num_neighbours].copy() for part in parts])
+    found = []
+    for part in row_blocks(n):
+        squares, _ = _squared_distances(rows[part, :], rows)
+        # the nearest of all is the row itself, or a copy of it, at distance zero
+        places = np.argpartition(squares, num_neighbours, axis=1)[:, num_neighbours].copy()
+        found.append(_squared_gaps(rows, rows, np.arange(part.start, part.start + places.size), places))
+    return np.concatenate(found)
 
 
-def _squared_distances(a: Array, b: Array) -> np.ndarray:
-    """|a_i - b_j|^2 on the host, exactly zero for equal rows."""
-    xp = array_namespace(a)
-    norms = xp.sum(a * a, axis=1)[:, None] + xp.sum(b * b, axis=1)[None, :]
-    squares = to_numpy(norms - 2 * (a @ b.T))
-    left, right = np.nonzero(squares < _CANCELLED * to_numpy(norms))
+def _within(a: Array, b: Array, reach: np.ndarray) -> np.ndarray:
+    """Whether |a_i - b_j|^2 <= reach, borders included: what a product leaves open is decided by differences."""
+    squares, norms = _squared_distances(a, b)
+    inside = squares <= reach
+    left, right = np.nonzero(np.abs(squares - reach) <= _ROUNDING * norms + _BORDER * reach)
     if left.size:
-        squares = np.array(squares)
-        a, b = to_numpy(a), to_numpy(b)
-        for piece in row_blocks(left.size, max(1, _PIECE_ENTRIES // a.shape[1])):
-            gap = a[left[piece]] - b[right[piece]]
-            squares[left[piece], right[piece]] = np.einsum("ij,ij->i", gap, gap)
-    return squares
+        reach = np.broadcast_to(reach, squares.shape)[left, right]
+        inside[left, right] = _squared_gaps(a, b, left, right) <= reach * (1 + _BORDER)
+    return inside
+
+
+def _squared_distances(a: Array, b: Array) -> tuple[np.ndarray, np.ndarray]:
+    """|a_i - b_j|^2 on the host by a product, and the squared norms, around the mean of b, that its rounding grows with.
+
+    What cancels in it is computed from differences; equal rows are exactly zero apart.
+    """
+    xp = array_namespace(a)
+    centre = xp.mean(b, axis=0)
+    near, far = a - centre, b - centre
+    norms = to_numpy(xp.sum(near * near, axis=1)[:, None] + xp.sum(far * far, axis=1)[None, :])
+    squares = np.array(norms - 2 * to_numpy(near @ far.T))
+    left, right = np.nonzero(squares < _CANCELLED * norms)
+    if left.size:
+        squares[left, right] = _squared_gaps(a, b, left, right)
+    return squares, norms
+
+
+def _squared_gaps(a: Array, b: Array, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """|a_i - b_j|^2 for some pairs, from differences of the rows as they are."""
+    rows, others = to_numpy(a), to_numpy(b)
+    found = np.empty(left.size)
+    for piece in row_blocks(left.size, max(1, _PIECE_ENTRIES // rows.shape[1])):
+        gap = rows[left[piece]] - others[right[piece]]
+        found[piece] = np.einsum("ij,ij->i", gap, gap)
+    return found
