@@ -5,6 +5,7 @@ import math
 import pickle
 import zipfile
 
+import array_api_strict
 import numpy as np
 import pytest
 import torch
@@ -239,8 +240,8 @@ REFUSED = [
     (lambda: _filled().append(X[:2, :4], T[:2]), r"samples of shape \(4,\) do not fit a bank of samples of shape \(6,\)"),
     (lambda: _filled().append(X[:2]), "the bank has prompts, so new samples must bring them too"),
     (lambda: _filled().append(X[:2], T[:3]), "must pair up row by row; got 2 outputs and 3 prompts"),
-    (lambda: _filled().append(X[:2], [1, 2]), "prompts as ids do not fit a bank of prompts as embeddings of width 3"),
-    (lambda: _filled_with_ids().append(X[:2], T[:2]), "prompts as embeddings of width 3 do not fit a bank of prompts as ids"),
+    (lambda: _filled().append(X[:2], [1, 2]), "new prompts are numbers and those in the bank embeddings of width 3"),
+    (lambda: _filled_with_ids().append(X[:2], T[:2]), "new prompts are embeddings of width 3 and those in the bank texts"),
     (lambda: _filled().append(X[:2] * np.nan, T[:2]), "2 of 2 rows of `latents` contain NaN or infinity"),
     (
         lambda: _filled(dtype="float16").append(X[:2] * 1e6, T[:2]),
@@ -321,6 +322,8 @@ BROKEN = [
     ({"latents": LATENTS[None]}, "its header does not fit its arrays"),
     ({"latents": LATENTS[:5]}, "its prompts do not fit its samples"),
     ({"prompts": T[:10].astype(int)}, "not finite rows of float32"),
+    ({"kind": "texts"}, "its prompts are not what its header says"),
+    ({"kind": None}, "its prompts are not what its header says"),
     ({"prompts": np.arange(10.0)}, "its prompts do not fit its samples"),
     ({"prompts": _changed(T[:10], math.inf)}, "not finite rows of float32"),
     ({"arrivals": np.arange(10)[::-1]}, "its times of arrival do not fit"),
@@ -415,3 +418,57 @@ def test_packed_files_are_refused_before_they_are_unpacked(tmp_path):
     np.savez_compressed(tmp_path / "b.npz", header=np.array("{}".ljust(1 << 20)))
     with pytest.raises(dp.DataError, match="its arrays are packed"):
         Bank.load(tmp_path / "b.npz")
+
+
+def test_the_window_keeps_its_size():
+    bank = Bank(6)
+    for name in ("capacity", "dtype"):
+        with pytest.raises(AttributeError):
+            setattr(bank, name, 3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_banks_made_in_inference_mode_can_be_written_to(tmp_path, dtype):
+    """Merged and loaded ones too."""
+    path = tmp_path / "bank.npz"
+    with torch.inference_mode():
+        first, merged = Bank(3, dtype=dtype), Bank(3, dtype=dtype)
+        first.append(torch.randn(3, 4))
+        merged.merge(first)
+        first.save(path)
+        loaded = Bank.load(path, like=torch.zeros(0))
+    for bank in (first, merged, loaded):
+        bank.append(torch.zeros(2, 4))
+        assert bool((bank.latents[1:] == 0).all())
+
+
+def test_texts_and_numbers_are_told_apart_by_files_too(tmp_path):
+    bank = Bank(4)
+    bank.append(X[:2], ["a", "b"])
+    bank.save(tmp_path / "bank.npz")
+    with pytest.raises(dp.DataError, match="new prompts are numbers and those in the bank texts; they must be of one kind"):
+        Bank.load(tmp_path / "bank.npz").append(X[:1], [0])
+
+
+def test_what_a_library_lacks_is_no_fault_of_the_file(tmp_path):
+    bank = Bank(4, dtype="float16")
+    bank.append(X[:2])
+    bank.save(tmp_path / "bank.npz")
+    strict = array_api_strict.zeros(1)
+    with pytest.raises(dp.DataError, match=r"array_api_strict has no float16. Make the bank with dtype='float32'"):
+        Bank.load(tmp_path / "bank.npz", like=strict)
+    with pytest.raises(dp.ArgumentError, match="`like` must be an array in whose library the bank is to live; got list"):
+        Bank.load(tmp_path / "bank.npz", like=[1.0])
+    whole = Bank(4)
+    whole.append(array_api_strict.asarray(X[:2].astype(np.float32)))
+    whole.merge(bank)
+    assert len(whole) == 4
+
+
+def test_half_precisions_of_two_kinds_agree_on_copies():
+    """float16 has the finer steps, but not the range: small numbers are rounded on their way into the bank."""
+    x = (1e-5 * torch.randn(1, 64, generator=torch.Generator().manual_seed(0))).bfloat16()
+    bank = Bank(dtype="float16")
+    bank.append(x)
+    assert not torch.equal(bank.latents.bfloat16(), x)
+    assert score_gradient(x, bank=bank, score="rke").value == 0

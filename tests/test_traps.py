@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import reference
+import torch
 from cases import DATA, LIBRARIES
 
 import divprism as dp
@@ -285,3 +286,18 @@ def test_the_median_distance_does_not_cancel():
 def test_single_precision_under_a_bandwidth_it_cannot_hold(library):
     x = np.random.RandomState(0).randn(10, 3).astype(np.float32)
     assert float(dp.rke(library(x), kernel=dp.Gaussian(1e-50))) == pytest.approx(10)
+
+
+@pytest.mark.parametrize("mode", ["inference", "autocast", "gradients"])
+def test_modes_of_torch_change_no_bit(mode):
+    x, t = torch.randn(60, 8, generator=torch.Generator().manual_seed(0)), torch.arange(20).repeat(3)
+    kernels = {"kernel_x": dp.Gaussian(3.0), "kernel_t": dp.Categorical()}
+    plain = dp.evaluate(x, t, order=2, **kernels)
+    around = {
+        "inference": torch.inference_mode(),
+        "autocast": torch.autocast("cpu", torch.bfloat16),
+        "gradients": torch.enable_grad(),
+    }
+    with around[mode]:
+        found = dp.evaluate(x.requires_grad_(mode == "gradients"), t, order=2, **kernels)
+    assert [float(score) for score in found.scores.values()] == [float(score) for score in plain.scores.values()]

@@ -5,7 +5,7 @@ GPU) and on array-api-strict.
 """
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,10 +26,10 @@ __all__ = [
     "is_numpy_array",
     "is_stored",
     "is_torch_array",
-    "lasting",
     "machine_epsilon",
     "middle",
     "outer_take",
+    "plain_mode",
     "to_numpy",
     "upload",
 ]
@@ -179,7 +179,18 @@ def distinct_rows(x: Array) -> tuple[np.ndarray, np.ndarray]:
     return first, inverse
 
 
-def lasting() -> AbstractContextManager[Any]:
-    """Around the making of arrays that are written to later: torch forbids that for tensors made in its inference mode."""
+def plain_mode() -> AbstractContextManager[Any]:
+    """Around numerical work on arrays, out of the modes of torch that a caller may be in.
+
+    Tensors made in its inference mode cannot be written to later, autocast rounds products to half precision, and no graph of
+    gradients is wanted.
+    """
     torch = sys.modules.get("torch")
-    return nullcontext() if torch is None else torch.inference_mode(False)
+    if torch is None:
+        return nullcontext()
+    stack = ExitStack()
+    stack.enter_context(torch.inference_mode(False))
+    stack.enter_context(torch.no_grad())  # after it: leaving inference mode asks for gradients
+    for kind in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+        stack.enter_context(torch.autocast(kind, enabled=False))
+    return stack

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from divprism._arrays import Array, array_namespace, is_stored
+from divprism._arrays import Array, array_namespace, is_stored, plain_mode
 from divprism._blocks import Resources
 from divprism._validate import (
     check_memory,
@@ -58,6 +58,11 @@ def pose(x: Any, t: Any = None, labels: Any = None, **arguments: Any) -> Problem
     `arguments` are the keywords of `evaluate`. Data are held in the precision that the answer needs: double for spectra; at
     order 2, which only adds up squares, single precision data stay single.
     """
+    with plain_mode():
+        return _posed(x, t, labels, arguments)
+
+
+def _posed(x: Any, t: Any, labels: Any, arguments: dict[str, Any]) -> Problem:
     weights, kernel_x, kernel_t = (arguments.pop(name, None) for name in ("weights", "kernel_x", "kernel_t"))
     resources = _resources(*(arguments.pop(name, None) for name in ("memory", "executor", "progress")))
     settings = _settings(**arguments)
@@ -175,8 +180,9 @@ def entropies(problem: Problem, names: Sequence[str], orders: Sequence[float]) -
     question = problem.question(orders)
     estimator = problem.settings["estimator"]
     solved = operators if isinstance(estimator, Exact | Dual) and not question.squares_suffice else []
-    check_factors(operators, solved)
-    found = estimator.entropies(operators, question, problem.resources)
+    with plain_mode():
+        check_factors(operators, solved)
+        found = estimator.entropies(operators, question, problem.resources)
     return [dict(zip(names, row, strict=True)) for row in found]
 
 

@@ -145,9 +145,13 @@ def _keywords(text: str, whole: str, what: str) -> dict[str, Any]:
             or any(word.arg is None for word in call.keywords)
         ):
             raise ValueError
-        return {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+        return {str(word.arg): _literal(word.value) for word in call.keywords}
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ArgumentError(f"cannot read the settings of {what} {whole!r}; write them as name(setting=value).") from None
+
+
+def _literal(node: ast.expr) -> Any:
+    return math.inf if isinstance(node, ast.Name) and node.id == "inf" else ast.literal_eval(node)
 
 
 def objective(text: str) -> Objective:

@@ -102,7 +102,8 @@ def similarities(kernel: Kernel, measured: Array) -> Array:
     """Kernel values, from what the measure of the kernel gave."""
     xp = array_namespace(measured)
     if isinstance(kernel, Gaussian):
-        return xp.exp(measured * (-0.5 / kernel.bandwidth**2))
+        with np.errstate(over="ignore"):  # the square of a bandwidth may be none, and what is too far apart has no likeness
+            return xp.exp(-0.5 * (measured / kernel.bandwidth / kernel.bandwidth))
     if isinstance(kernel, Categorical):
         return xp.astype(measured == 0, xp.float64)
     return measured

@@ -10,7 +10,7 @@ from divprism._arrays import Array, array_namespace, fill_diagonal, middle, oute
 from divprism._validate import check_pairing, like
 from divprism.bandwidth import MedianDistance
 from divprism.errors import ArgumentError, DataError
-from divprism.guidance._inputs import flat_rows, prompt_rows, require_together
+from divprism.guidance._inputs import clean_prompts, flat_rows, require_shape, require_together
 from divprism.guidance._pairs import Measure, measure_of, similarities, squared_distances
 from divprism.guidance.bank import Bank
 from divprism.kernels import Categorical, Cosine, Gaussian, Kernel
@@ -21,16 +21,12 @@ __all__ = ["Pool", "Side", "pose"]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Samples or prompts under their kernel: `values` between the new ones and all, those of the bank first, shape (b, n).
-
-    `spread` is the mean of what the measure gives between them.
-    """
+    """Samples or prompts under their kernel: `values` between the new ones and all, those of the bank first, shape (b, n)."""
 
     name: str
     kernel: Kernel
     measure: Measure
     values: Array
-    spread: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +57,9 @@ class Pool:
 
     @property
     def precision(self) -> Any:
-        """What rows are added up in."""
+        """What rows are added up in: weights of eigenvectors with tiny eigenvalues are large, and cancel over copies."""
         xp = array_namespace(self.new)
-        return xp.float64 if self.new.dtype == xp.float64 else xp.float32
+        return xp.float64 if self.new.dtype == xp.float64 or not self.score.by_squares else xp.float32
 
     @property
     def joint(self) -> Array:
@@ -102,11 +98,16 @@ def pose(x: Any, t: Any, bank: Any, score: Objective, kernel_x: Any, kernel_t: A
         return Pool(new, shape, earlier, score, side_x, None)
     if t is None:
         raise DataError("a conditional score needs the prompts `t` of the new samples.")
-    texts = prompt_rows(t, "t")
-    check_pairing(new.shape[0], texts.shape[0], "t")
-    texts = like(texts, new, "t")
+    if isinstance(t, Bank):
+        raise ArgumentError("`t` are the prompts of the new samples; got a Bank, which is passed as bank=...")
+    given = clean_prompts(t, "t")
+    check_pairing(new.shape[0], given.rows.shape[0], "t")
+    texts = like(given.rows, new, "t")
     if earlier is not None:
-        texts = _as_stored(texts, earlier)
+        if not earlier.has_prompts:
+            raise DataError("a conditional score needs prompts in the bank too: append them together with the samples.")
+        earlier.require_prompts(given)
+        texts = earlier.stored(texts, "t")  # rounded as those of the bank are
     return Pool(new, shape, earlier, score, side_x, _side("t", texts, earlier, kernel_t, xp.float64))
 
 
@@ -116,37 +117,24 @@ def _earlier(bank: Any, new: Array, shape: tuple[int, ...]) -> Bank | None:
         return None
     if not isinstance(bank, Bank):
         rows, prompts = bank if isinstance(bank, tuple) and len(bank) == 2 else (bank, None)
-        bank = Bank._around(like(flat_rows(rows, "bank")[0], new, "bank"), prompts)
-    elif len(shape) > 1 and bank.shape != shape:  # of flat rows only the width can be held against them
-        raise DataError(
-            f"new samples of shape {shape} do not fit a bank of samples of shape {bank.shape}. Use a bank for each."
-        )
+        flat, sides = flat_rows(rows, "bank")
+        bank = Bank.around(like(flat, new, "bank"), sides, None if prompts is None else clean_prompts(prompts, "bank"))
     there = bank.rows("x")
     require_together(new, there)
-    if there.shape[1] != new.shape[1]:
-        raise DataError(f"new samples of {new.shape[1]} numbers each do not fit a bank of samples of {there.shape[1]} each.")
+    if len(shape) > 1 or there.shape[1] != new.shape[1]:  # of flat rows only the width can be held against them
+        require_shape(shape, bank.shape)
     return bank
 
 
 def _rounded(new: Array, bank: Bank) -> Array:
     """New samples rounded as the bank has rounded its own: a copy of a sample in it is to be a copy."""
     xp, there = array_namespace(new), bank.rows("x").dtype
-    if xp.finfo(there).eps <= xp.finfo(new.dtype).eps:
+    stored, given = xp.finfo(there), xp.finfo(new.dtype)
+    if stored.eps <= given.eps and stored.smallest_normal <= given.smallest_normal:
         return new
     with np.errstate(over="ignore"):
         rounded = xp.astype(xp.astype(new, there), new.dtype)
     return xp.where(xp.isfinite(rounded), rounded, new)
-
-
-def _as_stored(texts: Array, bank: Bank) -> Array:
-    """Prompts rounded as those of the bank are, if they are of one kind."""
-    if not bank.has_prompts:
-        raise DataError("a conditional score needs prompts in the bank too: append them together with the samples.")
-    there = bank.rows("t")
-    if texts.shape[1:] != there.shape[1:]:
-        kinds = ["ids" if p.ndim == 1 else f"embeddings of width {p.shape[1]}" for p in (texts, there)]
-        raise DataError(f"`t` holds {kinds[0]} and the bank {kinds[1]}; they must be of one kind.")
-    return array_namespace(texts).astype(texts, there.dtype)
 
 
 def _side(name: str, rows: Array, bank: Bank | None, kernel: Any, dtype: Any) -> Side:
@@ -164,8 +152,7 @@ def _side(name: str, rows: Array, bank: Bank | None, kernel: Any, dtype: Any) ->
     if kernel is None:
         kernel = Gaussian(_median_distance(name, measured, bank))
     b, n = measured.shape
-    spread = float(xp.mean(measured))
-    return Side(name, kernel, measure, fill_diagonal(similarities(kernel, measured), 0, n - b, b), spread)
+    return Side(name, kernel, measure, fill_diagonal(similarities(kernel, measured), 0, n - b, b))
 
 
 def _median_distance(name: str, measured: Array, bank: Bank | None) -> float:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from divprism._arrays import Array, array_namespace, device_of, lasting, to_numpy, upload
+from divprism._arrays import Array, array_namespace, device_of, is_array_api_obj, plain_mode, to_numpy, upload
 from divprism._blocks import row_blocks
 from divprism._files import open_archive, write_whole
 from divprism._validate import check_pairing, like
 from divprism.errors import ArgumentError, DataError
-from divprism.guidance._inputs import flat_rows, prompt_rows, require_together
+from divprism.guidance._inputs import Prompts, clean_prompts, flat_rows, require_shape, require_together
 from divprism.guidance._pairs import Measure, cosines
 from divprism.kernels import Cosine
 
@@ -30,8 +30,8 @@ class Bank:
 
     Appending is O(1) a sample. What new samples are compared with is kept from one step to the next: the squared distances (or
     cosines) between the samples in the bank. They are brought up to date when a gradient first asks for them, in O(n d) for
-    each sample that has come in since, so that another bandwidth costs O(n^2) and not O(n^2 d). They take 8 n^2 bytes, no more
-    than the samples themselves in single precision as long as n <= d / 2.
+    each sample that has come in since, so that another bandwidth costs O(n^2) and not O(n^2 d). They take 8 n^2 bytes, and as
+    many for prompts: no more than the samples themselves in single precision as long as n <= d / 4.
 
     Samples live in the library and on the device of the first ones appended, flat; their shape is remembered.
 
@@ -57,9 +57,18 @@ class Bank:
         name = getattr(dtype, "__name__", str(dtype)).split(".")[-1]
         if name not in _DTYPES:
             raise ArgumentError(f"`dtype` must be one of {', '.join(_DTYPES)}; got {dtype!r}.")
-        self.capacity = int(capacity)
-        self.dtype = name
+        self._capacity, self._dtype = int(capacity), name
         self.clear()
+
+    @property
+    def capacity(self) -> int:
+        """Number of samples that the window holds."""
+        return self._capacity
+
+    @property
+    def dtype(self) -> str:
+        """What samples and embeddings are stored in."""
+        return self._dtype
 
     def clear(self) -> None:
         """Forget everything, the shape of the samples included."""
@@ -67,6 +76,7 @@ class Bank:
         self.shape: tuple[int, ...] | None = None
         self._latents: Array = None
         self._prompts: Array = None
+        self._kind: str | None = None  # what prompts were given as
         self._arrivals = np.zeros(0, np.int64)
         self._written = np.zeros(0, np.int64)  # the append that each place was last written by
         self._appends = 0
@@ -75,22 +85,21 @@ class Bank:
         self._numbers: dict[Hashable, Any] = {}
 
     @classmethod
-    def _around(cls, latents: Any, prompts: Any = None) -> "Bank":
-        """A bank that is full with arrays of the user's, held as they are: to be read only, and once."""
-        rows, shape = flat_rows(latents, "bank")
+    def around(cls, rows: Array, shape: tuple[int, ...], prompts: Prompts | None = None) -> "Bank":
+        """A bank that is full with clean arrays of the user's, held as they are: to be read only, and once."""
         bank = cls(int(rows.shape[0]))
-        bank.dtype = str(rows.dtype).split(".")[-1]
-        bank._adopt(rows, None if prompts is None else prompt_rows(prompts, "bank"), shape)
+        bank._dtype = str(rows.dtype).split(".")[-1]
+        bank._adopt(rows, prompts, shape)
         return bank
 
-    def _adopt(self, rows: Array, prompts: Array, shape: tuple[int, ...], arrivals: np.ndarray | None = None) -> None:
+    def _adopt(self, rows: Array, prompts: Prompts | None, shape: tuple[int, ...], arrivals: np.ndarray | None = None) -> None:
         """Take arrays for the ring, oldest first."""
-        if prompts is not None:
-            check_pairing(rows.shape[0], prompts.shape[0], "t")
-            prompts = like(prompts, rows, "t")
         size = int(rows.shape[0])
         self.clear()
-        self.shape, self._latents, self._prompts, self._used = shape, rows, prompts, size
+        if prompts is not None:
+            check_pairing(size, prompts.rows.shape[0], "t")
+            self._prompts, self._kind = like(prompts.rows, rows, "t"), prompts.kind
+        self.shape, self._latents, self._used = shape, rows, size
         self._next = size % self.capacity
         self._arrivals = np.arange(size) if arrivals is None else arrivals
         self.arrived = int(self._arrivals.max()) + 1
@@ -141,18 +150,18 @@ class Bank:
         prompts : array, shape (b, ...), or ids, length b, or None
             Embeddings, or whole numbers or texts that are equal for equal prompts; for all samples of a bank or for none.
         """
-        with lasting():
+        with plain_mode():
             self._append(latents, prompts)
 
     def _append(self, latents: Any, prompts: Any) -> None:
         rows, shape = flat_rows(latents, "latents")
-        texts = None if prompts is None else prompt_rows(prompts, "prompts")
-        self._check_fit(rows, texts, shape)
-        rows = self._stored(rows, "latents")
-        if texts is not None:
-            texts = like(texts, rows, "prompts")
-            texts = texts if texts.ndim == 1 else self._stored(texts, "prompts")
-        self._begin(rows, texts, shape)
+        given = None if prompts is None else clean_prompts(prompts, "prompts")
+        self.require_fit(rows, shape, given)
+        rows = self.stored(rows, "latents")
+        texts = None if given is None else self.stored(like(given.rows, rows, "prompts"), "prompts")
+        if not len(self):  # rings in the library and on the device of the first samples
+            self.shape, self._latents = shape, rows[:0, :]
+            self._prompts, self._kind = None if texts is None else texts[:0, ...], None if given is None else given.kind
         size = int(rows.shape[0])
         self._make_room(len(self) + size)
         self._appends += 1
@@ -171,26 +180,28 @@ class Bank:
             first = last
         self.arrived += size
 
-    def _check_fit(self, rows: Array, texts: Array, shape: tuple[int, ...]) -> None:
-        """Refuse samples that do not go with those in the bank."""
-        if texts is not None:
-            check_pairing(rows.shape[0], texts.shape[0], "t")
+    def require_fit(self, rows: Array, shape: tuple[int, ...], prompts: Prompts | None) -> None:
+        """Refuse samples that cannot be appended to those in the bank."""
+        if prompts is not None:
+            check_pairing(rows.shape[0], prompts.rows.shape[0], "t")
         if not len(self):
             return
-        if shape != self.shape:
-            raise DataError(
-                f"samples of shape {shape} do not fit a bank of samples of shape {self.shape}. Use a bank for each."
-            )
-        if (texts is None) != (self._prompts is None):
+        require_shape(shape, self.shape)
+        if (prompts is None) != (self._prompts is None):
             has = "has no prompts" if self._prompts is None else "has prompts"
             raise DataError(f"the bank {has}, so new samples must {'not ' if self._prompts is None else ''}bring them too.")
-        if texts is not None and texts.shape[1:] != self._prompts.shape[1:]:
-            kinds = ["ids" if p.ndim == 1 else f"embeddings of width {p.shape[1]}" for p in (texts, self._prompts)]
-            raise DataError(f"prompts as {kinds[0]} do not fit a bank of prompts as {kinds[1]}.")
+        if prompts is not None:
+            self.require_prompts(prompts)
         require_together(rows, self._latents)
 
-    def _stored(self, rows: Array, name: str) -> Array:
-        """Rows in the precision of the bank, if they fit in."""
+    def require_prompts(self, prompts: Prompts) -> None:
+        """Refuse prompts of another kind than those in the bank."""
+        prompts.require_kind(self._kind, self._prompts.shape[1:])
+
+    def stored(self, rows: Array, name: str) -> Array:
+        """Rows in the precision of the bank, if they fit in; ids as they are."""
+        if rows.ndim == 1:
+            return rows
         xp = array_namespace(rows)
         dtype = getattr(xp, self.dtype, None)
         if dtype is None:
@@ -200,14 +211,6 @@ class Bank:
         if not bool(xp.all(xp.isfinite(stored))):
             raise DataError(f"some `{name}` are too large for {self.dtype}. Make the bank with dtype='float32'.")
         return stored
-
-    def _begin(self, rows: Array, texts: Array, shape: tuple[int, ...]) -> None:
-        """Empty rings in the library and on the device of the first samples."""
-        if len(self):
-            return
-        self.shape = shape
-        self._latents = rows[:0, :]
-        self._prompts = None if texts is None else texts[:0, ...]
 
     def _make_room(self, size: int) -> None:
         """Rings for at least so many samples, or for all that the window holds; they grow by doubling."""
@@ -229,7 +232,7 @@ class Bank:
 
         Kept, and only computed for what was appended since the last call: O(n d) for each of those.
         """
-        with lasting():
+        with plain_mode():
             return self._table(side, measure)
 
     def _table(self, side: str, measure: Measure) -> Array:
@@ -273,18 +276,20 @@ class Bank:
         """
         if not isinstance(other, Bank):
             raise ArgumentError(f"only a Bank can be merged; got {type(other).__name__}.")
-        if not len(other):
-            return
-        prompts, shape, arrived = other.prompts, other.shape, max(self.arrived, other.arrived)
-        assert shape is not None
-        rows = other._in_order(other._latents)
-        if len(self):
-            rows = _moved(rows, self._latents)
-            prompts = None if prompts is None else _moved(prompts, self._latents)
-        self._check_fit(rows, prompts, shape)
-        rows = self._stored(rows, "latents")
-        prompts = prompts if prompts is None or prompts.ndim == 1 else self._stored(prompts, "prompts")
+        if len(other):
+            with plain_mode():
+                self._merge(other)
+
+    def _merge(self, other: "Bank") -> None:
+        assert other.shape is not None
+        rows, prompts, arrived = other._in_order(other._latents), other.prompts, max(self.arrived, other.arrived)
         arrivals = other._arrivals[other._order()]
+        if len(self):
+            rows, prompts = (None if a is None else _moved(a, self._latents, self.dtype) for a in (rows, prompts))
+        given = None if prompts is None else Prompts(prompts, str(other._kind))
+        self.require_fit(rows, other.shape, given)
+        rows = self.stored(rows, "latents")
+        prompts = None if prompts is None else self.stored(prompts, "prompts")
         if len(self):
             xp = array_namespace(rows)
             rows = xp.concat([self._in_order(self._latents), rows])
@@ -292,14 +297,15 @@ class Bank:
             arrivals = np.concatenate([self._arrivals[self._order()], arrivals])
         last = np.argsort(arrivals, kind="stable")[-self.capacity :]
         rows, prompts = (None if a is None else array_namespace(a).take(a, upload(last, a), axis=0) for a in (rows, prompts))
-        self._adopt(rows, prompts, shape, arrivals[last])
+        self._adopt(rows, None if prompts is None else Prompts(prompts, str(other._kind)), other.shape, arrivals[last])
         self.arrived = arrived
 
     def save(self, path: str | Path) -> None:
         """Write the bank to a file, in one step: an archive of plain arrays (.npz), to be read by `load`."""
         target = Path(path)
         header = {
-            "format": _FORMAT, "capacity": self.capacity, "dtype": self.dtype, "shape": self.shape, "arrived": self.arrived
+            "format": _FORMAT, "capacity": self.capacity, "dtype": self.dtype, "shape": self.shape, "arrived": self.arrived,
+            "kind": self._kind,
         }  # fmt: skip
         arrays = {"header": np.array(json.dumps(header))}
         if len(self):
@@ -316,13 +322,19 @@ class Bank:
 
         Nothing in the file is executed, and no more memory taken than its size.
         """
+        if like is not None and not is_array_api_obj(like):
+            raise ArgumentError(f"`like` must be an array in whose library the bank is to live; got {type(like).__name__}.")
         with open_archive(path, _FORMAT, "a bank") as (header, archive):
             bank = cls(header["capacity"], dtype=header["dtype"])
-            bank._restore(header, archive, np.zeros(0) if like is None else like)
-            return bank
+            bank._restore(header, archive)
+        if like is not None and len(bank):
+            with plain_mode():
+                bank._latents = _moved(bank._latents, like, bank.dtype)
+                bank._prompts = None if bank._prompts is None else _moved(bank._prompts, like, bank.dtype)
+        return bank
 
-    def _restore(self, header: dict[str, Any], archive: Any, like: Array) -> None:
-        arrived, sides = header["arrived"], header["shape"]
+    def _restore(self, header: dict[str, Any], archive: Any) -> None:
+        arrived, sides, kind = header["arrived"], header["shape"], header["kind"]
         if type(arrived) is not int or not 0 <= arrived < 2**53:
             raise ValueError("its header does not fit")
         if arrived == 0:
@@ -337,11 +349,13 @@ class Bank:
             raise ValueError(f"its samples or prompts are not finite rows of {self.dtype}")
         if prompts is not None and (len(prompts) != len(latents) or (prompts.ndim == 1 and prompts.dtype != np.int64)):
             raise ValueError("its prompts do not fit its samples")
+        if kind not in ((None,) if prompts is None else ("embeddings",) if prompts.ndim == 2 else ("numbers", "texts")):
+            raise ValueError("its prompts are not what its header says")
         if arrivals.dtype != np.int64 or arrivals.shape != (len(latents),) or (np.diff(arrivals) < 0).any():
             raise ValueError("its times of arrival do not fit")
         if arrivals[0] < 0 or arrivals[-1] >= arrived:
             raise ValueError("its times of arrival do not fit")
-        self._adopt(upload(latents, like), None if prompts is None else upload(prompts, like), shape, arrivals)
+        self._adopt(latents, None if prompts is None else Prompts(prompts, kind), shape, arrivals)
         self.arrived = arrived
 
 
@@ -350,11 +364,16 @@ def _extended(a: Array, more: int) -> Array:
     return xp.concat([a, xp.zeros((more, *a.shape[1:]), dtype=a.dtype, device=device_of(a))])
 
 
-def _moved(a: Array, other: Array) -> Array:
-    """`a` in the library and on the device of another array."""
+def _moved(a: Array, other: Array, dtype: str) -> Array:
+    """`a` in the library and on the device of another array; floats in a dtype that it has."""
     if array_namespace(a) is array_namespace(other) and device_of(a) == device_of(other):
         return a
-    return upload(to_numpy(a), other)
+    host = to_numpy(a)
+    if host.dtype.kind == "f" and not hasattr(array_namespace(other), str(host.dtype)):
+        host = host.astype(dtype)
+    if not hasattr(array_namespace(other), str(host.dtype)):
+        raise DataError(f"{array_namespace(other).__name__} has no {host.dtype}. Make the bank with dtype='float32'.")
+    return upload(host, other)
 
 
 def _runs(places: np.ndarray) -> list[slice]:

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from divprism import registry
+from divprism._arrays import plain_mode
 from divprism.errors import ArgumentError, DataError, MissingExtraError
 from divprism.guidance._hooks import place, replaced
 from divprism.guidance.bank import Bank
@@ -211,7 +212,7 @@ class DiversityGuidance:
             In single precision, or in double if the latents are.
         """
         wide = torch.promote_types(latents.dtype, torch.float32)
-        with torch.inference_mode(False), torch.no_grad():  # or the bank could not be written to in another mode later
+        with plain_mode():
             rows, norms = _unit_rows(latents)
             found = self._gradient(rows.reshape(latents.shape), self._texts(prompts, rows))
             slopes = found.gradient.flatten(1)
@@ -233,7 +234,7 @@ class DiversityGuidance:
         """
         if self.bank is None:
             raise ArgumentError("this guidance has no bank to remember samples in.")
-        with torch.inference_mode(False), torch.no_grad():
+        with plain_mode():
             rows, _ = _unit_rows(latents)
             self.bank.append(rows.reshape(latents.shape), self._texts(prompts, rows))
 

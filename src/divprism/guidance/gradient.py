@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from divprism import registry
-from divprism._arrays import Array, array_namespace, device_of, eigvalsh, outer_take, to_numpy, upload
+from divprism._arrays import Array, array_namespace, device_of, eigvalsh, outer_take, plain_mode, to_numpy, upload
 from divprism._blocks import row_blocks
 from divprism.entropy import entropy_slopes, renyi_entropy
 from divprism.errors import ArgumentError, DataError
@@ -70,9 +70,9 @@ def score_gradient(
 
     Costs O(n d) for each new sample at order 2, once the bank has kept its own distances (see `Bank`), and O(n^2) where the
     bandwidth is new, as by the median rule; other orders, and truncation, add O(n^3) for eigenvectors. New samples are rounded
-    as the bank stores its own, so that copies are copies. Rows are multiplied in double precision if `x` is, or if
-    eigenvectors are needed; else in single; sums over pairs are always in double. Memory: blocks of rows, and 8 n^2 bytes in
-    the bank.
+    as the bank stores its own, so that copies are copies. Rows are multiplied and added up in double precision if `x` is, or if
+    eigenvectors are needed; else in single, but kernel values always in double. Autocast is left outside. Memory: blocks of
+    rows, and in the bank 8 n^2 bytes, for conditional scores twice that.
 
     Parameters
     ----------
@@ -115,12 +115,13 @@ def score_gradient(
     array([[-0.538,  0.   ],
            [ 0.538,  0.   ]])
     """
-    pool = pose(x, t, bank, _objective(score), kernel_x, kernel_t)
-    value, coupling = _by_squares(pool) if pool.score.by_squares else _by_eigenvectors(pool)
-    gradient = _gaussian(pool, coupling) if isinstance(pool.x.kernel, Gaussian) else _cosine(pool, coupling)
-    factor = 1.0 if log else math.exp(value)
-    kernel_t = None if pool.t is None else pool.t.kernel
-    return Gradient(value if log else factor, _like_input(factor * gradient, pool), pool.x.kernel, kernel_t)
+    with plain_mode():
+        pool = pose(x, t, bank, _objective(score), kernel_x, kernel_t)
+        value, coupling = _by_squares(pool) if pool.score.by_squares else _by_eigenvectors(pool)
+        gradient = _gaussian(pool, coupling) if isinstance(pool.x.kernel, Gaussian) else _cosine(pool, coupling)
+        factor = 1.0 if log else math.exp(value)
+        kernel_t = None if pool.t is None else pool.t.kernel
+        return Gradient(value if log else factor, _like_input(factor * gradient, pool), pool.x.kernel, kernel_t)
 
 
 def marginal_gain(
@@ -159,12 +160,13 @@ def marginal_gain(
     >>> [marginal_gain(new[None], bank=axes[:2], score="rke", kernel_x=Cosine(), log=False).round(3)[0] for new in axes[[2, 0]]]
     [np.float64(1.0), np.float64(-0.2)]
     """
-    pool = pose(x, t, bank, _objective(score), kernel_x, kernel_t)
-    if pool.n < 2:
-        raise DataError("a gain needs at least two samples, new or in the bank: nothing has no score.")
-    total, left = _squared_gains(pool) if pool.score.by_squares else _spectral_gains(pool)
-    gains = total - left if log else math.exp(total) - np.exp(left)
-    return upload(gains, pool.new)
+    with plain_mode():
+        pool = pose(x, t, bank, _objective(score), kernel_x, kernel_t)
+        if pool.n < 2:
+            raise DataError("a gain needs at least two samples, new or in the bank: nothing has no score.")
+        total, left = _squared_gains(pool) if pool.score.by_squares else _spectral_gains(pool)
+        gains = total - left if log else math.exp(total) - np.exp(left)
+        return upload(gains, pool.new)
 
 
 def _objective(score: Any) -> Objective:
@@ -227,18 +229,38 @@ def _entropy(matrix: Array, score: Objective) -> float:
 def _gaussian(pool: Pool, coupling: Array) -> Array:
     """sum_j C_aj grad k(x_a, x_j) with grad k = -k (x_a - x_j) / bandwidth^2."""
     assert isinstance(pool.x.kernel, Gaussian)
-    xp, dtype = array_namespace(coupling), pool.precision
-    new = xp.astype(pool.new, dtype, copy=False)
-    # differences of samples far from the origin would lose digits: those are taken around the mean of the new ones
-    far = pool.x.spread < _FAR * float(xp.mean(xp.sum(new * new, axis=1)))
-    centre = xp.mean(new, axis=0)
+    xp, width = array_namespace(coupling), pool.x.kernel.bandwidth
+    weights = coupling * pool.x.values
+    far = _are_far(pool, weights)
+    dtype = xp.float64 if far else pool.precision
+    centre = xp.mean(xp.astype(pool.new, dtype), axis=0)
 
     def ready(rows: Array) -> Array:
         rows = xp.astype(rows, dtype, copy=False)
         return rows - centre if far else rows
 
-    weights = xp.astype(coupling * (pool.x.values / pool.x.kernel.bandwidth**2), dtype)
-    return _sums(pool, weights, ready) - xp.sum(weights, axis=1)[:, None] * ready(pool.new)
+    weights = xp.astype(weights, dtype)
+    slopes = _sums(pool, weights, ready) - xp.sum(weights, axis=1)[:, None] * ready(pool.new)
+    with np.errstate(over="ignore"):  # what is beyond the range is cut to it below
+        return slopes / width / width  # the square of a bandwidth may be none
+
+
+def _are_far(pool: Pool, weights: Array) -> bool:
+    """Whether the samples that matter to each other are near each other and far from the origin.
+
+    Their differences would lose digits, so those are then taken in double precision, around the mean of the new ones.
+    """
+    assert isinstance(pool.x.kernel, Gaussian)
+    xp, values = array_namespace(weights), pool.x.values
+    seen = values > 0
+    exponents = -xp.log(xp.where(seen, values, 1.0))  # squared distances over twice the squared bandwidth
+    heavy = xp.abs(weights)
+    total = float(xp.sum(heavy))
+    if total == 0:
+        return False
+    new = xp.astype(pool.new, xp.float64)
+    near = 2 * float(xp.sum(heavy * exponents)) / total * pool.x.kernel.bandwidth * pool.x.kernel.bandwidth
+    return near < _FAR * float(xp.mean(xp.vecdot(new, new)))
 
 
 def _cosine(pool: Pool, coupling: Array) -> Array:
@@ -249,7 +271,9 @@ def _cosine(pool: Pool, coupling: Array) -> Array:
         return Cosine().points(rows, dtype, "x").rows
 
     double = xp.astype(pool.new, xp.float64)
-    coupling = coupling / xp.sqrt(xp.vecdot(double, double))[:, None]
+    size = xp.max(xp.abs(double), axis=1, keepdims=True)  # the square of a tiny or huge number is none
+    double = double / size
+    coupling = coupling / xp.sqrt(xp.vecdot(double, double))[:, None] / size
     inward = xp.astype(xp.vecdot(coupling, pool.x.values), dtype)[:, None] * ready(pool.new)
     return _sums(pool, xp.astype(coupling, dtype), ready) - inward
 
