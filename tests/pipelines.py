@@ -199,6 +199,11 @@ def euler(**changes):
     return diffusers.EulerDiscreteScheduler(**_BETAS, **changes)
 
 
+def noisy():
+    """A sampler that adds noise at every step."""
+    return diffusers.EulerAncestralDiscreteScheduler(**_BETAS)
+
+
 def flow():
     return diffusers.FlowMatchEulerDiscreteScheduler()
 

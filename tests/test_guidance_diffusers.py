@@ -6,6 +6,7 @@ import math
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import diffusers
@@ -519,7 +520,7 @@ def test_a_run_that_begins_with_an_image(sd):
         assert torch.equal(called, attached)
 
 
-def test_latents_that_are_there_twice():
+def test_latents_that_are_there_twice(monkeypatch):
     """DiT steps its batch under labels and under none, and keeps the first half."""
     torch.manual_seed(0)
     pipe = pipelines.dit()
@@ -529,14 +530,24 @@ def test_latents_that_are_there_twice():
         generator = torch.Generator().manual_seed(0)
         return pipe([1, 2], num_inference_steps=4, generator=generator, output_type="np").images
 
-    for scheduler in (pipelines.ddim(), pipelines.OTHERS["unipc"]()):
+    pushed, push = [], DiversityGuidance.push
+
+    def watched(guide, latents, prompts):
+        pushed.append((len(latents), list(prompts)))
+        return push(guide, latents, prompts)
+
+    monkeypatch.setattr(DiversityGuidance, "push", watched)
+    for scheduler in (pipelines.ddim(), pipelines.OTHERS["unipc"](), pipelines.noisy()):
         pipe.scheduler = scheduler
         plain = images()
         guide = DiversityGuidance("conditional_rke", every=1)
+        with guide.attach(pipe, prompts=[1, 2]):
+            images()
         with guide.attach(pipe, prompts=[1, 1]):
             found = images()
-        assert len(guide.bank) == 2
+        assert len(guide.bank) == 4
         assert not np.allclose(found, plain)
+    assert pushed == 3 * (3 * [(2, [1, 2])] + 3 * [(2, [1, 1])])
     with pytest.raises(ArgumentError, match="DiTPipeline encodes none"), DiversityGuidance().attach(pipe):
         pass
 
@@ -579,6 +590,11 @@ WRONG = [
     (lambda: DiversityGuidance(stop=50), "fractions must be 0 <= `start` < `stop` <= 1; got 0.0 and 50"),
     (lambda: DiversityGuidance.preset("c-vsg"), "there is no preset 'c-vsg' of guidance; choose from vendi, rke"),
     (lambda: DiversityGuidance(bank=None).remember(_random(2, 3)), "this guidance has no bank"),
+    (lambda: DiversityGuidance("rke").push(np.ones((2, 3))), "`latents` must be a torch tensor; got ndarray"),
+    (
+        lambda: DiversityGuidance(prompt_tensor="add_text_embeds").attach(build("sdxl")).__enter__(),
+        "attach hears the first result of encode_prompt, not 'add_text_embeds': pass attach(pipe, prompts=...)",
+    ),
     (
         lambda: run(build("sd"), "sd", callback_on_step_end=DiversityGuidance()),
         "a conditional score needs 'prompt_embeds' at each step: pass callback_on_step_end_tensor_inputs",
@@ -657,8 +673,6 @@ def test_the_reward_of_the_guide():
 
 
 def test_a_copy_of_a_scheduler_has_its_own_step():
-    import copy
-
     pipe = pipelines.dit()
     with DiversityGuidance("rke", strength=0).attach(pipe):
         other = copy.deepcopy(pipe.scheduler)
@@ -668,20 +682,148 @@ def test_a_copy_of_a_scheduler_has_its_own_step():
         assert len(pipe.scheduler.timesteps) != 3
 
 
-def test_latents_that_diverged_are_left_and_told():
-    guide = DiversityGuidance("rke", every=1)
-    latents = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
-    latents[1, 2] = math.nan
-    scheduler = pipelines.ddim()
-    with pytest.warns(UserWarning, match=r"latents \[1\] of the batch are NaN or infinite"):
-        moved = guide._after_step(scheduler, latents, None, 0, 3)
-    kept = latents[[0, 2]]
-    expected = DiversityGuidance("rke", every=1)._after_step(scheduler, kept, None, 0, 3)
-    assert torch.equal(moved[[0, 2]], expected)
-    assert torch.equal(moved[1], latents[1]) or moved[1].isnan().any()
-    with pytest.warns(UserWarning, match="neither pushed nor remembered"):
-        guide._after_step(scheduler, latents, None, 2, 3)
+@pytest.mark.parametrize("lost", [math.nan, math.inf])
+@pytest.mark.parametrize("scheduler", [pipelines.ddim, pipelines.OTHERS["unipc"]])
+def test_latents_that_diverged_are_left_and_told(sd, lost, scheduler):
+    """The others are pushed as if alone, in the scheduler's copies too."""
+    latents = _random(3, 4, 8, 8)
+    latents[1, 2] = lost
+    kept = [0, 2]
+    found = []
+    for batch, warned in ((latents, True), (latents[kept], False)):
+        sd.scheduler = scheduler()
+        sd.scheduler.set_timesteps(3)
+        sd.scheduler.last_sample = 2 * batch
+        guide = DiversityGuidance("rke", every=1)
+        with pytest.warns(UserWarning, match=r"latents \[1\] of the batch are NaN or infinite") if warned else nullcontext():
+            moved = guide._after_step(sd, batch, None, 0, 3)
+        with pytest.warns(UserWarning, match="neither pushed nor remembered") if warned else nullcontext():
+            guide._after_step(sd, batch, None, 2, 3)
+        assert len(guide.bank) == 2
+        found.append((moved, sd.scheduler.last_sample))
+    for whole, alone in zip(*found, strict=True):
+        assert torch.equal(whole[kept], alone)
+    assert torch.equal(found[0][0][1].nan_to_num(7), latents[1].nan_to_num(7))
+
+
+def test_two_guides_at_once_both_push(sd):
+    plain = run(sd, "sd")
+    guides = [DiversityGuidance("rke", every=2) for _ in range(2)]
+    with guides[0].attach(sd):
+        once = run(sd, "sd")
+        with guides[1].attach(sd):
+            twice = run(sd, "sd")
+    assert [len(guide.bank) for guide in guides] == [6, 3]
+    assert (_moved(twice, plain) > 1.3 * _moved(once, plain)).all()
+    assert torch.equal(run(sd, "sd"), plain)
+
+
+def test_prompts_are_those_of_the_call(sd):
+    """Not of what was encoded before it, by the user or by a call that failed."""
+    guide = DiversityGuidance(every=1)
+    with guide.attach(sd):
+        made = [sd.encode_prompt(text, "cpu", 1, False)[0] for text in (["an owl", "a fox"], ["a dog", "a cat"])]
+        for embedded in made:
+            sd(prompt_embeds=embedded, guidance_scale=1, num_inference_steps=2, output_type="latent")
+        with pytest.raises(ValueError, match="custom timestep"):
+            sd(["a hen", "a pig"], timesteps=[3, 1], num_inference_steps=2)
+        sd(["a cow", "a bee"], guidance_scale=1, num_inference_steps=2, output_type="latent")
+    with torch.no_grad():
+        last = sd.encode_prompt(["a cow", "a bee"], "cpu", 1, False)[0]
+    assert torch.allclose(guide.bank.prompts.double(), _unit(torch.cat([*made, last]).double().mean(1)), atol=1e-6)
+
+
+def test_a_call_that_encodes_nothing_is_told(sd):
+    """Not guided by the prompts of the call before it."""
+    with DiversityGuidance(every=1).attach(sd):
+        run(sd, "sd")
+        sd.check_inputs("a dog", 16, 16, 1)
+        sd.scheduler.set_timesteps(2)
+        with pytest.raises(DataError, match="a conditional score needs prompts"):
+            sd.scheduler.step(_random(2, 4, 8, 8), sd.scheduler.timesteps[0], _random(2, 4, 8, 8))
+
+
+def test_a_loop_of_ones_own_is_as_long_as_its_schedule(sd):
+    run(sd, "sd", steps=2)
+    guide, x = DiversityGuidance("rke", every=3), _random(2, 4, 8, 8)
+    with guide.attach(sd):
+        sd.scheduler.set_timesteps(10)
+        for t in sd.scheduler.timesteps:
+            x = sd.scheduler.step(_random(2, 4, 8, 8), t, x).prev_sample
     assert len(guide.bank) == 2
+    assert sd.num_timesteps == 2
+
+
+@pytest.mark.parametrize("settings", [{"strength": 0}, {"start": 0.9}])
+@pytest.mark.parametrize("attached", [False, True])
+def test_what_a_bank_cannot_hold_is_told_before_any_image_is_made(sd, settings, attached):
+    guide = DiversityGuidance(**settings)
+    run(sd, "sd", **_hooked(guide))
+    steps = []
+
+    def note(pipe, step, timestep, tensors):
+        steps.append(step)
+        return tensors if attached else guide(pipe, step, timestep, tensors)
+
+    options = {"callback_on_step_end": note, "callback_on_step_end_tensor_inputs": guide.tensor_inputs}
+    with guide.attach(sd) if attached else nullcontext(), pytest.raises(DataError, match="do not fit a bank of samples"):
+        run(sd, "sd", height=32, width=32, **options)
+    assert steps in ([0], [])
+
+
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_run_that_leaves_noise_for_a_refiner_is_pushed_and_not_remembered(attached):
+    pipe = build("sdxl")
+    pipe.scheduler = pipelines.euler()
+    plain = run(pipe, "sdxl", steps=10, denoising_end=0.3)
+    guide = DiversityGuidance("rke", every=1)
+    if attached:
+        with guide.attach(pipe):
+            found = run(pipe, "sdxl", steps=10, denoising_end=0.3)
+    else:
+        watched = _Watched(guide)
+        found = run(pipe, "sdxl", steps=10, denoising_end=0.3, **_hooked(watched))
+        assert watched.pushed == [0, 1, 2]
+    assert (_moved(found, plain) > 0.03).all()
+    assert len(guide.bank) == 0
+    run(pipe, "sdxl", **_hooked(guide))
+    assert len(guide.bank) == 3
+
+
+def test_a_scheduler_that_comes_later_is_told(sd):
+    told = "was given another scheduler inside `attach`, which was not guided"
+    with pytest.warns(UserWarning, match=told), DiversityGuidance().attach(sd):
+        sd.scheduler = pipelines.euler()
+
+
+def test_attributes_of_a_scheduler_may_be_copied_and_put_back(sd):
+    """As panorama pipelines do for each view."""
+    with DiversityGuidance("rke", every=1).attach(sd):
+        kept = copy.deepcopy(vars(sd.scheduler))
+        vars(sd.scheduler).update(kept)
+        assert torch.isfinite(run(sd, "sd")).all()
+    assert "step" not in vars(sd.scheduler)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "message"),
+    [
+        ({"a dog": 1}, "`prompts` must be embeddings, or texts or whole numbers in a list; got dict"),
+        ([[1.0, 2.0], [1.0]], "`prompts` must be embeddings, or texts or whole numbers in a list; got list"),
+        ([np.ones(3), np.ones(4)], "the embeddings of prompts differ in width"),
+    ],
+)
+def test_prompts_that_are_none_are_refused_before_the_first_step(sd, prompts, message):
+    with pytest.raises(DataError, match=re.escape(message)), DiversityGuidance().attach(sd, prompts=prompts):
+        raise AssertionError
+
+
+def test_one_text_is_one_prompt_and_arrays_may_differ_in_tokens(sd):
+    for prompts in ("a dog", [np.ones((3, 4)), np.ones((2, 4)), np.ones((5, 4))]):
+        guide = DiversityGuidance(every=1)
+        with guide.attach(sd, prompts=prompts):
+            run(sd, "sd")
+        assert len(guide.bank) == 3
 
 
 def test_a_callback_without_latents_is_told():

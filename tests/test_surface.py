@@ -29,7 +29,8 @@ LAYERS = [
     "groups.nested", "groups", "bounds", "uncertainty", "baseline", "bandwidth_sweep", "report.formats",
     "report.words", "report.thumbnails", "report.view", "report.page", "report", "evaluation", "comparison", "convergence",
     "details", "metric", "guidance._inputs", "guidance._pairs", "guidance.bank", "guidance._pool", "guidance.gradient",
-    "guidance._hooks", "guidance.diffusers", "guidance", "cli.options", "cli.flags", "cli.report", "cli.score", "cli.embed",
+    "guidance._hooks", "guidance._attached", "guidance.diffusers", "guidance", "cli.options", "cli.flags", "cli.report",
+    "cli.score", "cli.embed",
     "cli.compare", "cli.bandwidth", "cli.groups", "cli.converge", "cli.cache", "cli.demo", "cli.listing", "cli.doctor",
     "cli", "__main__",
 ]  # fmt: skip

@@ -24,22 +24,23 @@ def place(scheduler: Any, timestep: Any) -> int:
 
 
 class _Wrapped:
-    """A wrapped method that a copy of its owner does not inherit: it would drive the original."""
+    """A wrapped method that a deep copy of its owner does not inherit: it would drive the original."""
 
     def __init__(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
         self._owner, self._name, self._wrapper = owner, name, wrapper
-        functools.update_wrapper(self, wrapper)
+        functools.update_wrapper(self, wrapper, updated=())  # what it wraps may be one of us, with fields of its own
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._wrapper(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return getattr(type(self._owner), self._name).__get__(memo[id(self._owner)])
+        owner = memo.get(id(self._owner))  # none if only the attributes are copied, to be put back later
+        return self if owner is None else getattr(type(owner), self._name).__get__(owner)
 
 
 @contextmanager
 def replaced(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
-    """A method of one object wrapped, and put back as it was; copies of the object have the method itself."""
+    """A method of one object wrapped, and put back as it was; deep copies of the object have the method itself."""
     before = vars(owner).get(name, _ABSENT)
     setattr(owner, name, _Wrapped(owner, name, wrap(getattr(owner, name))))
     try:

@@ -16,11 +16,10 @@ while away from a finished latent is away from what can be seen in it. And one l
 
 import functools
 import importlib.util
-import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +28,7 @@ import numpy as np
 from divprism import registry
 from divprism._arrays import plain_mode
 from divprism.errors import ArgumentError, DataError, MissingExtraError
-from divprism.guidance._hooks import place, replaced
+from divprism.guidance._inputs import clean_prompts
 from divprism.guidance.bank import Bank
 from divprism.guidance.gradient import Gradient, score_gradient
 from divprism.kernels import Gaussian
@@ -43,13 +42,17 @@ for _package in ("torch", "diffusers"):
 
 import torch  # noqa: E402, the sentence above comes first
 
+from divprism.guidance._attached import Attached  # noqa: E402
+
 __all__ = ["DiversityGuidance"]
 
 _ROUNDING = 1e-12  # gradients of unit rows below this, over the squared bandwidth, are what is left of sums that cancel
 _COPIES = ("sample", "last_sample", "cur_sample")  # where schedulers of several stages keep latents to go on from
 _SINGLE = ("mps",)  # devices without double precision: gradients are computed, and banks kept, on the CPU
-_PROMPTS_FIRST = {"LuminaPipeline", "LuminaText2ImgPipeline", "StableCascadePriorPipeline", "StableCascadeDecoderPipeline"}
-# all others put the negative prompts first
+_PROMPTS_FIRST = {
+    "LuminaPipeline", "LuminaText2ImgPipeline", "StableCascadePriorPipeline", "StableCascadeDecoderPipeline",
+    "WuerstchenPriorPipeline", "WuerstchenDecoderPipeline",
+}  # all others put the negative prompts first  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +168,7 @@ class DiversityGuidance:
                 )
             prompts = _without_negatives(pipe, tensors[self.prompt_tensor], latents.shape[0])
         steps = getattr(pipe, "num_timesteps", None) or len(pipe.scheduler.timesteps)
-        moved = self._after_step(pipe.scheduler, latents, prompts, step, int(steps))
+        moved = self._after_step(pipe, latents, prompts, step, int(steps))
         return tensors if moved is latents else {**tensors, "latents": moved}
 
     @contextmanager
@@ -183,18 +186,18 @@ class DiversityGuidance:
             Embeddings, or texts or whole numbers, of the prompts of each call in the block, in their order: one for each
             sample, or one for so many in a row. None takes what `pipe.encode_prompt` gives first, if the score needs prompts.
         """
-        encodes = getattr(pipe, "encode_prompt", None)
-        run = _Run(self, pipe, pipe.scheduler, prompts, doubles=encodes is None)
         hears = self._objective.conditional and prompts is None
-        if hears and encodes is None:
+        if hears and not hasattr(pipe, "encode_prompt"):
             raise ArgumentError(
                 f"a conditional score needs prompts, and {type(pipe).__name__} encodes none: pass attach(pipe, prompts=...)."
             )
-        with ExitStack() as stack:
-            stack.enter_context(replaced(pipe.scheduler, "step", run.around_step))
-            stack.enter_context(replaced(pipe.scheduler, "set_timesteps", run.around_start))
-            if hears:
-                stack.enter_context(replaced(pipe, "encode_prompt", run.around_encoding))
+        if hears and self.prompt_tensor != "prompt_embeds":
+            raise ArgumentError(
+                f"attach hears the first result of encode_prompt, not {self.prompt_tensor!r}: pass attach(pipe, prompts=...)."
+            )
+        given = None if prompts is None else _clean_prompts(prompts)
+        run = Attached(pipe, pipe.scheduler, functools.partial(self._after_step, pipe), given)
+        with run.hooks(hears):
             yield self
 
     def push(self, latents: Any, prompts: Any = None) -> Any:
@@ -211,6 +214,7 @@ class DiversityGuidance:
         tensor, shape (b, ...)
             In single precision, or in double if the latents are.
         """
+        _require_tensor(latents)
         wide = torch.promote_types(latents.dtype, torch.float32)
         with plain_mode():
             rows, norms = _unit_rows(latents)
@@ -234,6 +238,7 @@ class DiversityGuidance:
         """
         if self.bank is None:
             raise ArgumentError("this guidance has no bank to remember samples in.")
+        _require_tensor(latents)
         with plain_mode():
             rows, _ = _unit_rows(latents)
             self.bank.append(rows.reshape(latents.shape), self._texts(prompts, rows))
@@ -252,46 +257,51 @@ class DiversityGuidance:
             raise DataError(
                 "a conditional score needs prompts: pass embeddings, texts or ids, as in attach(pipe, prompts=...)."
             )
-        if isinstance(prompts, list) and prompts and isinstance(prompts[0], torch.Tensor):  # sequences of several lengths
-            prompts = torch.stack([one.flatten(0, -2).mean(0) for one in prompts])
-        if not isinstance(prompts, torch.Tensor):
-            prompts = np.asarray(prompts)
+        prompts = _clean_prompts(prompts)
         given, wanted = len(prompts), len(rows)
         if not given or wanted % given:
             raise DataError(f"{wanted} latents do not fit {given} prompts: there must be as many, or some for each prompt.")
         if prompts.ndim == 1:
             return np.repeat(prompts.cpu().numpy() if isinstance(prompts, torch.Tensor) else prompts, wanted // given)
-        embedded = prompts if isinstance(prompts, torch.Tensor) else torch.tensor(prompts)
-        embedded = embedded.to(rows.device).double()
+        embedded = torch.as_tensor(prompts).to(rows.device).double()
         pooled = embedded.flatten(1, -2).mean(1) if embedded.ndim > 2 else embedded
         return _unit_rows(pooled)[0].repeat_interleave(wanted // given, 0)
 
-    def _after_step(self, scheduler: Any, latents: Any, prompts: Any, call: int, calls: int) -> Any:
-        """Latents after a call of the sampler: pushed if that is due, remembered if it was the last."""
-        last = call == calls - 1 and self.bank is not None
-        if (last or self._is_due(scheduler, call, calls)) and not _finite(latents).all():
-            return self._without_diverged(scheduler, latents, prompts, call, calls)
-        if self._is_due(scheduler, call, calls):
-            push = self.push(latents, prompts)
-            _push_copies(scheduler, latents, push)
-            latents = _sum(latents, push)
+    def _after_step(self, pipe: Any, latents: Any, prompts: Any, call: int, calls: int) -> Any:
+        """Latents after a call of the sampler: pushed if that is due, remembered if they are finished."""
+        finishes = not _stops_early(pipe)
+        due = self._is_due(pipe.scheduler, call, calls if finishes else calls + 1)
+        last = finishes and call == calls - 1 and self.bank is not None
+        if call == 0 and self.bank is not None:  # not only when the images are finished, and lost
+            rows, _ = _unit_rows(latents)
+            texts = self._texts(prompts, rows)
+            self.bank.require_fit(rows, tuple(latents.shape[1:]), None if texts is None else clean_prompts(texts, "prompts"))
+        if not due and not last:
+            return latents
+        kept = torch.isfinite(latents).flatten(1).all(dim=1).nonzero().flatten().tolist()
+        if len(kept) < len(latents):
+            lost = sorted(set(range(len(latents))) - set(kept))
+            warnings.warn(
+                f"latents {lost} of the batch are NaN or infinite: they are neither pushed nor remembered.", stacklevel=2
+            )
+        if not kept:
+            return latents
+        texts = self._texts(prompts, latents)
+        texts = None if texts is None else texts[kept]
+        if due:
+            latents = self._pushed(pipe.scheduler, latents, texts, kept)
         if last:
-            self.remember(latents, prompts)
+            self.remember(latents[kept], texts)
         return latents
 
-    def _without_diverged(self, scheduler: Any, latents: Any, prompts: Any, call: int, calls: int) -> Any:
-        """Latents after a call; those that are NaN or infinite stay so, and the others are guided without them."""
-        fine = _finite(latents).tolist()
-        lost = [place for place, one in enumerate(fine) if not one]
-        warnings.warn(f"latents {lost} of the batch are NaN or infinite: they are neither pushed nor remembered.", stacklevel=2)
-        if len(lost) == len(fine):
-            return latents
-        kept = [place for place, one in enumerate(fine) if one]
-        texts = self._texts(prompts, latents)
-        moved = self._after_step(scheduler, latents[kept], None if texts is None else texts[kept], call, calls)
-        whole = latents.clone()
-        whole[kept] = moved
-        return whole
+    def _pushed(self, scheduler: Any, latents: Any, texts: Any, kept: list[int]) -> Any:
+        """Latents of which some are pushed, in the scheduler's copies as well; the others stay to the bit."""
+        push = torch.zeros(latents.shape, dtype=torch.promote_types(latents.dtype, torch.float32), device=latents.device)
+        push[kept] = self.push(latents[kept], texts)
+        _push_copies(scheduler, latents, push)
+        moved = latents.clone()
+        moved[kept] = _sum(latents, push)[kept]
+        return moved
 
     def _is_due(self, scheduler: Any, call: int, calls: int) -> bool:
         order = getattr(scheduler, "order", 1)  # calls that make a step: 2 for Heun, which leaves out one of the last step
@@ -301,82 +311,36 @@ class DiversityGuidance:
         return self.strength > 0 and inside and (call + 1) % order == 0 and (step - first) % self.every == 0
 
 
-@dataclass(eq=False)
-class _Run:
-    """Where a pipeline without callbacks is: what its scheduler, and what encodes its prompts, are wrapped with."""
+def _stops_early(pipe: Any) -> bool:
+    """Whether a run ends with noise in the latents, for a second pipeline to go on from: SDXL and its refiner."""
+    end = getattr(pipe, "denoising_end", None)
+    return isinstance(end, float) and 0 < end < 1
 
-    guide: DiversityGuidance
-    pipe: Any
-    scheduler: Any
-    given: Any
-    doubles: bool  # whether the batch may be there twice, as in DiT, which encodes no prompts
-    heard: Any = None  # embeddings that wait for the run to begin
-    prompts: Any = None
-    is_heard: bool = False
-    call: int = 0
-    calls: int = 0
 
-    def around_encoding(self, encode: Callable[..., Any]) -> Callable[..., Any]:
-        """The first result of the first call before a run: a second call would be for negative prompts."""
+def _require_tensor(latents: Any) -> None:
+    if not isinstance(latents, torch.Tensor):
+        raise ArgumentError(f"`latents` must be a torch tensor; got {type(latents).__name__}. score_gradient takes any array.")
 
-        @functools.wraps(encode)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            result = encode(*args, **kwargs)
-            if self.heard is None:
-                self.heard = result[0] if isinstance(result, tuple) else result
-            return result
 
-        return wrapped
-
-    def around_start(self, set_timesteps: Callable[..., Any]) -> Callable[..., Any]:
-        """A new run: earlier ones may have ended in an exception."""
-
-        @functools.wraps(set_timesteps)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            self.is_heard, self.calls = self.heard is not None, 0
-            if self.is_heard:  # else they are encoded later, or timesteps are set again for the next part of a video
-                self.prompts, self.heard = self.heard, None
-            return set_timesteps(*args, **kwargs)
-
-        return wrapped
-
-    def around_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """The step, and guidance after it. Pipelines read the signature of `step`, so it must stay to be seen."""
-        signature = inspect.signature(step)
-
-        @functools.wraps(step)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            if self.call >= self.calls:
-                self.call, self.calls = 0, self._length(signature.bind(*args, **kwargs).arguments["timestep"])
-                if self.heard is not None and not self.is_heard:  # some encode after timesteps are set
-                    self.prompts = self.heard
-                self.heard = None
-            result = step(*args, **kwargs)
-            guided = self._guided(result[0])  # outputs that are no tuples have the latents first, too
-            self.call += 1
-            if isinstance(result, tuple):
-                return (guided, *result[1:])
-            result.prev_sample = guided
-            return result
-
-        return wrapped
-
-    def _length(self, timestep: Any) -> int:
-        """Calls of the sampler in a run: as many as the pipeline says, which may stop early, or the rest of the schedule."""
-        rest = len(self.scheduler.timesteps) - place(self.scheduler, timestep)
-        told = getattr(self.pipe, "num_timesteps", None)
-        return min(rest, told) if isinstance(told, int) and told > 0 else rest
-
-    def _guided(self, latents: Any) -> Any:
-        if self.call < self.calls - 1 and not self.guide._is_due(self.scheduler, self.call, self.calls):
-            return latents
-        # DiT has its batch twice in the latents, under labels and under none, and keeps the first half
-        half = latents.shape[0] // 2
-        twice = self.doubles and half > 0 and torch.equal(latents[:half], latents[half:])
-        prompts = self.prompts if self.given is None else self.given
-        mine = latents[:half] if twice else latents
-        moved = self.guide._after_step(self.scheduler, mine, prompts, self.call, self.calls)
-        return latents if moved is mine else torch.cat([moved, moved]) if twice else moved
+def _clean_prompts(prompts: Any) -> Any:
+    """Embeddings as a tensor or an array, the mean over tokens where their numbers differ; ids as a flat array."""
+    if isinstance(prompts, torch.Tensor):
+        return prompts
+    if isinstance(prompts, str):
+        return np.array([prompts])
+    if isinstance(prompts, list | tuple) and prompts and all(getattr(one, "ndim", 0) for one in prompts):
+        prompts = [torch.as_tensor(one) for one in prompts]
+        prompts = [one if one.ndim == 1 else one.flatten(0, -2).to(torch.float64).mean(0) for one in prompts]
+        if len({one.shape for one in prompts}) > 1:
+            raise DataError("the embeddings of prompts differ in width; they must be of one encoder.")
+        return torch.stack(prompts)
+    try:
+        found = np.asarray(prompts)
+    except ValueError:
+        found = np.array(None)
+    if found.ndim == 0 or found.dtype == object:
+        raise DataError(f"`prompts` must be embeddings, or texts or whole numbers in a list; got {type(prompts).__name__}.")
+    return found
 
 
 def _is_number(value: Any) -> bool:
@@ -388,11 +352,6 @@ def _unit_rows(a: Any) -> tuple[Any, Any]:
     rows = (a.detach().cpu() if a.device.type in _SINGLE else a.detach()).flatten(1).double()
     norms = rows.norm(dim=1, keepdim=True)
     return rows / torch.where(norms == 0, 1.0, norms), norms
-
-
-def _finite(latents: Any) -> Any:
-    """Which latents are free of NaN and infinities."""
-    return torch.isfinite(latents).flatten(1).all(dim=1)
 
 
 def _norms(latents: Any) -> Any:
@@ -414,9 +373,10 @@ def _push_copies(scheduler: Any, latents: Any, push: Any) -> None:
     """
     for name in _COPIES:
         copy = getattr(scheduler, name, None)
-        for times in (1, 2):  # 2: a batch that is there twice, see `_Run._guided`
+        for times in (1, 2):  # 2: a batch that is there twice, see `Attached`
             if isinstance(copy, torch.Tensor) and copy.shape == (times * push.shape[0], *push.shape[1:]):
                 ratio = _norms(copy) / _norms(torch.cat([latents] * times)).clamp_min(torch.finfo(torch.float32).tiny)
+                ratio = torch.where(torch.isfinite(ratio), ratio, 0.0)  # of latents that diverged
                 setattr(scheduler, name, _sum(copy, torch.cat([push] * times) * ratio))
 
 
