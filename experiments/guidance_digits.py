@@ -15,6 +15,7 @@ import math
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import divprism as dp
-from divprism.guidance import Bank, score_gradient
+from divprism.guidance import Bank, DiversityGuidance
 
 MARK = "<!-- made by experiments/guidance_digits.py -->"
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -41,13 +42,17 @@ COLUMNS = {  # name: (title, factor in tables, decimals, +1 if the claim is that
     "in_batch_similarity": ("in-batch similarity x 100", 100, 2, -1),
 }
 REACH = ("recall", "coverage")
+SHARES = ("alignment", *REACH)  # between 0 and 1, and so are the ends of their intervals
 PIXELS = 64
 LEVEL = 0.95
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that the numbers depend on. `strengths` are tried on `tuning_seeds` first; without any, `strength` is taken."""
+    """All that the numbers depend on. Each method is seen at `strength` and, if there are any, at its own of `strengths`.
+
+    Those are chosen on `tuning_seeds`.
+    """
 
     train_steps: int = 5000
     train_batch: int = 128
@@ -60,8 +65,8 @@ class Settings:
     batch: int = 50
     rounds: int = 10
     seeds: tuple[int, ...] = tuple(range(6))
-    strength: float = 0.03
-    strengths: tuple[float, ...] = (0.02, 0.03, 0.05, 0.06, 0.08, 0.1)
+    strength: float = 0.03  # that of Conditional Vendi, App. E.3
+    strengths: tuple[float, ...] = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3)
     tuning_seeds: tuple[int, ...] = (100, 101, 102)
     tolerated: float = 0.005  # alignment that guidance may cost
     bandwidth_t: float = 0.3  # of prompts, in guidance and in scores: that of Conditional Vendi, App. E.3
@@ -173,55 +178,56 @@ class Judge:
         return (features / self.unit).numpy(), self.head(features).argmax(dim=1).numpy()
 
 
-@torch.no_grad()
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """From noise to digits, as a pipeline of diffusers does it: a model, and the scheduler that `attach` looks for."""
+
+    model: Denoiser
+    scheduler: DPMSolverMultistepScheduler
+    settings: Settings
+
+    @torch.no_grad()
+    def __call__(self, latents: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
+        """Latents at the end of a run."""
+        self.scheduler.set_timesteps(self.settings.sampling_steps)
+        for time in self.scheduler.timesteps:
+            latents = self.scheduler.step(self._velocity(latents, time, prompts), time, latents).prev_sample
+        return latents
+
+    def _velocity(self, latents: torch.Tensor, time: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
+        """What the model says, led away from what it says without prompts."""
+        times = time.repeat(len(latents))
+        both = torch.cat([torch.zeros_like(prompts), prompts])
+        free, told = self.model(latents.repeat(2, 1), times.repeat(2), both).chunk(2)
+        return free + self.settings.prompt_weight * (told - free)
+
+
 def generate(
     model: Denoiser, digits: Digits, method: str, strength: float, seed: int, settings: Settings
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Latents and the places of their prompts, batch after batch; noise and prompts depend on the seed only.
 
-    Every few steps each latent goes `strength` times its length along the gradient of the score of all pictures so far
-    (Conditional Vendi, eq. 14), with the median distance for bandwidth.
+    Every few steps each latent is pushed along the gradient of the score of batch and earlier pictures, the window (Conditional
+    Vendi, eq. 14), with the median distance for bandwidth.
     """
     source = torch.Generator().manual_seed(seed)
-    bank = Bank(settings.window)
+    pipe = Pipeline(model, _schedule(DPMSolverMultistepScheduler), settings)
+    guide = None if method == "none" else _guide(method, strength, settings)
     drawn, places = [], []
     for _ in range(settings.rounds):
         chosen = torch.randint(len(digits.prompts), (settings.batch,), generator=source)
         latents, prompts = torch.randn(settings.batch, PIXELS, generator=source), digits.prompts[chosen]
-        scheduler = _schedule(DPMSolverMultistepScheduler)
-        scheduler.set_timesteps(settings.sampling_steps)
-        for step, time in enumerate(scheduler.timesteps):
-            latents = scheduler.step(_velocity(model, latents, time, prompts, settings), time, latents).prev_sample
-            if method != "none" and step % settings.guide_every == 0:
-                latents = latents + strength * _push(latents, prompts, bank, method, settings)
-        bank.append(latents, prompts=prompts)
-        drawn.append(latents)
+        with nullcontext() if guide is None else guide.attach(pipe, prompts=prompts):
+            drawn.append(pipe(latents, prompts))
         places.append(chosen)
     return torch.cat(drawn), torch.cat(places)
 
 
-def _velocity(
-    model: Denoiser, latents: torch.Tensor, time: torch.Tensor, prompts: torch.Tensor, settings: Settings
-) -> torch.Tensor:
-    """What the model says, led away from what it says without prompts."""
-    times = time.repeat(len(latents))
-    both = torch.cat([torch.zeros_like(prompts), prompts])
-    free, told = model(latents.repeat(2, 1), times.repeat(2), both).chunk(2)
-    return free + settings.prompt_weight * (told - free)
-
-
-def _push(latents: torch.Tensor, prompts: torch.Tensor, bank: Bank, method: str, settings: Settings) -> torch.Tensor:
-    """The gradient of a score, as long as the latent in each row."""
-    conditional = method.startswith("conditional")
-    gradient = score_gradient(
-        latents,
-        prompts if conditional else None,
-        bank=bank,
-        score=method,
-        kernel_t=dp.Gaussian(settings.bandwidth_t) if conditional else None,
-    ).gradient
-    lengths = gradient.norm(dim=1, keepdim=True).clamp_min(torch.finfo(gradient.dtype).tiny)
-    return gradient / lengths * latents.norm(dim=1, keepdim=True)
+def _guide(method: str, strength: float, settings: Settings) -> DiversityGuidance:
+    bandwidth_t = settings.bandwidth_t if method.startswith("conditional") else None
+    return DiversityGuidance(
+        method, strength=strength, every=settings.guide_every, bandwidth_t=bandwidth_t, bank=Bank(settings.window)
+    )
 
 
 def measure(latents: torch.Tensor, places: torch.Tensor, digits: Digits, judge: Judge, settings: Settings) -> dict[str, float]:
@@ -250,6 +256,12 @@ def interval(values: Sequence[float]) -> dict[str, float]:
     mean, n = float(np.mean(values)), len(values)
     half = float(student.ppf((1 + LEVEL) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
     return {"mean": mean, "low": mean - half, "high": mean + half}
+
+
+def _column(name: str, rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    """A column of the table, over seeds."""
+    found = interval([row[name] for row in rows])
+    return {key: min(max(value, 0.0), 1.0) for key, value in found.items()} if name in SHARES else found
 
 
 class Study:
@@ -318,7 +330,7 @@ def summary(study: Study, strengths: dict[str, float], judge: Judge) -> dict:
     rows = {method: study.rows(method, strengths.get(method, 0.0), study.settings.seeds, judge) for method in METHODS}
 
     def columns(names: Sequence[str]) -> dict:
-        return {method: {name: interval([row[name] for row in found]) for name in names} for method, found in rows.items()}
+        return {method: {name: _column(name, found) for name in names} for method, found in rows.items()}
 
     return {
         "strengths": strengths,
@@ -329,17 +341,16 @@ def summary(study: Study, strengths: dict[str, float], judge: Judge) -> dict:
 
 
 def run(settings: Settings) -> dict:
-    """Train, choose strengths if there are any to choose from, and report at one for all and at one for each."""
+    """Train, and report at one strength for all and, if there are any to choose from, at one for each."""
     study = Study(settings)
-    sweep = study.sweep() if settings.strengths else {}
-    own = chosen_strengths(sweep, settings.tolerated) if sweep else {}
-    common = min(own.values()) if own else settings.strength
-    strengths = dict.fromkeys(METHODS[1:], common)
+    strengths = dict.fromkeys(METHODS[1:], settings.strength)
     found = summary(study, strengths, study.judge)
     judged = {"accuracy": study.judge.accuracy, "bandwidth": study.judge.bandwidth}
     found.update(settings=asdict(settings), judge=judged, raw=summary(study, strengths, study.raw_judge))
-    if own:
-        found.update(sweep=sweep, own_strengths=summary(study, own, study.judge))
+    if settings.strengths:
+        sweep = study.sweep()
+        own = summary(study, chosen_strengths(sweep, settings.tolerated), study.judge)
+        found.update(sweep=sweep, own_strengths=own)
     return found
 
 

@@ -48,9 +48,10 @@ def test_guidance_of_digits_fills_the_table(guidance, tiny, tmp_path, monkeypatc
             assert set(entries) == columns
             for entry in entries.values():
                 assert entry["low"] <= entry["mean"] <= entry["high"]
-        assert set(table["strengths"].values()) == {0.02}  # everything is tolerated, so the largest
+    assert set(found["strengths"].values()) == set(found["raw"]["strengths"].values()) == {0.03}
+    assert set(found["own_strengths"]["strengths"].values()) == {0.02}  # everything is tolerated, so the largest
     told = capsys.readouterr().out
-    assert told.count("| conditional_rke | 0.02 |") == 3  # for all, for each, and in the sweep
+    assert told.count("| conditional_rke | 0.02 |") == 2  # for each, and in the sweep
     assert guidance.Settings(**found["settings"]).train_steps == 20
 
 
