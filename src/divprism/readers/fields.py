@@ -13,9 +13,10 @@ from divprism.errors import ArgumentError, DataError
 from divprism.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from divprism.readers.guards import Root, shown
 from divprism.readers.tables import Record
-from divprism.samples import Clip, Item, Picture, Samples, Text, clean_text, is_empty
+from divprism.readers.values import MISSING, is_blank, one_prompt, outputs_in
+from divprism.samples import Item, Samples, clean_text, is_empty
 
-__all__ = ["FIELD_NAMES", "KINDS", "Fields", "Findings", "as_file", "samples_from_records", "side_from_records"]
+__all__ = ["FIELD_NAMES", "KINDS", "Fields", "Findings", "samples_from_records", "side_from_records"]
 
 KINDS = ("text", "image", "video", "embedding")
 """What a side can be told to be, where its values leave doubt."""
@@ -129,7 +130,7 @@ def side_from_records(records: Iterable[Record], fields: Fields, root: Root, sou
     kind = fields.prompt_kind or _kind(name, seen, root)
     items, ids = [], []
     for record in itertools.chain(seen, stream):
-        items.append(_one_prompt(_prompt_value(record, name), kind, record.where, root))
+        items.append(one_prompt(_prompt_value(record, name), kind, record.where, root))
         ids.append(_identity(record.fields))
     return tuple(items), ids
 
@@ -149,14 +150,10 @@ def _until_told(stream: Iterator[Record], names: Iterable[str]) -> tuple[list[Re
     open_fields = set(names)
     for record in stream:
         seen.append(record)
-        open_fields = {name for name in open_fields if _blank(_dotted(record.fields, name))}
+        open_fields = {name for name in open_fields if is_blank(_dotted(record.fields, name))}
         if not open_fields:
             break
     return seen, stream
-
-
-def _blank(value: Any) -> bool:
-    return value is _MISSING or value is None or value == "" or value == [] or (isinstance(value, float) and value != value)
 
 
 def _one_filter(records: Iterator[Record], kept: Any, source: str, findings: Findings) -> Iterator[Record]:
@@ -229,7 +226,7 @@ def _named(first: dict[str, Any], names: str | None, flag: str, source: str) -> 
         return ()
     wanted = (names,) if names in first else tuple(name.strip() for name in names.split(","))
     for name in wanted:
-        if _MISSING is _dotted(first, name):
+        if MISSING is _dotted(first, name):
             raise DataError(f"{source} has no field {name!r} ({flag}) among {_listed(first)}.")
     return wanted
 
@@ -244,23 +241,20 @@ def _listed(record: dict[str, Any]) -> str:
     return ", ".join(names) + (", ..." if len(record) > 12 else "")
 
 
-_MISSING = object()
-
-
 def _dotted(record: dict[str, Any], name: str) -> Any:
     if name in record:
         return record[name]
     value: Any = record
     for part in name.split("."):
         if not isinstance(value, dict) or part not in value:
-            return _MISSING
+            return MISSING
         value = value[part]
     return value
 
 
 def _value(record: Record, name: str) -> Any:
     value = _dotted(record.fields, name)
-    if value is _MISSING:
+    if value is MISSING:
         raise DataError(f"{record.where} has no field {name!r}.")
     return value
 
@@ -272,7 +266,7 @@ def _identity(record: dict[str, Any]) -> Any:
 
 def _kind(name: str, seen: list[Record], root: Root) -> str:
     """What the values of a field are, told by the first one that is not empty and by the name of the field."""
-    value = next((found for record in seen if not _blank(found := _dotted(record.fields, name))), None)
+    value = next((found for record in seen if not is_blank(found := _dotted(record.fields, name))), None)
     sample: Any = value
     while isinstance(sample, list) and sample:
         sample = sample[0]
@@ -321,10 +315,12 @@ class _Rows:
         choice, where = self.choice, record.where
         prompt: Any = None
         if choice.prompt is not None:
-            prompt = _one_prompt(_prompt_value(record, choice.prompt), choice.prompt_kind, where, self.root)
+            prompt = one_prompt(_prompt_value(record, choice.prompt), choice.prompt_kind, where, self.root)
         model = " / ".join(shown(clean_text(str(_value(record, name)))) for name in choice.models)
         for name in choice.outputs:
-            for output in _outputs(_value(record, name), choice.output_kind, where, self.root, frames=name.lower() == "frames"):
+            for output in outputs_in(
+                _value(record, name), choice.output_kind, where, self.root, frames=name.lower() == "frames"
+            ):
                 self.outputs.append(output)
                 self.prompts.append(prompt)
                 self.models.append(model)
@@ -360,96 +356,3 @@ def _prompt_value(record: Record, name: str) -> Any:
     about = record.fields.get("input")
     both = name.lower() == "instruction" and isinstance(value, str) and isinstance(about, str) and about.strip()
     return f"{value}\n\n{about}" if both else value
-
-
-def _one_prompt(value: Any, kind: str, where: str, root: Root) -> Any:
-    found = list(_outputs(_spoken(value), kind, where, root))
-    if len(found) > 1:
-        raise DataError(f"{where} has {len(found)} prompts in one field; a prompt is one text, picture or vector.")
-    return found[0]
-
-
-def _spoken(value: Any) -> Any:
-    """Chat messages as one text, pictures and calls in them left out; anything else as it is."""
-    if isinstance(value, list) and value and all(isinstance(entry, dict) and "content" in entry for entry in value):
-        return "\n".join(text for entry in value if (text := _parts(entry["content"])))
-    return value
-
-
-def _parts(content: Any) -> str:
-    """The text of a message: a string, or the texts among its parts."""
-    if isinstance(content, list):
-        return "\n".join(str(part["text"]) for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
-    return "" if content is None else str(content)
-
-
-def _outputs(value: Any, kind: str, where: str, root: Root, *, frames: bool = False) -> Iterator[Any]:
-    """The outputs that one field holds: a value, or a list of them; an empty text stands for an empty one of any kind."""
-    value = _spoken(value)
-    if kind == "embedding":
-        yield from _vectors(value, where)
-    elif kind == "video" and frames and isinstance(value, list):
-        if not value:
-            yield Text("", where)
-        elif isinstance(value[0], list):  # several clips
-            for clip in value:
-                yield from _outputs(clip, kind, where, root, frames=True)
-        else:
-            yield Clip(tuple(root.find(_file_name(name, where), where) for name in value), where)
-    elif isinstance(value, list):
-        if not value:
-            yield Text("", where)
-        for entry in value:
-            yield from _outputs(entry, kind, where, root)
-    elif kind == "text":
-        yield _text(value, where)
-    elif _blank(value):
-        yield Text("", where)
-    elif isinstance(value, dict):
-        yield _stored(value, kind, where, root)
-    else:
-        yield as_file(root.find(_file_name(value, where), where), kind, where)
-
-
-def _vectors(value: Any, where: str) -> Iterator[list[float]]:
-    if not isinstance(value, list) or not value:
-        raise DataError(f"{where} has no list of numbers where an embedding is expected.")
-    if isinstance(value[0], list):
-        for entry in value:
-            yield from _vectors(entry, where)
-    elif all(isinstance(number, float | int) and not isinstance(number, bool) for number in value):
-        yield value
-    else:
-        raise DataError(f"{where} has something other than numbers in an embedding.")
-
-
-def _text(value: Any, where: str) -> Text:
-    if isinstance(value, dict):
-        value = next((_parts(value[name]) for name in ("text", "content") if name in value), value)
-    if _blank(value):
-        return Text("", where)
-    if isinstance(value, dict | list | bytes):
-        raise DataError(f"{where} has a {type(value).__name__} where a text is expected.")
-    return Text(clean_text(str(value)), where)
-
-
-def _stored(value: dict[str, Any], kind: str, where: str, root: Root) -> Item:
-    """A file inside a table, as `datasets` stores it: its bytes, or its name."""
-    content = value.get("bytes")
-    if isinstance(content, bytes) and kind == "image":
-        return Picture(content, where)
-    if isinstance(value.get("path"), str):
-        return as_file(root.find(value["path"], where), kind, where)
-    raise DataError(f"{where} holds neither the bytes nor the path of {'an image' if kind == 'image' else 'a video'}.")
-
-
-def _file_name(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise DataError(f"{where} has a {type(value).__name__} where the name of a file is expected.")
-    return value
-
-
-def as_file(path: Path, kind: str, where: str = "") -> Item:
-    """A picture or a clip, by its file."""
-    label = f"{shown(path)} ({where})" if where else shown(path)
-    return Clip(path, label) if kind == "video" else Picture(path, label)

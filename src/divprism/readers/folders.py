@@ -10,10 +10,11 @@ from typing import Any
 
 from divprism.errors import DataError
 from divprism.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
-from divprism.readers.fields import Fields, Findings, as_file, samples_from_records
+from divprism.readers.fields import Fields, Findings, samples_from_records
 from divprism.readers.guards import Root, listing, parse_json, read_whole, shown
 from divprism.readers.pairing import by_list, by_name
 from divprism.readers.tables import TABLE_SUFFIXES, Record, kind_of, read_table
+from divprism.readers.values import as_file
 from divprism.samples import Clip, Item, Samples, Text, clean_text
 
 __all__ = [

@@ -12,7 +12,7 @@ import numpy as np
 from divprism.errors import ArgumentError, DataError
 from divprism.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from divprism.readers.arrays import ARRAY_SUFFIXES, array_names, from_bytes, is_binary, numbers_in, read_array
-from divprism.readers.fields import FIELD_NAMES, Fields, Findings, as_file, samples_from_records, side_from_records
+from divprism.readers.fields import FIELD_NAMES, Fields, Findings, samples_from_records, side_from_records
 from divprism.readers.folders import (
     check_surplus,
     find_table,
@@ -23,6 +23,7 @@ from divprism.readers.folders import (
 )
 from divprism.readers.guards import Root, parse_json, read_lines, shown, standard_input
 from divprism.readers.tables import TABLE_SUFFIXES, Record, header, kind_of, read_table
+from divprism.readers.values import as_file
 from divprism.samples import Item, Samples, Text, clean_text, is_empty, texts
 
 __all__ = ["load"]
