@@ -175,7 +175,9 @@ def _log_ticks() -> Any:
                 steps = next((steps for least, steps in _STEPS if high - low >= least), (1,))
                 ticks = np.outer(10.0**decades, steps).reshape(-1)
             inside = ticks[(ticks >= 10**low * (1 - 1e-9)) & (ticks <= 10**high * (1 + 1e-9))]
-            return inside if inside.size > 1 else MaxNLocator(_MOST_TICKS - 2).tick_values(10**low, 10**high)
+            return (
+                inside if inside.size > 1 else MaxNLocator(_MOST_TICKS - 2, steps=[1, 2, 5, 10]).tick_values(10**low, 10**high)
+            )
 
     return LogTicks
 

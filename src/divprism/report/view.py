@@ -51,7 +51,7 @@ def page_view(documents: Sequence[Document]) -> dict[str, Any]:
     title = f"{len(models)} models" if comparison else model or source
     return {
         "title": title,
-        "subtitle": f"{isolated(source)}: {caption(first)}" if not comparison else isolated(source),
+        "subtitle": _subtitle(title, source, None if comparison else caption(first)),
         "contents": [
             *([("warnings", "Warnings")] if warnings else []),
             *([("comparison", comparison["title"])] if comparison else []),
@@ -64,6 +64,11 @@ def page_view(documents: Sequence[Document]) -> dict[str, Any]:
         "reproduce": _reproduce(first, several=len(models) > 1),
         "version": __version__,
     }
+
+
+def _subtitle(title: str, source: str, told: str | None) -> str:
+    """Where the numbers come from, unless the title says so, and what was scored."""
+    return ": ".join([*([isolated(source)] if source != title else []), *([told] if told else [])])
 
 
 def _source(document: Document) -> str:
@@ -269,10 +274,12 @@ def _group(key: str, group: Document, fair: bool) -> dict[str, Any]:
     cells = [_number(group.get(name), form) for name, form in [*([("rarefied", "{:.2f}")] if fair else []), *figures]]
     prompts = [_entry(one) for one in group["prompts"]]
     typical = entry_label(group["prompts"][0]) if group["prompts"] else ""
-    title = typical if typical == group["name"] or not group["name"] else f"{group['name']}: {typical}"
+    title = isolated(shortened(typical, _LONGEST_TITLE))
+    if group["name"] and typical != group["name"]:
+        title = f"{isolated(shortened(str(group['name']), _LONGEST_NAME))}: {title}"
     return {
         "id": key,
-        "title": shortened(title, _LONGEST_TITLE),
+        "title": title,
         "told": f"{group['vendi']:.3g} distinct of {number_of(round(group['size']), 'output')}"
         f"{', too few to tell' if group['small'] else ''}",
         "cells": cells,

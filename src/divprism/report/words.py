@@ -10,9 +10,10 @@ from divprism.report.texts import isolated, number_of, shortened, visible
 __all__ = ["comparison_sentences", "convergence_sentence", "entry_label", "equal_size_note", "headline", "percent"]
 
 Document = Mapping[str, Any]
-_CHANCE = 0.05  # p-values up to it count as more than chance
+_CHANCE, _TINY = 0.05, 0.001  # p-values up to the one count as more than chance, and below the other are not spelled out
 _CLEARLY_LESS = 0.95  # times the diversity of the middle group
 _ERRORS = 2.0  # standard errors that two groups are apart, for one of them to be called the least diverse
+_BIASED = 1.005  # a factor of random pairings from which on it is worth a word
 _LONGEST = 90  # letters of a prompt in a sentence
 
 
@@ -36,7 +37,7 @@ def headline(document: Document) -> list[str]:
     own = f"Of these the model itself brings {conditional['value']:.3g} per kind of prompt"
     own = f"{own} (Conditional-Vendi{_reach(conditional)})"
     factor = f"a factor of {information['value']:.3g} (Information-Vendi{_reach(information)})"
-    if document["baseline"] is None:
+    if document["baseline"] is None or document["baseline"]["baseline"] < _BIASED:
         return [*lines, f"{own}, and the prompts bring {factor}.", *_standing_out(document)]
     return [*lines, f"{own}; the rest is {factor}. {_left_for_prompts(document['baseline'])}", *_standing_out(document)]
 
@@ -82,7 +83,8 @@ def _baseline_sentence(baseline: Document) -> str:
         if chance <= _CHANCE
         else "Outputs cannot be told from outputs that ignore their prompts: Information differs from that of random pairings"
     )
-    return f"{told} by {excess:.2g} nats (p = {chance:.2g}, {how})."
+    less = "p < 0.001" if chance < _TINY else f"p = {chance:.2g}"
+    return f"{told} by {excess:.2g} nats ({less}, {how})."
 
 
 def _student(excess: float, spread: float, count: int) -> float:
