@@ -19,13 +19,14 @@ from hypothesis import strategies as st
 from made import picture, write
 
 import divprism as dp
-from divprism.details import _add_thumbnails, detailed, details
+from divprism.details import _add_thumbnails, _points, detailed, details
 from divprism.report import report_page
 from divprism.report.plots import draw_factors, draw_spectra, inline_svg, new_axes
 from divprism.report.texts import distinct_names, fitted, visible
 from divprism.report.thumbnails import is_thumbnail, thumbnail
 from divprism.report.words import comparison_sentences, convergence_sentence, headline
 from divprism.samples import Clip, Picture, Text
+from divprism.spectrum import Spectrum
 
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 KERNELS = {"kernel_x": dp.Cosine(), "kernel_t": dp.Categorical()}
@@ -81,11 +82,12 @@ def test_ranks_of_a_quadrature_rise_from_one():
 
 
 def test_details_of_a_quadrature_have_no_negative_weights():
-    x = np.random.default_rng(0).standard_normal((500, 3))
-    result = dp.evaluate(x, kernel_x=dp.Gaussian(3.0), estimator=dp.Lanczos(), num_permutations=0)
-    for points in details(result, num_repeats=2)["spectra"].values():
-        assert min(points["weights"]) > 0
-        assert np.all(np.diff(points["values"]) <= 0)
+    """Four hundred nodes, every third of which takes something away."""
+    weights = np.where(np.arange(400) % 3 == 2, -0.5, 1.0)
+    points = _points(Spectrum(np.geomspace(1, 1e-6, 400), weights, "by hand"))
+    assert min(points["weights"]) > 0
+    assert np.all(np.diff(points["values"]) < 0)
+    assert math.isclose(sum(points["weights"]), weights.cumsum().max())
 
 
 @pytest.mark.parametrize("ends", [(1, 3e5), (1e-18, 1), (1, 90), (4, 13), (5.1, 5.9), (0.998, 1.001), (2, 2.0000001)])
@@ -308,6 +310,17 @@ def test_of_few_pairings_the_chance_is_that_of_students_t(result):
     assert any(
         "p = 0.05, Student's t of 4 random pairings" in line for line in headline(result.to_dict() | {"baseline": baseline})
     )
+
+
+def test_the_spread_of_pairings_is_kept():
+    rng = np.random.default_rng(0)
+    x, t = rng.standard_normal((2, 20, 3))
+    one, two = (
+        dp.shuffled_baseline(x, t, kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(1.0), num_permutations=n) for n in (1, 2)
+    )
+    assert one.standard_deviation is None
+    # of two values the deviation is their distance over the root of two, and the first of them is the one pairing
+    assert math.isclose(two.standard_deviation, math.sqrt(2) * abs(math.log(one.baseline / two.baseline)), rel_tol=1e-6)
 
 
 def test_a_model_that_ignores_its_prompts_is_not_credited_with_them():
