@@ -312,6 +312,15 @@ def test_of_few_pairings_the_chance_is_that_of_students_t(result):
     )
 
 
+def test_where_random_pairings_show_more_nothing_is_left_for_the_prompts(result):
+    baseline = {"excess_information": -0.02, "baseline": 1.8, "p_value": 0.9, "num_permutations": 19, "standard_deviation": 0.1}
+    document = result.to_dict() | {"baseline": baseline}
+    assert "show a factor of 1.8 too, the bias of a small sample; nothing is left for the prompts." in " ".join(
+        headline(document)
+    )
+    assert "xcess information" not in report_page(document)
+
+
 def test_the_spread_of_pairings_is_kept():
     rng = np.random.default_rng(0)
     x, t = rng.standard_normal((2, 20, 3))

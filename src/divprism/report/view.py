@@ -130,7 +130,7 @@ def _model(key: str, name: str, document: Document) -> dict[str, Any]:
         "title": name or "Scores",
         "sentences": headline(document),
         "cards": [_card(score, scores[score]) for score in SCORES if score in scores],
-        "remarks": [sentence(text) for text in remarks(document)],
+        "remarks": [sentence(text) for text in remarks({**document, "baseline": None})],  # that is in the sentences
         "factors": _factors(f"{key}-factors", {"": document}) if "conditional_vendi" in scores else None,
         **{kind: draw(f"{key}-{kind}", details[kind]) if details.get(kind) else None for kind, draw in _PLOTS.items()},
         "verdicts": [verdict["sentence"] for verdict in convergence["verdicts"].values()] if convergence else [],

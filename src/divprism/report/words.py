@@ -44,11 +44,10 @@ def headline(document: Document) -> list[str]:
 
 def _left_for_prompts(baseline: Document) -> str:
     """How much of Information is the bias of a small sample, and how much is left."""
-    left = math.exp(baseline["excess_information"])
-    return (
-        f"Outputs paired with prompts at random show a factor of {baseline['baseline']:.3g} too, the bias of a small sample; "
-        f"what is left for the prompts is a factor of {left:.3g}."
-    )
+    left = f"{math.exp(baseline['excess_information']):.3g}"
+    told = "nothing is left for the prompts" if float(left) <= 1 else f"what is left for the prompts is a factor of {left}"
+    chance = f"Outputs paired with prompts at random show a factor of {baseline['baseline']:.3g} too"
+    return f"{chance}, the bias of a small sample; {told}."
 
 
 def _reach(score: Document) -> str:
