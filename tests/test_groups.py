@@ -211,6 +211,36 @@ def test_prompts_that_have_nothing_in_common_are_not_forced_into_groups():
         prompt_groups(ring, ring, EigenGroups(1), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.01))
 
 
+def test_modes_share_no_outputs_and_show_only_what_is_theirs():
+    """Three kinds of outputs, one of two outputs only: it is not filled up with those of others."""
+    rng = np.random.default_rng(0)
+    kind = np.repeat([0, 1, 2], [12, 8, 2])
+    x = 6.0 * np.eye(3)[kind] + 0.3 * rng.standard_normal((22, 3))
+    found = prompt_groups(x, np.zeros(22, int), PromptGroups(), kernel_x=dp.Gaussian(1.5), num_modes=3, num_examples=6)
+    modes = found.groups[0].modes
+    shown = [row for mode in modes for row in mode.outputs]
+    assert len(shown) == len(set(shown))
+    for mode in modes:
+        assert len(set(kind[list(mode.outputs)])) == 1
+
+
+def test_groups_of_one_size_are_ranked_by_their_exact_score():
+    """Forty outputs each, more than groups are compared at where sizes differ: nothing is drawn."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((160, 3)) * np.repeat([1.0, 1.02, 1.01, 0.99], 40)[:, None]
+    found = prompt_groups(x, np.repeat(np.arange(4), 40), PromptGroups(), kernel_x=dp.Gaussian(1.0), num_modes=0)
+    assert [group.rarefied for group in found.groups] == [group.vendi for group in found.groups]
+    assert [group.vendi for group in found.groups] == sorted(group.vendi for group in found.groups)
+    assert {group.rarefied_error for group in found.groups} == {0.0}
+    assert found.equal_size == 40
+
+
+def test_a_group_knows_how_many_prompts_it_has():
+    x, t = np.eye(12), np.repeat(np.arange(6), 2)
+    found = prompt_groups(x, t, LabelGroups(t // 3), kernel_x=dp.Cosine(), num_modes=0)
+    assert [group.num_prompts for group in found.groups] == [3, 3]
+
+
 def test_kmeans_groups_are_those_of_the_labels():
     x, group, _ = world([10, 20, 30], [1, 2, 3])
     found = prompt_groups(x, vectors_of(group), KMeansGroups(3), kernel_x=dp.Cosine())
@@ -452,15 +482,21 @@ def test_the_table_starts_with_the_least_diverse_group(source):
     assert (done.returncode, done.stderr) == (0, b"")
     lines = done.stdout.decode().splitlines()
     assert lines[0] == "19 pairs, 4 distinct prompts, 4 groups; least diverse first"
-    assert lines[1].split() == ["vendi", "of", "6", "vendi", "rke", "share", "n", "prompts"]
-    assert lines[2].split() == ["1.00", "1.00", "1.00", "31.6%", "6", "Name", "a", "fruit."]
+    assert lines[1].split() == ["vendi", "rke", "share", "n", "prompts"]
+    assert lines[2].split() == ["1.00", "1.00", "31.6%", "6", "Name", "a", "fruit."]
     assert lines[3].split() == ["100%", "apple"]
     text = done.stdout.decode()
     assert text.index("Name a dish.") < text.index("Name a city.")
-    assert "1 groups have fewer than 5 outputs: too small to tell" in text
+    assert "1 group with fewer than 5 outputs: too small to tell" in text
     assert "Name a word." not in text
     assert "nats from Conditional-Vendi" in text
     assert "exp(-d^2 / (2 bandwidth^2))" in text
+
+
+def test_groups_of_different_sizes_are_compared_at_one_that_is_explained(source):
+    text = run(source / "one.jsonl", "--by", "topic", "-q").stdout.decode()
+    assert text.splitlines()[1].split()[:3] == ["vendi", "of", "6"]
+    assert "vendi of 6: mean over random draws of 6 outputs, so that large groups compare with small ones" in text
 
 
 @pytest.mark.parametrize("form", ["table", "md"])
@@ -532,7 +568,7 @@ def test_groups_that_are_all_too_small_are_said_to_be(source):
         assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["num_small"] == 4
     text = run(source / "one.jsonl", "--by", "prompt", "--min-size", 50, "-q").stdout.decode()
-    assert "4 groups have fewer than 50 outputs: too small to tell" in text
+    assert "4 groups with fewer than 50 outputs: too small to tell" in text
 
 
 def test_what_is_not_shown_is_said(source):
@@ -540,7 +576,7 @@ def test_what_is_not_shown_is_said(source):
     text = run(source / "one.jsonl", "--by", "prompt", "--top", 1, "--min-size", 2, "--bandwidth-t", 5, "--nested", "-q")
     lines = text.stdout.decode().splitlines()
     assert "2 more groups are not shown (--top)" in lines
-    assert "1 groups have fewer than 2 outputs: too small to tell" in lines
+    assert "1 group with fewer than 2 outputs: too small to tell" in lines
     assert "(the prompt kernel sees fewer kinds of prompts than these groups)" in lines
     assert any(line.startswith("Conditional with Cluster over 4 nested parts: Vendi: Pearson ") for line in lines)
     few = run(source / "one.jsonl", "--by", "directions", "--num-groups", 2, "--min-size", 2, "-q").stdout.decode()

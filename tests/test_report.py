@@ -9,6 +9,7 @@ import math
 import re
 import subprocess
 import sys
+import warnings
 from xml.etree import ElementTree
 
 import numpy as np
@@ -18,13 +19,14 @@ from hypothesis import strategies as st
 from made import picture, write
 
 import divprism as dp
-from divprism.details import detailed, details
+from divprism.details import _add_thumbnails, _points, detailed, details
 from divprism.report import report_page
 from divprism.report.plots import draw_factors, draw_spectra, inline_svg, new_axes
-from divprism.report.texts import shortened, visible
+from divprism.report.texts import distinct_names, fitted, visible
 from divprism.report.thumbnails import is_thumbnail, thumbnail
-from divprism.report.words import convergence_sentence, headline
+from divprism.report.words import comparison_sentences, convergence_sentence, headline
 from divprism.samples import Clip, Picture, Text
+from divprism.spectrum import Spectrum
 
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 KERNELS = {"kernel_x": dp.Cosine(), "kernel_t": dp.Categorical()}
@@ -67,6 +69,84 @@ def test_a_spectrum_is_drawn_by_rank():
     line = ax.lines[0]
     assert line.get_xdata().tolist() == [1, 3]
     assert line.get_ydata().tolist() == [0.5, 0.25]
+
+
+def test_ranks_of_a_quadrature_rise_from_one():
+    """Parts of eigenvalues, none, and fewer than none: nothing of it makes a curve run backwards."""
+    _, ax = new_axes()
+    draw_spectra(ax, {"x": ([0.5, 0.4, 0.3, 0.2, 0.1], [0.4, 2, -1.5, 0, 4]), "t": ([1.0], [1.0])})
+    ranks = ax.lines[0].get_xdata()
+    assert ranks.min() == ax.get_xlim()[0] == 1
+    assert np.all(np.diff(ranks) > 0)
+    assert ax.get_xlim()[1] > ranks.max()
+
+
+def test_details_of_a_quadrature_have_no_negative_weights():
+    """Four hundred nodes, every third of which takes something away."""
+    weights = np.where(np.arange(400) % 3 == 2, -0.5, 1.0)
+    points = _points(Spectrum(np.geomspace(1, 1e-6, 400), weights, "by hand"))
+    assert min(points["weights"]) > 0
+    assert np.all(np.diff(points["values"]) < 0)
+    assert math.isclose(sum(points["weights"]), weights.cumsum().max())
+
+
+@pytest.mark.parametrize("ends", [(1, 3e5), (1e-18, 1), (1, 90), (4, 13), (5.1, 5.9), (0.998, 1.001), (2, 2.0000001)])
+def test_a_log_axis_has_a_few_numbers_always(ends):
+    from matplotlib.figure import Figure
+
+    ax = Figure(layout="constrained").subplots()
+    ax.plot([1, 2], ends)
+    draw_spectra(ax, {"x": (ends[::-1], [1, 1])})
+    ax.set_ylim(*ends)
+    low, high = ends
+    numbers = [tick for tick in ax.yaxis.get_majorticklocs() if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+    assert 2 <= len(numbers) <= 8
+
+
+@pytest.mark.parametrize("start", ["meta-llama/" * 9, "W" * 80, "", "日本" * 40, "a\nb" * 30])
+def test_names_and_numbers_stay_inside_the_figure_and_apart(result, start):
+    from matplotlib.figure import Figure
+
+    documents = {f"{start}{end}": result.to_dict() for end in ("8b", "9b", "")}
+    figure = Figure(figsize=(5, 3), layout="constrained")
+    ax = figure.subplots()
+    draw_factors(ax, documents)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.draw_without_rendering()
+    edges = figure.bbox
+    names, numbers = ax.texts[::2], ax.texts[1::2]
+    for text in ax.texts:
+        box = text.get_window_extent()
+        assert edges.x0 <= box.x0 and box.x1 <= edges.x1 and edges.y0 <= box.y0 and box.y1 <= edges.y1
+    for name, number in zip(names, numbers, strict=True):
+        assert name.get_window_extent().x1 < number.get_window_extent().x0
+    assert len({name.get_text() for name in names}) == 3
+
+
+def test_long_names_that_differ_in_their_middle_stay_apart():
+    names = [f"{'a' * 50}{place}{'b' * 50}" for place in range(12)]
+    short = distinct_names([*names, "", " ", "same", "same"], 20)
+    assert len(set(short)) == 16
+    assert all(len(name) <= 24 for name in short)
+    assert short[12:] == ["(no name)", "(no name) (2)", "same", "same (2)"]
+
+
+@pytest.mark.parametrize("wrong", [3, "axes", [1, 2]])
+def test_what_is_no_axes_is_refused_in_one_sentence(result, wrong):
+    for draw in (result.plot, result.vendi.plot):
+        with pytest.raises(dp.ArgumentError, match=r"`ax` must be matplotlib Axes; got (int|str)"):
+            draw(wrong)
+
+
+def test_the_title_of_a_score_fits_its_figure(pairs):
+    figure, ax = dp.conditional_vendi(*pairs, truncation=20).plot()
+    figure.draw_without_rendering()
+    title = ax.title.get_window_extent()
+    assert figure.bbox.x0 <= title.x0 and title.x1 <= figure.bbox.x1
+    from matplotlib import pyplot
+
+    pyplot.close(figure)
 
 
 def test_a_score_keeps_the_spectra_that_it_was_made_from(result):
@@ -131,13 +211,13 @@ def test_drawing_changes_no_settings_of_others(result):
     ],
 )
 def test_names_in_plots_are_text(result, name):
-    svg = inline_svg(lambda axes: draw_factors(axes[0], {name: result.to_dict()}), 1, 2.0, name, "key")
+    [svg] = inline_svg(lambda axes: draw_factors(axes[0], {name: result.to_dict()}), 1, 2.0, name, "key")
     assert "<img" not in svg
     assert "<script" not in svg
     assert svg.startswith("<svg ")
     parsed = ElementTree.fromstring(svg)
     texts = [text for text in parsed.itertext() if text.strip()]
-    assert shortened(name, 40) in texts or not name.strip()
+    assert {name, fitted(name, 30), visible(name), "(no name)"} & set(texts) or any("..." in text for text in texts)
     assert parsed.get("aria-label") is not None
 
 
@@ -175,7 +255,28 @@ def test_the_baseline_is_told_by_its_p_value(follow, told):
 
 
 def test_the_least_diverse_group_is_named(document):
-    assert any("repeats itself most under “3”: 1 distinct among 6 outputs" in line for line in headline(document))
+    assert any("repeats itself most under “3”: 1 distinct among 6 outputs" in visible(line) for line in headline(document))
+
+
+def test_a_group_of_several_prompts_is_not_called_by_one(document):
+    changed = copy.deepcopy(document)
+    first = changed["details"]["groups"]["groups"][0]
+    first["num_prompts"] = 3
+    told = [visible(line) for line in headline(changed)]
+    assert "The model repeats itself most under prompts like “3” (3 prompts, 6 outputs): 1 distinct among 6 outputs." in told
+    changed["details"]["groups"]["equal_size"] = 4
+    told = [visible(line) for line in headline(changed)]
+    assert any("(3 prompts, 6 outputs): 1 distinct among 4 drawn from them." in line for line in told)
+
+
+def test_no_group_is_blamed_within_the_error(document):
+    changed = copy.deepcopy(document)
+    first, second = changed["details"]["groups"]["groups"][:2]
+    first.update(rarefied=3.0, rarefied_error=0.2)
+    second.update(rarefied=3.3, rarefied_error=0.2)
+    assert not any("repeats itself most" in line for line in headline(changed))
+    second.update(rarefied=3.8)
+    assert any("repeats itself most" in line for line in headline(changed))
 
 
 def test_where_nothing_repeats_no_group_is_blamed():
@@ -184,12 +285,65 @@ def test_where_nothing_repeats_no_group_is_blamed():
 
 
 @pytest.mark.parametrize(
-    ("p_value", "told"),
-    [(0.05, "Outputs follow"), (1 / 6, "exceeds that of all 5 random pairings, by 0.8"), (0.5, "cannot be told")],
+    ("p_value", "count", "spread", "told"),
+    [
+        (0.05, 19, None, "Outputs follow their prompts"),
+        (0.5, 19, 0.1, "cannot be told from outputs that ignore their prompts"),
+        (1 / 6, 5, 0.05, "Outputs follow their prompts"),
+        (1 / 6, 5, 0.9, "cannot be told from outputs that ignore their prompts"),
+        (1 / 6, 5, None, "cannot be told from 5 random pairings"),
+        (1 / 2, 1, None, "cannot be told from 1 random pairing:"),
+    ],
 )
-def test_few_pairings_do_not_make_outputs_blind(result, p_value, told):
-    baseline = {"excess_information": 0.8, "p_value": p_value, "num_permutations": 19 if p_value == 0.05 else 5}
-    assert any(told in line for line in headline(result.to_dict() | {"baseline": baseline}))
+def test_few_pairings_are_judged_by_their_spread(result, p_value, count, spread, told):
+    """Five pairings that are all exceeded are p = 1/6 by count alone, which says nothing."""
+    baseline = {"excess_information": 0.8, "baseline": 1.5, "p_value": p_value, "num_permutations": count}
+    lines = headline(result.to_dict() | {"baseline": baseline | {"standard_deviation": spread}})
+    assert any(told in line for line in lines)
+    assert not any("all 5" in line for line in lines)
+
+
+def test_of_few_pairings_the_chance_is_that_of_students_t(result):
+    """Four pairings with a spread of one, exceeded by 2.353 sqrt(1 + 1/4): the 95 % point of t with three degrees."""
+    excess = 2.353363 * math.sqrt(1.25)
+    baseline = {"excess_information": excess, "baseline": 1.5, "p_value": 0.2, "num_permutations": 4, "standard_deviation": 1.0}
+    assert any(
+        "p = 0.05, Student's t of 4 random pairings" in line for line in headline(result.to_dict() | {"baseline": baseline})
+    )
+
+
+def test_where_random_pairings_show_more_nothing_is_left_for_the_prompts(result):
+    baseline = {"excess_information": -0.02, "baseline": 1.8, "p_value": 0.9, "num_permutations": 19, "standard_deviation": 0.1}
+    document = result.to_dict() | {"baseline": baseline}
+    assert "show a factor of 1.8 too, the bias of a small sample; nothing is left for the prompts." in " ".join(
+        headline(document)
+    )
+    assert "xcess information" not in report_page(document)
+
+
+def test_the_spread_of_pairings_is_kept():
+    rng = np.random.default_rng(0)
+    x, t = rng.standard_normal((2, 20, 3))
+    one, two = (
+        dp.shuffled_baseline(x, t, kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(1.0), num_permutations=n) for n in (1, 2)
+    )
+    assert one.standard_deviation is None
+    # of two values the deviation is their distance over the root of two, and the first of them is the one pairing
+    assert math.isclose(two.standard_deviation, math.sqrt(2) * abs(math.log(one.baseline / two.baseline)), rel_tol=1e-6)
+
+
+def test_a_model_that_ignores_its_prompts_is_not_credited_with_them():
+    """One output to each prompt, at random: Information is far above 1, and all of it is bias."""
+    rng = np.random.default_rng(0)
+    x, t = rng.standard_normal((2, 60, 4))
+    document = dp.evaluate(x, t, kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(1.0), num_permutations=19).to_dict()
+    information, baseline = document["scores"]["information_vendi"]["value"], document["baseline"]
+    assert information > 5
+    text = " ".join(headline(document))
+    assert "the prompts bring" not in text
+    assert f"a factor of {baseline['baseline']:.3g} too" in text
+    assert f"left for the prompts is a factor of {math.exp(baseline['excess_information']):.3g}." in text
+    assert math.isclose(math.exp(baseline["excess_information"]) * baseline["baseline"], information)
 
 
 @pytest.mark.parametrize(
@@ -240,10 +394,86 @@ def test_parts_may_come_apart(result, document):
 
 def test_several_models_are_compared(result):
     page = report_page(detailed({"one": result, "two": result}, num_groups=2))
-    assert "<h1>2 models</h1>" in page
+    assert ">2 models</h1>" in page
     assert page.count('class="cards"') == 2
     with pytest.raises(dp.ArgumentError, match="`labels` belong to one model"):
         detailed({"one": result, "two": result}, labels=[0] * 24)
+
+
+def test_models_that_were_scored_apart_are_not_called_a_comparison(result):
+    alike = report_page({"schema": 1, "models": {"one": result.to_dict(), "two": result.to_dict()}})
+    assert "All models</h2>" in alike
+    assert "Comparison" not in alike
+    assert "do not compare" not in alike
+    fewer = dp.evaluate(np.eye(7), np.arange(7), **KERNELS).to_dict()
+    page = report_page({"schema": 1, "models": {"one": result.to_dict(), "two": fewer}})
+    assert "Models have from 7 to 24 outputs, so their scores do not compare" in page
+    assert "divprism compare" in page
+
+
+def test_letters_that_nobody_sees_are_nowhere_on_a_page(result):
+    """Turned writing and controls, in every place of a document that a stranger fills."""
+    odd = "a\u202eb\x1b[31m"
+    one = result.to_dict()
+    one["data"] = one["data"] | {"source": odd, "model": odd}
+    one["warnings"] = [odd]
+    one["runtime"] = one["runtime"] | {"command": odd}
+    for document in (one, {"schema": 1, "models": {odd: one, odd.replace("\x1b", ""): one, "": one, "  ": one}}):
+        page = report_page(document)
+        assert not re.search("[\u200e\u200f\u202a-\u202e\u2066-\u2069\x1b]", page)
+        assert "ab[31m" in page
+    for name in ("ab[31m (2)", "(no name)", "(no name) (2)"):
+        assert f">{name}</h2>" in page
+
+
+def test_very_long_names_do_not_fill_the_page(result):
+    one = result.to_dict()
+    one["data"] = one["data"] | {"source": "s" * 5000, "model": "m" * 5000}
+    assert not re.search("s{200}|m{200}", re.sub(r"<dd.*?</dd>", "", report_page(one)))
+    page = report_page({"schema": 1, "models": {"x" * 5000: one, "x" * 5001: one}})
+    assert not re.search("x{100}", page)
+
+
+def test_texts_of_strangers_keep_their_direction_to_themselves(document):
+    changed = copy.deepcopy(document)
+    changed["details"]["groups"]["groups"][0]["prompts"][0] = {"row": 18, "text": "\u05d0\u05d1 3?"}
+    page = report_page(changed)
+    assert "under “<bdi>\u05d0\u05d1 3?</bdi>”" in page
+    assert '<div class="said" dir="auto">\u05d0\u05d1 3?</div>' in page
+    assert '<h1 dir="auto">' in page
+
+
+def test_what_was_off_is_off_in_the_settings_to_reproduce():
+    page = report_page(dp.evaluate(np.eye(4), kernel_x=dp.Cosine(), interval=None).to_dict())
+    settings = json.loads(html.unescape(re.findall(r"<pre[^>]*>(.*?)</pre>", page, re.DOTALL)[-1]))
+    assert settings["interval"] == 0
+
+
+def test_one_is_told_as_one():
+    lone = dp.evaluate(np.eye(3)[:1], ["a"], **KERNELS).to_dict()
+    assert headline(lone)[0] == "1 output to 1 different prompt amounts to 1 distinct one (Vendi)."
+    assert "1 pair, 1 distinct prompt;" in report_page(lone)
+
+
+def test_two_models_are_told_as_two():
+    rng = np.random.default_rng(0)
+    t = np.repeat(np.arange(20), 5)
+    samples = {name: dp.Samples(rng.standard_normal((100, 4)) * wide, t) for name, wide in (("wide", 1), ("narrow", 0.01))}
+    told = comparison_sentences(dp.compare(samples, kernel_x=dp.Gaussian(2.0)).to_dict())
+    assert told[0] == "ranked by conditional_vendi; on the same prompts the two models differ clearly"
+
+
+def test_a_draw_that_tells_nothing_says_so():
+    told = convergence_sentence({"verdicts": {"a": {"status": "unclear"}}, "n": 10, "drawn_from": 30})
+    assert told == "A draw of 10 of the 30 outputs does not tell for which scores all of them suffice."
+
+
+def test_the_column_at_equal_size_is_explained_where_it_stands():
+    t = np.repeat(np.arange(3), [6, 9, 12])
+    uneven = report_page(detailed(dp.evaluate(np.eye(27), t, **KERNELS), num_repeats=2))
+    assert "Vendi of 6: mean over random draws of 6 outputs" in uneven
+    even = report_page(detailed(dp.evaluate(np.eye(24), np.repeat(np.arange(4), 6), **KERNELS), num_repeats=2))
+    assert "vendi of 6" not in even.lower()
 
 
 def test_what_the_data_do_not_allow_is_told(result):
@@ -469,6 +699,45 @@ def test_thumbnails_are_shared_out(tmp_path):
         assert json.dumps(found).count('"thumbnail"') == most
 
 
+def test_a_picture_in_two_places_is_embedded_once():
+    entries = [{"row": 0}, {"row": 1}]
+    group = {"prompts": [], "modes": [{"outputs": copy.deepcopy(entries)}, {"outputs": copy.deepcopy(entries)}]}
+    document = {"groups": [group]}
+    _add_thumbnails(document, dp.Samples(tuple(Picture(picture(place), f"{place}.png") for place in range(2))), 2)
+    shown = [entry["row"] for mode in group["modes"] for entry in mode["outputs"] if "thumbnail" in entry]
+    assert sorted(shown) == [0, 1]
+
+
+def test_a_comparison_can_be_kept_with_its_groups(tmp_path):
+    from made import jsonl, records
+
+    source = write(tmp_path, {"two.jsonl": jsonl(records(("first", "second")) * 3)}) / "two.jsonl"
+    done = run("compare", source, "--details", "--format", "json", "-o", tmp_path / "kept.json", "-q")
+    assert done.returncode == 0, done.stderr
+    assert run("report", tmp_path / "kept.json", "-o", tmp_path / "page.html").returncode == 0
+    assert 'class="gallery"' in (tmp_path / "page.html").read_text()
+    done = run("compare", source, "--details")
+    assert done.returncode == 2
+    assert "--format json" in done.stderr
+
+
+def test_a_page_does_not_replace_what_it_is_made_from(tmp_path, result):
+    kept = tmp_path / "result.json"
+    text = json.dumps(result.to_dict())
+    kept.write_text(text)
+    (tmp_path / "link.json").symlink_to(kept)
+    for target in (kept, tmp_path / "link.json"):
+        done = run("report", kept, "-o", target)
+        assert done.returncode == 2
+        assert "which it is made from" in done.stderr
+    assert kept.read_text() == text
+
+
+def test_a_byte_order_mark_is_no_reason_to_refuse(tmp_path, result):
+    (tmp_path / "result.json").write_text(json.dumps(result.to_dict()), encoding="utf-8-sig")
+    assert run("report", tmp_path / "result.json", "-o", tmp_path / "page.html").returncode == 0
+
+
 def test_a_comparison_gets_a_page_and_a_plot(tmp_path):
     from made import jsonl, records
 
@@ -499,6 +768,8 @@ def test_sweep_and_convergence_are_drawn_to_files(tmp_path):
         ("[]", "must hold a JSON object"),
         ("{}", "a report is of one result with scores"),
         ('{"scores": 3}', "this is not a result that divprism wrote"),
+        ('{"schema": 2, "scores": {}}', "is of schema 2, and this version reads 1"),
+        ('{"schema": 1, "models": {}}', "at least one model, and this result holds none"),
     ],
 )
 def test_files_that_are_no_results_are_refused(tmp_path, content, told):

@@ -1,11 +1,15 @@
 """The report in a real browser: nothing runs but our script, tables sort and filter, it fits a phone, it can be printed."""
 
+import base64
+import re
+
 import numpy as np
 import pytest
 from browser import chromium, show
 from made import picture, write
 
 import divprism as dp
+from divprism.samples import Text
 
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 NAME = 'it\'s "quoted" & <b>bold<'  # what a file system takes: all but a slash
@@ -158,8 +162,123 @@ def test_light_and_dark_have_their_colours(window, page):
         assert all(one < paper - 128 if scheme == "light" else one > paper + 128 for one in ink)
 
 
-def test_in_print_every_gallery_is_open(shown):
-    shown.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-    assert shown.execute_script("return [...document.querySelectorAll('details')].every(d => d.open)")
-    pdf = shown.print_page()
-    assert len(pdf) > 10_000
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """Three models with long names, their groups folded away; texts as outputs, so that a column of words stands last."""
+    rng = np.random.default_rng(0)
+    words = [f"w{place}" for place in range(60)]
+    prompts = [f"prompt number {place}" for place in range(12) for _ in range(5)]
+    samples = {
+        f"a-rather-long-name-of-a-model-{name}-instruct-preview": dp.Samples(
+            tuple(Text(" ".join(rng.choice(words[:wide], 6))) for _ in prompts), tuple(map(Text, prompts))
+        )
+        for name, wide in (("one", 60), ("two", 20), ("three", 4))
+    }
+    path = tmp_path_factory.mktemp("compared") / "report.html"
+    path.write_text(dp.html_report(dp.compare(samples), num_repeats=2), encoding="utf-8")
+    return path
+
+
+def _pages(window):
+    """How many pages a print has."""
+    return len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(window.print_page())))
+
+
+def test_in_print_tables_are_whole(window, compared):
+    """On a page of A4 between its margins, 19 cm, the last column's head is on the paper, and nothing scrolls."""
+    show(window, compared, width=718)
+    window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        window.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+        heads = [one for one in window.find_elements("css selector", "thead tr th:last-child") if one.is_displayed()]
+        assert [one.text for one in heads] == ["words", "clear"]
+        for head in heads:
+            assert head.rect["x"] + head.rect["width"] <= 718 + 1  # rounded
+        for one in window.find_elements("css selector", ".scroll"):
+            assert one.value_of_css_property("overflow-x") == "visible"
+        window.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    finally:
+        window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_in_print_only_what_the_reader_opened_is_open(window, compared):
+    show(window, compared)
+    kinds = "return [...document.querySelectorAll('details')].filter(d => d.open).map(d => d.className)"
+    before = window.execute_script(kinds)
+    window.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+    opened = window.execute_script(kinds)
+    assert sorted(opened) == sorted([*before, "differences", *["settings"] * 3])
+    window.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert window.execute_script(kinds) == before
+    few = _pages(window)
+    assert window.execute_script(kinds) == before
+    window.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert _pages(window) > few + 3
+
+
+@pytest.mark.parametrize("width", [360, 390])
+def test_charts_fit_a_phone_and_can_be_read(window, compared, width):
+    show(window, compared, width)
+    window.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    charts = window.find_elements("css selector", "svg.plot")
+    assert len(charts) >= 2 + 3 * 5
+    for chart in charts:
+        assert chart.rect["x"] >= 0 and chart.rect["x"] + chart.rect["width"] <= width
+    sizes = window.execute_script(
+        "return [...document.querySelectorAll('svg.plot text')].filter(t => t.textContent.trim().length > 4)"
+        ".map(t => t.getBoundingClientRect()).map(r => Math.min(r.width, r.height))"
+    )
+    assert min(sizes) > 8  # pixels, of whole lines
+    outside = window.execute_script(
+        "return [...document.querySelectorAll('svg.plot')].flatMap(s => { const b = s.getBoundingClientRect();"
+        "return [...s.querySelectorAll('text')].filter(t => { const r = t.getBoundingClientRect();"
+        "return r.left < b.left - 1 || r.right > b.right + 1 || r.top < b.top - 1 || r.bottom > b.bottom + 1 }) })"
+        ".map(t => t.textContent)"
+    )
+    assert outside == []
+
+
+def test_a_phone_is_told_what_scores_mean(window, page):
+    show(window, page, 390)
+    assert all(one.is_displayed() for one in window.find_elements("css selector", ".cards small"))
+
+
+def test_blanks_come_last_both_ways(shown):
+    cells = shown.find_elements("css selector", "table.groups tbody tr:first-child td")
+    shown.execute_script("arguments[0].dataset.value = ''; arguments[0].textContent = ''", cells[0])
+    button = shown.find_elements("css selector", "table.groups th button")[1]
+    for _ in range(2):
+        button.click()
+        assert _column(shown, 1)[-1] == ""
+
+
+def test_a_link_opens_a_gallery_again_after_it_was_closed(shown):
+    link = _groups(shown)[-1][0].find_element("tag name", "a")
+    gallery = shown.find_element("id", link.get_attribute("href").split("#")[1])
+    for _ in range(2):
+        link.click()
+        assert gallery.get_attribute("open") is not None
+        shown.execute_script("arguments[0].open = false", gallery)
+
+
+def test_a_link_into_a_folded_part_unfolds_it(window, compared):
+    show(window, compared)
+    gallery = window.find_element("css selector", "details.more details.gallery:last-child")
+    window.execute_script("location.hash = arguments[0].id", gallery)
+    assert window.execute_async_script("setTimeout(() => arguments[1](arguments[0].open), 50)", gallery)
+    assert gallery.is_displayed()
+
+
+def test_a_hash_that_is_no_place_does_no_harm(window, page):
+    show(window, page)
+    window.get_log("browser")
+    window.get(f"{page.as_uri()}#%")
+    window.execute_script("location.hash = '%E0%A4%A'")
+    assert window.execute_async_script("setTimeout(() => arguments[0](true), 50)")
+    assert window.get_log("browser") == []
+
+
+@pytest.mark.parametrize("word", ["kind", "typical", "outputs", "distinct"])
+def test_the_filter_does_not_find_our_own_words(shown, word):
+    shown.find_element("css selector", "input[type=search]").send_keys(word)
+    assert _groups(shown) == []

@@ -31,6 +31,9 @@ class ShuffledBaseline:
         Share of pairings, the given one included, whose Information is at least that of the given one.
     num_permutations, order
         Number of random pairings, and order of the score.
+    standard_deviation : float or None
+        Of the logarithm over the random pairings, in nats: with few of them, excess / (standard_deviation * sqrt(1 + 1 / m))
+        tells more than the p-value, by Student's t with m - 1 degrees of freedom. None of one pairing.
     """
 
     excess_information: float
@@ -38,6 +41,7 @@ class ShuffledBaseline:
     p_value: float
     num_permutations: int
     order: float
+    standard_deviation: float | None = None
 
 
 def shuffled_baseline(x: Any, t: Any, *, num_permutations: int = 19, **settings: Any) -> ShuffledBaseline:
@@ -115,4 +119,6 @@ def shuffled_from(problem: Problem, num_permutations: int) -> ShuffledBaseline:
         shuffled.append(combined("information_vendi", found | joint).estimate.value)
     mean = math.fsum(shuffled) / num_permutations
     at_least = sum(value >= given - 1e-12 for value in shuffled)
-    return ShuffledBaseline(given - mean, math.exp(mean), (1 + at_least) / (1 + num_permutations), num_permutations, order)
+    chance = (1 + at_least) / (1 + num_permutations)
+    spread = float(np.std(shuffled, ddof=1)) if num_permutations > 1 else None
+    return ShuffledBaseline(given - mean, math.exp(mean), chance, num_permutations, order, spread)

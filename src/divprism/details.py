@@ -17,6 +17,7 @@ from divprism.groups import EigenGroups, LabelGroups, prompt_groups
 from divprism.groups.grouping import Grouping
 from divprism.kernels import Gaussian
 from divprism.report.page import report_page
+from divprism.report.plots import rank_curve
 from divprism.report.thumbnails import thumbnail
 from divprism.samples import Samples
 from divprism.spectrum import Spectrum
@@ -24,7 +25,8 @@ from divprism.spectrum import Spectrum
 __all__ = ["detailed", "details", "html_report"]
 
 MAX_THUMBNAILS = 240
-"""Small pictures in a page, if nothing else is said: about a megabyte."""
+"""Small pictures of a model, if nothing else is said: about a megabyte and a half."""
+_PAGE_THUMBNAILS = 640  # of all models of a page: about four megabytes
 _POINTS = 150  # of a spectrum: more than a plot can show
 _FEW_UNITS = 20  # prompts that are too few to draw from
 _SETTINGS = ("kernel_x", "kernel_t", "order", "estimator", "rng")
@@ -65,7 +67,8 @@ def detailed(result: Evaluation | Comparison | Mapping[str, Evaluation], labels:
     results = result.results if isinstance(result, Comparison) else dict(result)
     if labels is not None:
         raise ArgumentError("`labels` belong to one model, and this result is of several.")
-    most = settings.pop("max_thumbnails", MAX_THUMBNAILS) // max(1, len(results))
+    asked = settings.pop("max_thumbnails", None)
+    most = min(MAX_THUMBNAILS, _PAGE_THUMBNAILS // len(results)) if asked is None else asked // len(results)
     documents = {
         model: one.to_dict() | {"details": details(one, max_thumbnails=most, **settings)} for model, one in results.items()
     }
@@ -139,12 +142,11 @@ def _points(spectrum: Spectrum) -> dict[str, list[float]]:
 
     An eigenvalue that is left out is counted by the next one kept, so that ranks stay.
     """
-    count = spectrum.values.size
-    kept = np.arange(count)
-    if count > _POINTS:
-        kept = np.unique(np.geomspace(1, count, _POINTS).round().astype(int)) - 1
-    ranks = np.cumsum(spectrum.weights)[kept]
-    return {"values": spectrum.values[kept].tolist(), "weights": np.diff(ranks, prepend=0.0).tolist()}
+    ranks, values = rank_curve(spectrum.values, spectrum.weights)
+    kept = np.arange(ranks.size)
+    if kept.size > _POINTS:
+        kept = np.unique(np.geomspace(1, kept.size, _POINTS).round().astype(int)) - 1
+    return {"values": values[kept].tolist(), "weights": np.diff(ranks[kept], prepend=0.0).tolist()}
 
 
 @dataclass(frozen=True)
@@ -228,12 +230,14 @@ def _add_thumbnails(document: dict[str, Any], items: Samples, most: int) -> None
     """Small pictures of the examples, the first of every mode before the second of any, until there are enough."""
     modes = [mode["outputs"] for group in document["groups"] for mode in group["modes"]]
     longest = max(map(len, modes), default=0)
-    entries = [(items.outputs, mode[place]) for place in range(longest) for mode in modes if place < len(mode)]
-    prompts = [(items.prompts, entry) for group in document["groups"] for entry in group["prompts"][:1]]
+    entries = [("outputs", mode[place]) for place in range(longest) for mode in modes if place < len(mode)]
+    prompts = [("prompts", entry) for group in document["groups"] for entry in group["prompts"][:1]]
+    shown: set[tuple[str, int]] = set()  # a row that stands in two places is shown in the first
     for side, entry in [*prompts, *entries]:
-        if most <= 0 or not isinstance(side, tuple):
+        given, key = getattr(items, side), (side, entry["row"])
+        if len(shown) >= most or key in shown or not isinstance(given, tuple):
             continue
-        picture = thumbnail(side[entry["row"]])
+        picture = thumbnail(given[entry["row"]])
         if picture is not None:
             entry["thumbnail"] = picture
-            most -= 1
+            shown.add(key)

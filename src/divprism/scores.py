@@ -110,7 +110,7 @@ class Score:
             draw_spectra(ax, {name: (one.values, one.weights) for name, one in self.spectra.items()})
         else:
             draw_values(ax, {self.name: (self.value, self.value - self.standard_error, self.value + self.standard_error)})
-        ax.set_title(str(self), fontsize="medium")
+        ax.set_title(str(self).replace(" (", "\n(", 1), fontsize="medium")
         return figure, ax
 
     def __float__(self) -> float:

@@ -21,14 +21,14 @@ from divprism.cli.options import (
     say,
     write_result,
 )
-from divprism.cli.report import Plot, Report, check_plot, with_command, write_page, write_plot
+from divprism.cli.report import Details, Plot, Report, check_details, check_plot, with_command, write_page, write_plot
 from divprism.comparison import Comparison
 from divprism.comparison import compare as compare_models
 from divprism.details import detailed
 from divprism.errors import ArgumentError, BandwidthWarning
 from divprism.readers.guards import shown
 from divprism.report import MODEL_FORMATS, comparison_sentences, model_note, model_table
-from divprism.report.texts import literal, ranked
+from divprism.report.texts import literal, ranked, visible
 from divprism.samples import Samples
 
 __all__ = ["compare"]
@@ -52,6 +52,7 @@ def compare(
     form: str = typer.Option("table", "--format", help=f"{'|'.join(_FORMATS)}.", metavar="|".join(_FORMATS)),
     output: Output = None,
     report: Report = None,
+    with_details: Details = False,
     plot: Plot = None,
     config: Config = None,
 ) -> None:
@@ -61,12 +62,13 @@ def compare(
     """
     choice(form, _FORMATS, "--format")
     check_plot(plot)
+    check_details(with_details, form)
     gates = parse_gates(fail_under)
     sources = [source for source in (reading.source, *(others or [])) if source is not None]
     parts = {source: reading.samples(source) for source in sources} if sources else {"": reading.samples()}
     for part in parts.values():
         say(part.notes, quiet)
-    named = {_label(source, part, list(parts)): part for source, part in parts.items()}
+    named = dict(zip(_labels(parts), parts.values(), strict=True))
     if len(named) < len(parts):
         raise ArgumentError("two of the sources have the same name; say which model each holds in a field `model`.")
     first = next(iter(parts.values()))
@@ -74,11 +76,15 @@ def compare(
         warnings.simplefilter("ignore", BandwidthWarning)  # told below, with the other warnings
         settings = scoring.settings(context) | embedding.settings(first) | {"num_permutations": num_permutations}
         found = compare_models(named, by=by, interval=interval, unit=unit, progress=progress, **settings)
-        full = None if report is None else with_command(detailed(found, progress=progress))
+        wanted = report is not None or with_details
+        full = with_command(detailed(found, progress=progress)) if wanted else None
     say(found.notes, quiet)
     say(found.warnings, False, "warning: ")
-    document = json.dumps(found.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    write_result(document if form == "json" else _rendered(found, form), output)
+    document = full if full is not None and with_details else found.to_dict()
+    text = (
+        json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n" if form == "json" else _rendered(found, form)
+    )
+    write_result(text, output)
     if plot is not None:
         write_plot(found, plot)
     if full is not None and report is not None:
@@ -86,12 +92,34 @@ def compare(
     check_gates(found.results, gates)
 
 
-def _label(source: str, part: Samples, sources: list[str]) -> str:
-    """The model that a source names, if it names one; else the source itself, in short where that is enough."""
-    if part.models is not None and len(set(part.models)) == 1:
-        return part.models[0]
-    name = Path(source).name
-    return name if [Path(other).name for other in sources].count(name) == 1 else source
+def _labels(parts: dict[str, Samples]) -> list[str]:
+    """For each source the model that it names, if it names one; else what tells its path from those of the others."""
+    told = _differing(list(parts))
+    for place, part in enumerate(parts.values()):
+        if part.models is not None and len(set(part.models)) == 1:
+            told[place] = part.models[0]
+    return told
+
+
+def _differing(sources: list[str]) -> list[str]:
+    """Of each path the shortest end that no other has, without the folders and names that all paths end in.
+
+    >>> _differing(["runs/a/out.jsonl", "runs/b/out.jsonl"]), _differing(["x/a.csv", "x/b.csv", "y/b.csv"])
+    (['a', 'b'], ['a.csv', 'x/b.csv', 'y/b.csv'])
+    """
+    paths = [Path(source).parts for source in sources]
+    common = 0
+    while len({path[-1 - common :] for path in paths}) == 1 < len(paths) and common < len(paths[0]):
+        common += 1
+    if all(len(path) > common for path in paths):
+        paths = [path[: len(path) - common] for path in paths]
+    told = []
+    for place, path in enumerate(paths):
+        others = paths[:place] + paths[place + 1 :]
+        lengths = (length for length in range(1, len(path) + 1) if all(one[-length:] != path[-length:] for one in others))
+        length = next(lengths, None)
+        told.append(sources[place] if length is None else str(Path(*path[-length:])))
+    return told
 
 
 def _rendered(found: Comparison, form: str) -> str:
@@ -101,6 +129,6 @@ def _rendered(found: Comparison, form: str) -> str:
     for row in rows:
         words = [f"{found.lengths[row[0]]:.0f}"] if found.lengths else []
         row[:] = [row[0], ranked(found.ranks[row[0]]), *row[1:], *words]
-    lines = [shown(line) for line in (model_note(documents), *comparison_sentences(found.to_dict()))]
+    lines = [shown(visible(line)) for line in (model_note(documents), *comparison_sentences(found.to_dict()))]
     note = "\n".join(lines) if form == "table" else "; ".join(literal(line) if form == "md" else line for line in lines)
     return MODEL_FORMATS[form](columns, rows, note)

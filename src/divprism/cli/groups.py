@@ -18,8 +18,8 @@ from divprism.groups.nested import nested_scores
 from divprism.readers import read_array
 from divprism.readers.guards import shown
 from divprism.report.formats import kernel_note
-from divprism.report.texts import literal, shortened
-from divprism.report.words import entry_label
+from divprism.report.texts import literal, number_of, shortened
+from divprism.report.words import entry_label, equal_size_note
 from divprism.samples import Samples
 
 __all__ = ["groups"]
@@ -122,7 +122,7 @@ class _Line:
 def _lines(document: Document, top: int, width: int) -> tuple[list[str], list[_Line]]:
     """Heads of the figures, and a line for each group that is large enough."""
     heads = ["vendi", "rke", "share", "n"]
-    fair = any(group["rarefied"] is not None for group in document["groups"])
+    fair = _at_equal_size(document)
     lines = []
     for group in [group for group in document["groups"] if not group["small"]][:top]:
         figures = [f"{group['vendi']:.2f}", f"{group['rke']:.2f}", f"{group['share']:.1%}", f"{group['size']:,.0f}"]
@@ -138,6 +138,11 @@ def _lines(document: Document, top: int, width: int) -> tuple[list[str], list[_L
     return ([f"vendi of {document['equal_size']}", *heads] if fair else heads), lines
 
 
+def _at_equal_size(document: Document) -> bool:
+    """Whether groups are compared at another size than their own."""
+    return any(group["rarefied"] not in (None, group["vendi"]) for group in document["groups"])
+
+
 def _notes(document: Document, top: int) -> list[str]:
     """What the groups add up to, what is not shown, and the kernels."""
     order = float(document["settings"]["order"])
@@ -146,6 +151,8 @@ def _notes(document: Document, top: int) -> list[str]:
         f"{document['conditional_vendi']:.4f}; to {document['aggregate_rke']:.4f} at order 2, {document['gap_rke']:+.4f} nats "
         f"from Conditional-RKE {document['conditional_rke']:.4f}"
     ]
+    if _at_equal_size(document):
+        lines.insert(0, equal_size_note(document))
     if abs(document["gap"]) > 0.05:
         lines.append(
             f"(the prompt kernel sees {'fewer' if document['gap'] < 0 else 'more'} kinds of prompts than these groups)"
@@ -158,7 +165,8 @@ def _notes(document: Document, top: int) -> list[str]:
     if hidden > 0:
         lines.append(f"{hidden:,} more groups are not shown (--top)")
     if document["num_small"]:
-        lines.append(f"{document['num_small']:,} groups have fewer than {document['min_size']} outputs: too small to tell")
+        small = number_of(document["num_small"], "group")
+        lines.append(f"{small} with fewer than {document['min_size']} outputs: too small to tell")
     if document["coverage"] < 1 - 1e-9:
         lines.append(f"the groups hold {document['coverage']:.1%} of all")
     return [*lines, kernel_note(document)]

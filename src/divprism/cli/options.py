@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from divprism._files import write_whole
 from divprism.errors import ArgumentError, DataError, GateError
-from divprism.evaluation import Evaluation
+from divprism.evaluation import SCHEMA, Evaluation
 from divprism.readers.guards import MAX_JSON, shown
 from divprism.registry import SCORES
 from divprism.uncertainty import UNITS
@@ -31,6 +31,7 @@ __all__ = [
     "parse_gates",
     "progress_on_stderr",
     "read_object",
+    "read_result",
     "say",
     "typed",
     "write_result",
@@ -75,13 +76,23 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_JSON:
             raise DataError(f"{path} is larger than {MAX_JSON:,} bytes; that is none of our files.")
-        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        content = json.loads(path.read_text(encoding="utf-8-sig"), parse_constant=_refuse_constant)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not a JSON file: {error}.") from None
     if not isinstance(content, dict):
         raise DataError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")
+    return content
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """The result in a file: a JSON object of the schema that this version writes."""
+    content = read_object(path)
+    if (schema := content.get("schema", SCHEMA)) != SCHEMA:
+        raise DataError(
+            f"{path} is of schema {shown(str(schema)[:20])}, and this version reads {SCHEMA}: use the one that wrote it."
+        )
     return content
 
 
@@ -93,7 +104,7 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     """Take defaults from a JSON file: the flags of the command as keys, or a result of this or another command."""
     if path is None:
         return None
-    content = read_object(path)
+    content = read_result(path)
     models = content.get("models")
     if isinstance(models, dict) and models:  # a result of several: they share their settings
         content = next(iter(models.values()))

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from divprism.cli.options import read_object, say, write_result
+from divprism.cli.options import read_result, say, write_result
 from divprism.errors import ArgumentError, DataError
 from divprism.report import report_page
 
-__all__ = ["Details", "Plot", "Report", "check_plot", "report", "with_command", "write_page", "write_plot"]
+__all__ = ["Details", "Plot", "Report", "check_details", "check_plot", "report", "with_command", "write_page", "write_plot"]
 
 _PLOTS = (".png", ".svg", ".pdf")
 Report = Annotated[Path | None, typer.Option("--report", help="Also write a page for a browser: report.html.")]
@@ -29,7 +29,10 @@ def report(
     output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The page to write."),
 ) -> None:
     """Turn results kept as JSON into one page without network: scores in words, plots, groups with examples, settings."""
-    write_page([read_object(path) for path in results], output, quiet=False)
+    for path in results:
+        if output.exists() and path.exists() and output.samefile(path):
+            raise ArgumentError(f"the page would replace {path}, which it is made from: name another file, --output FILE.")
+    write_page([read_result(path) for path in results], output, quiet=False)
 
 
 def with_command(document: dict[str, Any]) -> dict[str, Any]:
@@ -37,6 +40,12 @@ def with_command(document: dict[str, Any]) -> dict[str, Any]:
     for one in document.get("models", {"": document}).values():
         one["runtime"] = one["runtime"] | {"command": shlex.join(["divprism", *sys.argv[1:]])}
     return document
+
+
+def check_details(wanted: bool, form: str) -> None:
+    """Refuse details where there is no place for them."""
+    if wanted and form != "json":
+        raise ArgumentError("--details adds to the JSON document: --format json.")
 
 
 def check_plot(output: Path | None) -> None:

@@ -21,7 +21,7 @@ from divprism.cli.options import (
     say,
     write_result,
 )
-from divprism.cli.report import Details, Report, with_command, write_page
+from divprism.cli.report import Details, Report, check_details, with_command, write_page
 from divprism.details import detailed
 from divprism.errors import ArgumentError, BandwidthWarning
 from divprism.evaluation import Evaluation, evaluate, evaluate_models
@@ -62,8 +62,7 @@ def score(
     reading = dataclasses.replace(reading, source=reading.source or outputs)
     if [reading.source, reading.prompts, labels, weights].count("-") > 1:
         raise ArgumentError("only one of IN, --prompts, --labels and --weights can be - (stdin).")
-    if with_details and form != "json":
-        raise ArgumentError("--details adds to the JSON document: --format json.")
+    check_details(with_details, form)
     if weights is not None and (report is not None or with_details):
         raise ArgumentError("--report and --details tell of outputs that count alike, so they do not go with --weights.")
     settings = scoring.settings(context)

@@ -15,6 +15,7 @@ from divprism.spectrum import Spectrum
 __all__ = ["Inside", "Mode", "Wanted", "modes_of", "rarefied_vendi", "typical_rows"]
 
 _DRAWS = 32  # random parts of a group whose scores are averaged
+_CLEAR = 0.5  # times the largest loading of a mode: an output with less does not show it
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ def typical_rows(inside: Inside, count: int) -> tuple[int, ...]:
 def modes_of(inside: Inside, wanted: Wanted, resources: Resources, vendi: float) -> tuple[Mode, ...]:
     """The leading eigenvectors of K_X o v v', rotated unless `plain`, each with the rows of its largest entries.
 
-    No more are rotated than there are kinds of outputs: a rotation would split one kind over all of them.
+    No more are rotated than there are kinds of outputs: a rotation would split one kind over all of them. Then an output is
+    shown by the mode of its largest loading alone, if that is clear; a mode that no output belongs to is left out.
     """
     operator = inside.operator
     count = wanted.num_modes if wanted.plain else min(wanted.num_modes, round(vendi))
@@ -93,12 +95,13 @@ def modes_of(inside: Inside, wanted: Wanted, resources: Resources, vendi: float)
     loadings = np.abs(loadings) if wanted.plain else loadings @ rotation(loadings, operator.masses)
     shares = operator.masses @ loadings**2
     entries = loadings * np.sqrt(inside.largest)[:, None]
-    return tuple(
-        Mode(
-            float(shares[place]),
-            tuple(
-                int(row) for row in inside.rows[np.lexsort((inside.rows, -entries[:, place].round(9)))[: wanted.num_examples]]
-            ),
-        )
-        for place in np.argsort(-shares.round(12), kind="stable")
-    )
+    shows = loadings >= _CLEAR * loadings.max(axis=0)
+    if not wanted.plain:
+        shows &= np.arange(shares.size) == loadings.argmax(axis=1)[:, None]
+    found = []
+    for place in np.argsort(-shares.round(12), kind="stable"):
+        order = np.lexsort((inside.rows, -entries[:, place].round(9)))
+        rows = inside.rows[order[shows[order, place]][: wanted.num_examples]]
+        if rows.size:
+            found.append(Mode(float(shares[place]), tuple(int(row) for row in rows)))
+    return tuple(found)

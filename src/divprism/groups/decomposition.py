@@ -50,13 +50,16 @@ class PromptGroup:
         Of `vendi`, where the estimator draws; else 0.
     rarefied, rarefied_error : float or None
         Mean `vendi` of `Decomposition.equal_size` of its outputs, drawn at random, and its standard error: ten outputs cannot
-        be more than ten kinds, so groups of different sizes are compared by this. None for eigendirections and small groups.
+        be more than ten kinds, so groups of different sizes are compared by this. Of groups of one size it is `vendi` itself.
+        None for eigendirections and small groups.
     small : bool
         Whether it has fewer outputs than `min_size`, too few to tell.
+    num_prompts : int
+        Number of distinct prompts; of an eigendirection those that it has anything of.
     prompts : tuple of int
         Rows of its most typical distinct prompts: the most alike to all of the group; of an eigendirection its largest entries.
     modes : tuple of Mode
-        Its kinds of outputs, the largest first: as many as `vendi` says, rounded, and at most `num_modes`.
+        Its kinds of outputs, the largest first: at most as many as `vendi` says, rounded, and at most `num_modes`.
     """
 
     name: str
@@ -68,6 +71,7 @@ class PromptGroup:
     rarefied: float | None
     rarefied_error: float | None
     small: bool
+    num_prompts: int
     prompts: tuple[int, ...]
     modes: tuple[Mode, ...]
 
@@ -93,7 +97,7 @@ class Decomposition:
     cluster_vendi, cluster_rke : float or None
         Mean over groups, by share, of `vendi` and `rke` (Conditional Vendi, App. G); None for eigendirections.
     equal_size, min_size : int
-        How many outputs groups are compared at, and how many a group must have for that.
+        How many outputs groups are compared at (all, where they have as many), and how many a group must have for that.
     num_small : int
         Groups with fewer.
     settings, data, warnings, embedders, notes
@@ -360,15 +364,17 @@ def _measured(problem: Problem, split: Split, wanted: Wanted) -> tuple[list[Prom
     at_order, at_two = problem.settings["estimator"].entropies([one.operator for one in insides], question, problem.resources)
     sizes = [1 / float((group.masses**2).sum()) for group in split.groups]
     enough = [round(size, 6) >= wanted.min_size for size in sizes]
-    equal = min([_EQUAL, *(round(size) for size, large in zip(sizes, enough, strict=True) if large)])
+    large = {round(size) for size, large in zip(sizes, enough, strict=True) if large}
+    equal = large.pop() if len(large) == 1 else min([_EQUAL, *large])  # at one size there is nothing to draw
     groups = []
     for place, group in enumerate(split.groups):
         vendi, error = math.exp(at_order[place].estimate.value), at_order[place].estimate.standard_error
         rarefied: tuple[float | None, float | None] = None, None
         if split.hard and enough[place]:
-            rarefied = (vendi, 0.0)
+            rarefied = (vendi, vendi * error)
             if group.places.size > equal:
                 rarefied = rarefied_vendi(problem.x, group.places, equal, order, np.random.default_rng([seed, place]))
+        prompts = Inside.of(problem.t, group)
         groups.append(
             PromptGroup(
                 group.name,
@@ -379,7 +385,8 @@ def _measured(problem: Problem, split: Split, wanted: Wanted) -> tuple[list[Prom
                 vendi * error,
                 *rarefied,
                 small=not enough[place],
-                prompts=typical_rows(Inside.of(problem.t, group), wanted.num_examples),
+                num_prompts=prompts.operator.size,
+                prompts=typical_rows(prompts, wanted.num_examples),
                 modes=modes_of(insides[place], wanted, problem.resources, vendi),
             )
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from divprism.registry import SCORES
-from divprism.report.texts import literal
+from divprism.report.texts import literal, number_of
 
 __all__ = [
     "FORMATS",
@@ -148,14 +148,14 @@ def remarks(document: Document) -> list[str]:
     lines = []
     interval = _any_interval(document)
     if interval is not None:
-        drawn = f"{interval['num_units']:,} {interval['unit']}s"
+        drawn = number_of(interval["num_units"], interval["unit"])
         lines.append(f"intervals: of the mean over other samples like this one; drawn at random are the {drawn}")
         if told := _bounds_told(document):
             lines.append(f"of infinitely many samples, whatever their law, at {interval['level']:.0%}: {told}")
     if (baseline := document["baseline"]) is not None:
         excess, count = baseline["excess_information"], baseline["num_permutations"]
         lines.append(
-            f"excess information: {excess:.3f} nats over {count} random pairings of outputs and prompts, whose "
+            f"excess information: {excess:.3f} nats over {number_of(count, 'random pairing')} of outputs and prompts, whose "
             f"information_vendi is {baseline['baseline']:.4f} (p = {baseline['p_value']:.2g})"
         )
     return lines
@@ -173,9 +173,9 @@ def _bounds_told(document: Document) -> str:
 def caption(document: Document) -> str:
     """What was scored and how, in one line."""
     data, settings = document["data"], document["settings"]
-    subject = (
-        f"{data['n']:,} outputs" if data["prompts"] is None else f"{data['n']:,} pairs, {data['prompts']:,} distinct prompts"
-    )
+    subject = number_of(data["n"], "output")
+    if data["prompts"] is not None:
+        subject = f"{number_of(data['n'], 'pair')}, {number_of(data['prompts'], 'distinct prompt')}"
     return f"{subject}; {_order(settings)}"
 
 

@@ -3,11 +3,11 @@
   const number = (text) => (text.trim() === "" ? NaN : Number(text));
   const value = (row, column) => row.cells[column].dataset.value ?? row.cells[column].textContent;
 
-  function compare(first, second) {
+  function compare(first, second, sign) {
     const [a, b] = [number(first), number(second)];
-    if (!Number.isNaN(a) && !Number.isNaN(b)) return a - b;
-    if (Number.isNaN(a) !== Number.isNaN(b)) return Number.isNaN(a) ? 1 : -1;
-    return first.localeCompare(second);
+    if (!Number.isNaN(a) && !Number.isNaN(b)) return sign * (a - b);
+    if (Number.isNaN(a) !== Number.isNaN(b)) return Number.isNaN(a) ? 1 : -1; // blanks last, both ways
+    return sign * first.localeCompare(second);
   }
 
   function sort(head) {
@@ -16,9 +16,12 @@
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     const rows = [...table.tBodies[0].rows];
-    rows.sort((a, b) => (down ? -1 : 1) * compare(value(a, head.cellIndex), value(b, head.cellIndex)));
+    rows.sort((a, b) => compare(value(a, head.cellIndex), value(b, head.cellIndex), down ? -1 : 1));
     table.tBodies[0].append(...rows);
   }
+
+  // what strangers said and what groups are called, not our own words around it
+  const said = (gallery) => [...gallery.querySelectorAll(".said, figcaption")].map((one) => one.textContent).join("\n");
 
   function filter(input) {
     const wanted = input.value.trim().toLocaleLowerCase();
@@ -26,20 +29,34 @@
     let shown = 0;
     for (const row of rows) {
       const gallery = document.getElementById(row.dataset.group);
-      const fits = (row.textContent + gallery.textContent).toLocaleLowerCase().includes(wanted);
+      const fits = said(gallery).toLocaleLowerCase().includes(wanted);
       row.hidden = gallery.hidden = !fits;
       shown += fits;
     }
     input.parentElement.querySelector("output").textContent = wanted ? `${shown} of ${rows.length} groups` : "";
   }
 
-  function open() {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (target instanceof HTMLDetailsElement) {
-      target.open = true;
-      target.scrollIntoView();
+  function open(hash) {
+    let id = hash.slice(1);
+    try {
+      id = decodeURIComponent(id);
+    } catch {
+      return; // no place of ours
     }
+    const target = document.getElementById(id);
+    if (!target) return;
+    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    if (target instanceof HTMLDetailsElement) target.scrollIntoView();
   }
+
+  const unfolded = []; // for print alone
+  const unfold = () => {
+    for (const one of document.querySelectorAll("details.settings:not([open]), details.differences:not([open])")) {
+      one.open = true;
+      unfolded.push(one);
+    }
+  };
+  const fold = () => unfolded.splice(0).forEach((one) => (one.open = false));
 
   for (const button of document.querySelectorAll(".sortable th button")) {
     button.addEventListener("click", () => sort(button.closest("th")));
@@ -47,7 +64,11 @@
   for (const input of document.querySelectorAll("input[data-target]")) {
     input.addEventListener("input", () => filter(input));
   }
-  addEventListener("hashchange", open);
-  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => (one.open = true)));
-  open();
+  for (const link of document.querySelectorAll('a[href^="#"]')) {
+    link.addEventListener("click", () => open(link.hash)); // also the second time, when the hash does not change
+  }
+  addEventListener("hashchange", () => open(location.hash));
+  addEventListener("beforeprint", unfold);
+  addEventListener("afterprint", fold);
+  open(location.hash);
 })();

@@ -6,6 +6,7 @@ its hash, and no other, and no address but data.
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -55,7 +56,9 @@ def _environment() -> Any:
     except ImportError:
         raise MissingExtraError("Reports need jinja2, which is not installed: pip install 'divprism[report]'.") from None
     loader = jinja2.FunctionLoader(_asset)
-    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters["pieces"] = lambda text: re.split("[\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}]", text)
+    return environment
 
 
 @cache

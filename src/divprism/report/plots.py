@@ -8,12 +8,13 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from divprism.errors import ArgumentError, MissingExtraError
-from divprism.report.texts import family_of, ranked, shortened, visible
+from divprism.report.texts import distinct_names, family_of, ranked, visible
 
 __all__ = [
     "draw_convergence",
@@ -25,15 +26,18 @@ __all__ = [
     "inline_svg",
     "new_axes",
     "new_panels",
+    "rank_curve",
 ]
 
 Document = Mapping[str, Any]
 _WIDTH, _HEIGHT, _PANEL = 6.4, 3.6, 4.2  # inches: of a plot, and the width of one of several panels
-_INK, _GRID = "#333333", "#dddddd"
+_PAGE = 5.0  # inches: of a plot on a page, so that its letters can still be read where a phone shrinks it
+_INK, _GRID, _PAPER = "#333333", "#dddddd", "#fffffe"
 _COLORS = {"vendi": "#0072b2", "conditional": "#d55e00", "information": "#009e73", "prompts": "#8e6bb0"}
 _SPECTRA = {"x": ("outputs", "vendi"), "joint": ("pairs", "conditional"), "t": ("prompts", "prompts")}
-_LONGEST = 40  # letters of a name
-_NARROW, _WIDE = 3, 30  # scores below and above which an axis has more, or fewer, ticks
+_LETTER = 0.62  # width of a usual letter, as a part of the size of the font
+_MOST_TICKS = 6  # numbers on a log axis
+_STEPS = ((1.0, (1, 2, 5)), (0.35, (1, 1.5, 2, 3, 5, 7)))  # from so many decades on, numbers between the powers of ten
 _SHAPES = {"vendi": ("-", "order {order:g}"), "truncated": ("--", "truncated"), "rke": (":", "order 2 (RKE)")}
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": _INK,
@@ -74,21 +78,24 @@ def new_axes(ax: Any = None, height: float = _HEIGHT) -> tuple[Any, Any]:
 
 def new_panels(axes: Any, count: int, height: float = _HEIGHT) -> tuple[Any, np.ndarray]:
     """A figure and `count` axes beside each other: those given, or new ones."""
-    if axes is not None:
-        panels = np.asarray(axes, dtype=object).reshape(-1)
-        if panels.size != count:
-            raise ArgumentError(f"`axes` must be {count} matplotlib Axes; got {panels.size}.")
-        return panels[0].figure, panels
     with _styled():
         from matplotlib import pyplot
+        from matplotlib.axes import Axes
 
-        width = _WIDTH if count == 1 else _PANEL * count
-        figure, made = pyplot.subplots(1, count, figsize=(width, height), layout="constrained", squeeze=False)
-        return figure, made[0]
+        if axes is None:
+            width = _WIDTH if count == 1 else _PANEL * count
+            figure, made = pyplot.subplots(1, count, figsize=(width, height), layout="constrained", squeeze=False)
+            return figure, made[0]
+    panels = np.asarray(axes, dtype=object).reshape(-1)
+    wrong = [type(one).__name__ for one in panels if not isinstance(one, Axes)]
+    if wrong or panels.size != count:
+        what = "matplotlib Axes" if count == 1 else f"{count} matplotlib Axes"
+        raise ArgumentError(f"`{'ax' if count == 1 else 'axes'}` must be {what}; got {wrong[0] if wrong else panels.size}.")
+    return panels[0].figure, panels
 
 
-def inline_svg(draw: Any, panels: int, height: float, label: str, name: str) -> str:
-    """What `draw(axes)` draws, as an SVG element for a page: its colours follow the page, its text is text.
+def inline_svg(draw: Any, panels: int, height: float, label: str, name: str) -> list[str]:
+    """What `draw(axes)` draws, as an SVG element for each of its panels: colours follow the page, text is text.
 
     Parameters
     ----------
@@ -99,13 +106,23 @@ def inline_svg(draw: Any, panels: int, height: float, label: str, name: str) -> 
     name : str
         Of the plot within its page: keeps the ids of two plots apart.
     """
-    with _styled(**{"svg.fonttype": "none", "svg.hashsalt": name, "font.family": ["sans-serif"]}):
+    with _styled():
         from matplotlib.figure import Figure
 
-        width = _WIDTH if panels == 1 else _PANEL * panels
-        figure = Figure(figsize=(width, height), layout="constrained")
-        draw(figure.subplots(1, panels, squeeze=False)[0])
-        buffer = io.StringIO()
+        figures = [Figure(figsize=(_PAGE, height), layout="constrained") for _ in range(panels)]
+        axes = np.array([figure.subplots() for figure in figures], dtype=object)
+        draw(axes)
+        drawn = []
+        for place, (figure, ax) in enumerate(zip(figures, axes, strict=True)):
+            seen = label if panels == 1 else f"{label}: {ax.get_title() or ax.get_xlabel()}"
+            drawn.append(_as_element(figure, seen, f"{name}-{place}"))
+        return drawn
+
+
+def _as_element(figure: Any, label: str, name: str) -> str:
+    """A figure as an SVG element."""
+    buffer = io.StringIO()
+    with _styled(**{"svg.fonttype": "none", "svg.hashsalt": name, "font.family": ["sans-serif"]}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
@@ -118,7 +135,7 @@ def inline_svg(draw: Any, panels: int, height: float, label: str, name: str) -> 
 def _following_the_page(tag: re.Match[str]) -> str:
     """A tag with the colours and the letters of the page; texts between tags, where < and > are escaped, stay as they are."""
     text = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1sans-serif", tag[0])
-    for name, color in {**_COLORS, "grid": _GRID}.items():
+    for name, color in {**_COLORS, "grid": _GRID, "paper": _PAPER}.items():
         text = text.replace(color, f"var(--{name})")
     return text.replace(_INK, "currentColor")
 
@@ -127,67 +144,128 @@ def _attribute(text: str) -> str:
     return visible(text).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _plain_ticks(axis: Any, steps: tuple[float, ...] = (1, 2, 5)) -> None:
+def _plain_ticks(axis: Any) -> None:
     """Numbers as people write them on a log axis: 2, 5, 10, never powers; and no ticks between, which cost most of the time."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import FuncFormatter, NullLocator
 
-    axis.set_major_locator(LogLocator(10, steps))
+    axis.set_major_locator(_log_ticks()())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
     axis.set_minor_locator(NullLocator())
+
+
+@cache
+def _log_ticks() -> Any:
+    """The class of our ticks on log axes; made when matplotlib is there."""
+    from matplotlib.ticker import Locator, MaxNLocator
+
+    class LogTicks(Locator):
+        """Powers of ten, fewer over many decades; over few, numbers between; over less, as on a linear axis."""
+
+        def __call__(self) -> Any:
+            assert self.axis is not None
+            return self.tick_values(*self.axis.get_view_interval())
+
+        def tick_values(self, vmin: float, vmax: float) -> Any:
+            low, high = sorted(np.log10(np.maximum([vmin, vmax], 1e-300)))
+            decades = np.arange(np.floor(low), np.ceil(high) + 1)
+            stride = int(np.ceil((high - low) / _MOST_TICKS))
+            if high - low >= 2:
+                ticks = 10.0 ** decades[decades % stride == 0]
+            else:
+                steps = next((steps for least, steps in _STEPS if high - low >= least), (1,))
+                ticks = np.outer(10.0**decades, steps).reshape(-1)
+            inside = ticks[(ticks >= 10**low * (1 - 1e-9)) & (ticks <= 10**high * (1 + 1e-9))]
+            return (
+                inside if inside.size > 1 else MaxNLocator(_MOST_TICKS - 2, steps=[1, 2, 5, 10]).tick_values(10**low, 10**high)
+            )
+
+    return LogTicks
+
+
+def rank_curve(values: Any, weights: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Ranks from 1 on, strictly increasing, and the eigenvalue at each; `weights` say how often each of `values` occurs.
+
+    A quadrature has parts and negative numbers of eigenvalues: what does not raise the rank reached so far is left out.
+
+    >>> [side.tolist() for side in rank_curve([0.5, 0.4, 0.3, 0.2], [0.5, 2, -1, 3])]
+    [[1.0, 2.5, 4.5], [0.5, 0.4, 0.2]]
+    """
+    reached = np.maximum.accumulate(np.maximum(np.cumsum(np.asarray(weights, dtype=float)), 1.0))
+    further = np.diff(reached, prepend=0.0) > 0
+    return reached[further], np.asarray(values, dtype=float)[further]
 
 
 def draw_spectra(ax: Any, spectra: Mapping[str, tuple[Any, Any]]) -> None:
     """Eigenvalues, the largest first, on log axes: eigenvalues, and how often each occurs, by operator."""
     with _styled():
+        last = 2.0
         for operator, (title, family) in _SPECTRA.items():
             if operator not in spectra:
                 continue
-            values, weights = (np.asarray(side, dtype=float) for side in spectra[operator])
-            ranks = np.maximum(np.cumsum(weights), 1e-3)
+            ranks, values = rank_curve(*spectra[operator])
+            last = max([last, *ranks[-1:]])
             shape = {"marker": ".", "markersize": 3} if values.size < 60 else {}
             ax.plot(ranks, values, color=_COLORS[family], label=title, **shape)
-        ax.set(xscale="log", yscale="log", xlabel="rank", ylabel="eigenvalue (share of all)")
+        ax.set(xscale="log", yscale="log", xlabel="rank", ylabel="eigenvalue (share of all)", xlim=(1, 1.1 * last))
         _plain_ticks(ax.xaxis)
-        _plain_ticks(ax.yaxis, (1,))
+        _plain_ticks(ax.yaxis)
         ax.legend()
+
+
+def _name_lines(ax: Any, names: Sequence[str], told: Sequence[str]) -> None:
+    """A line of words above each of the places 0, 1, ...: a name on the left and numbers on the right, both inside the plot."""
+    letters = 0.92 * ax.figure.get_figwidth() * 72 / (_LETTER * 10)
+    if ax.figure.get_layout_engine() is None or len(ax.figure.axes) > 1:
+        letters = ax.get_window_extent().width / ax.figure.dpi * 72 / (_LETTER * 10)
+    room = max(8.0, letters - max(map(len, told)) - 1)
+    shown = distinct_names(names, room) if len(names) > 1 or any(names) else [""]
+    style = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+    for place, (name, numbers) in enumerate(zip(shown, told, strict=True)):
+        ax.annotate(name, (0, place - 0.36), xytext=(4, 0), ha="left", **style)
+        ax.annotate(numbers, (1, place - 0.36), xytext=(-2, 0), ha="right", **style)
+    ax.set_yticks([])
+    ax.set_ylim(len(names) - 0.6, -0.7)
 
 
 def draw_values(ax: Any, values: Mapping[str, tuple[float, float, float]]) -> None:
     """Values with their low and high ends, the first on top."""
     with _styled():
         for place, (name, (value, low, high)) in enumerate(values.items()):
-            reach = [[max(0.0, value - low)], [max(0.0, high - value)]]
-            ax.errorbar(value, place, xerr=reach, fmt="o", color=_COLORS[family_of(name)], capsize=3)
-            ax.annotate(f"{value:.3g}", (value, place), xytext=(0, 7), textcoords="offset points", ha="center")
-        ax.set_yticks(range(len(values)), [shortened(name, _LONGEST) for name in values])
-        ax.set_ylim(len(values) - 0.4, -0.6)
+            _draw_reach(ax, name, place, value, low, high)
+        _name_lines(ax, list(values), [f"{value:.3g}" for value, _, _ in values.values()])
         ax.set_xlabel("effective number of outputs")
+
+
+def _draw_reach(ax: Any, score: str, place: float, value: float, low: float, high: float) -> None:
+    """A dot with its interval."""
+    reach = [[max(0.0, value - low)], [max(0.0, high - value)]]
+    ax.errorbar(value, place, xerr=reach, fmt="o", color=_COLORS[family_of(score)], capsize=3)
 
 
 def draw_factors(ax: Any, documents: Mapping[str, Document]) -> None:
     """Vendi as conditional times information, a bar for each model: on a log axis lengths multiply."""
     with _styled():
+        told, ends = [], [1.5]
         for place, document in enumerate(documents.values()):
             scores = document["scores"]
             vendi, conditional = (scores[name]["value"] for name in ("vendi", "conditional_vendi"))
-            ax.barh(place, conditional - 1, left=1, color=_COLORS["conditional"], height=0.55)
-            ax.barh(place, vendi - conditional, left=conditional, color=_COLORS["information"], height=0.55, alpha=0.85)
-            end = max(vendi, conditional)
+            shape = {"height": 0.4, "edgecolor": _PAPER, "linewidth": 1.2}
+            ax.barh(place, conditional - 1, left=1, color=_COLORS["conditional"], **shape)
+            ax.barh(place, vendi - conditional, left=conditional, color=_COLORS["information"], **shape)
+            ends += [vendi, conditional]
             if (interval := scores["conditional_vendi"].get("interval")) is not None:
-                end = max(end, interval["high"])
+                ends.append(interval["high"])
                 reach = [[max(0.0, conditional - interval["low"])], [max(0.0, interval["high"] - conditional)]]
-                ax.errorbar(conditional, place, xerr=reach, fmt="none", color=_INK, capsize=3, linewidth=1.2)
-            told = f" {conditional:.3g} x {vendi / conditional:.3g} = {vendi:.3g}"
-            ax.annotate(told, (end, place), xytext=(4, 0), textcoords="offset points", va="center").set_in_layout(False)
-        top = max(max(d["scores"][name]["value"] for name in ("vendi", "conditional_vendi")) for d in documents.values())
-        ax.set(xscale="log", xlim=(1, max(1.5, top) ** 1.55), xlabel="effective number of outputs (log scale)")
-        _plain_ticks(ax.xaxis, (1, 1.2, 1.5, 2, 3, 5) if top < _NARROW else (1, 2, 5) if top < _WIDE else (1,))
-        ax.set_yticks(range(len(documents)), [shortened(name, _LONGEST) for name in documents])
-        ax.set_ylim(len(documents) - 0.4, -0.6)
+                for color, width in ((_PAPER, 4.0), (_INK, 1.4)):  # an edge, so that it is seen on either colour
+                    style = {"capsize": 3 + width / 2, "capthick": width, "elinewidth": width}
+                    ax.errorbar(conditional, place, xerr=reach, fmt="none", color=color, **style)
+            told.append(f"{conditional:.3g} x {vendi / conditional:.3g} = {vendi:.3g}")
+        ax.set(xscale="log", xlim=(1, max(ends) ** 1.04), xlabel="effective number of outputs (log scale)")
+        _plain_ticks(ax.xaxis)
+        _name_lines(ax, list(documents), told)
         ax.grid(visible=False, axis="y")
-        own, brought = "conditional: the model's own", "information: what prompts bring"
-        patches = [_patch("conditional", own), _patch("information", brought)]
-        ax.legend(handles=patches, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.1)
+        patches = [_patch("conditional", "model (conditional)"), _patch("information", "prompts (information)")]
+        ax.legend(handles=patches, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.1, columnspacing=1.2)
 
 
 def _patch(family: str, label: str) -> Any:
@@ -199,16 +277,14 @@ def _patch(family: str, label: str) -> Any:
 def draw_ranking(ax: Any, document: Document) -> None:
     """The score that models are ranked by, with intervals and ranks, in the order of the document."""
     with _styled():
-        name, models = document["score"], document["models"]
+        name, models, told = document["score"], document["models"], []
         for place, (model, result) in enumerate(models.items()):
             score = result["scores"][name]
             interval = score["interval"] or {"low": score["value"], "high": score["value"]}
-            reach = [[max(0.0, score["value"] - interval["low"])], [max(0.0, interval["high"] - score["value"])]]
-            ax.errorbar(score["value"], place, xerr=reach, fmt="o", color=_COLORS[family_of(name)], capsize=3)
-            ax.annotate(ranked(document["ranks"][model]), (1.01, place), xycoords=("axes fraction", "data"), va="center")
-        ax.annotate("rank", (1.01, -0.7), xycoords=("axes fraction", "data"), va="center", fontsize="small")
-        ax.set_yticks(range(len(models)), [shortened(model, _LONGEST) for model in models])
-        ax.set_ylim(len(models) - 0.4, -0.6)
+            _draw_reach(ax, name, place, score["value"], interval["low"], interval["high"])
+            told.append(f"{score['value']:.3g}, rank {ranked(document['ranks'][model])}")
+        _name_lines(ax, list(models), told)
+        ax.grid(visible=False, axis="y")
         ax.set_xlabel(name)
 
 
@@ -227,7 +303,7 @@ def draw_sweep(axes: Sequence[Any], document: Document) -> None:
             ax.set(xscale="log", yscale="log", xlabel=f"bandwidth of {what}", ylabel="effective number")
             _plain_ticks(ax.yaxis)
             _plain_ticks(ax.xaxis)
-        axes[0].legend(fontsize="small")
+            ax.legend(fontsize="small")
 
 
 def draw_convergence(axes: Sequence[Any], document: Document) -> None:
@@ -252,4 +328,5 @@ def draw_convergence(axes: Sequence[Any], document: Document) -> None:
             _plain_ticks(ax.yaxis)
             _plain_ticks(ax.xaxis)
             ax.legend(fontsize="small")
-        axes[0].set_ylabel("effective number")
+            if ax.figure is not axes[0].figure or ax is axes[0]:
+                ax.set_ylabel("effective number")

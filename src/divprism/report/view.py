@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from divprism.errors import DataError
 from divprism.registry import SCORES
-from divprism.report.formats import caption, kernel_note, model_note, model_table, remarks
+from divprism.report.formats import caption, model_note, model_table, remarks
 from divprism.report.plots import draw_convergence, draw_factors, draw_ranking, draw_spectra, draw_sweep, inline_svg
-from divprism.report.texts import family_of, number_of, ranked, shortened, visible
+from divprism.report.texts import distinct_names, family_of, fitted, isolated, number_of, ranked, sentence, shortened, visible
 from divprism.report.thumbnails import is_thumbnail
-from divprism.report.words import comparison_sentences, entry_label, headline, percent
+from divprism.report.words import comparison_sentences, entry_label, equal_size_note, headline, percent
 from divprism.version import __version__
 
 __all__ = ["page_view"]
@@ -18,6 +19,7 @@ __all__ = ["page_view"]
 Document = Mapping[str, Any]
 _LONGEST = 1200  # letters of a text that are shown
 _LONGEST_TITLE = 110
+_LONGEST_NAME = 70
 _TITLES = {
     "vendi": "Vendi", "rke": "RKE", "conditional_vendi": "Conditional-Vendi", "information_vendi": "Information-Vendi",
     "conditional_rke": "Conditional-RKE", "information_rke": "Information-RKE", "cluster_vendi": "Cluster-Vendi",
@@ -31,9 +33,9 @@ def page_view(documents: Sequence[Document]) -> dict[str, Any]:
     scored = [one for one in documents if "scores" in one or "models" in one]
     if len(scored) != 1:
         raise DataError(f"a report is of one result with scores, that of divprism score or compare; got {len(scored)}.")
-    main = scored[0]
-    models: dict[str, Document] = dict(main["models"]) if "models" in main else {"": main}
-    parts = {_part(one): one for one in documents if one is not main}
+    main = _presentable(scored[0])
+    models: dict[str, Document] = main.get("models", {"": main})
+    parts = {_part(one): _clean(one) for one in documents if one is not scored[0]}
     if len(models) > 1 and parts:
         raise DataError("a report of several models takes no other documents: they say nothing of which model they are of.")
     name, first = next(iter(models.items()))
@@ -44,22 +46,63 @@ def page_view(documents: Sequence[Document]) -> dict[str, Any]:
     views = [_model(f"m{place}", name, document) for place, (name, document) in enumerate(models.items())]
     comparison = _comparison(main, models) if len(models) > 1 else None
     warnings = list(dict.fromkeys([*main.get("warnings", ()), *(text for one in models.values() for text in one["warnings"])]))
-    source = str(first["data"].get("source") or "outputs")
+    source = _source(first)
+    model = fitted(str(first["data"].get("model") or ""), _LONGEST_TITLE)
+    title = f"{len(models)} models" if comparison else model or source
     return {
-        "title": f"{len(models)} models" if comparison else str(first["data"].get("model") or source),
-        "subtitle": f"{source}: {kernel_note(first) if comparison else caption(first)}",
+        "title": title,
+        "subtitle": _subtitle(title, source, None if comparison else caption(first)),
         "contents": [
             *([("warnings", "Warnings")] if warnings else []),
-            *([("comparison", "Comparison")] if comparison else []),
+            *([("comparison", comparison["title"])] if comparison else []),
             *((view["id"], view["title"]) for view in views),
             ("reproduce", "How to reproduce"),
         ],
-        "warnings": warnings,
+        "warnings": [shortened(str(text), _LONGEST) for text in warnings],
         "comparison": comparison,
         "models": views,
-        "reproduce": _reproduce(main, first, several=len(models) > 1),
+        "reproduce": _reproduce(first, several=len(models) > 1),
         "version": __version__,
     }
+
+
+def _subtitle(title: str, source: str, told: str | None) -> str:
+    """Where the numbers come from, unless the title says so, and what was scored."""
+    return ": ".join([*([isolated(source)] if source != title else []), *([told] if told else [])])
+
+
+def _source(document: Document) -> str:
+    """What was scored, without the folders of the machine that it was scored on; settings have them."""
+    return fitted("/".join(Path(str(document["data"].get("source") or "outputs")).parts[-2:]), _LONGEST_TITLE)
+
+
+def _presentable(document: Document) -> dict[str, Any]:
+    """A document without letters that nobody sees, its models under names that can be read and told apart."""
+    if "models" not in document:
+        return dict(_clean(document))
+    if not document["models"]:
+        raise DataError("a report is of at least one model, and this result holds none.")
+    names = dict(zip(document["models"], distinct_names(document["models"], _LONGEST_NAME), strict=True))
+    if len(names) == 1 and not next(iter(names)):
+        names = {"": ""}
+    told = {**document, "models": {}}
+    for key in ("models", "ranks", "lengths"):
+        if document.get(key):
+            told[key] = {names[model]: value for model, value in document[key].items()}
+    if "differences" in document:
+        told["differences"] = [
+            {**one, "first": names[one["first"]], "second": names[one["second"]]} for one in told["differences"]
+        ]
+    return dict(_clean(told))
+
+
+def _clean(node: Any) -> Any:
+    """Plain values with every text as `visible` leaves it."""
+    if isinstance(node, Mapping):
+        return {visible(str(key)): _clean(value) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return [_clean(value) for value in node]
+    return visible(node) if isinstance(node, str) else node
 
 
 def _require_same_data(result: Document, part: Document) -> None:
@@ -87,7 +130,7 @@ def _model(key: str, name: str, document: Document) -> dict[str, Any]:
         "title": name or "Scores",
         "sentences": headline(document),
         "cards": [_card(score, scores[score]) for score in SCORES if score in scores],
-        "remarks": remarks(document),
+        "remarks": [sentence(text) for text in remarks({**document, "baseline": None})],  # that is in the sentences
         "factors": _factors(f"{key}-factors", {"": document}) if "conditional_vendi" in scores else None,
         **{kind: draw(f"{key}-{kind}", details[kind]) if details.get(kind) else None for kind, draw in _PLOTS.items()},
         "verdicts": [verdict["sentence"] for verdict in convergence["verdicts"].values()] if convergence else [],
@@ -99,28 +142,28 @@ def _model(key: str, name: str, document: Document) -> dict[str, Any]:
     }
 
 
-def _factors(key: str, documents: Mapping[str, Document]) -> str:
+def _factors(key: str, documents: Mapping[str, Document]) -> list[str]:
     label = "Bars: Vendi as the product of Conditional and Information"
-    return inline_svg(lambda axes: draw_factors(axes[0], documents), 1, 1.3 + 0.4 * len(documents), label, key)
+    return inline_svg(lambda axes: draw_factors(axes[0], documents), 1, 1.0 + 0.48 * len(documents), label, key)
 
 
-def _spectra(key: str, spectra: Document) -> str:
+def _spectra(key: str, spectra: Document) -> list[str]:
     values = {name: (one["values"], one["weights"]) for name, one in spectra.items()}
-    return inline_svg(lambda axes: draw_spectra(axes[0], values), 1, 3.4, "Spectra on log axes", key)
+    return inline_svg(lambda axes: draw_spectra(axes[0], values), 1, 3.3, "Spectra on log axes", key)
 
 
-def _sweep(key: str, document: Document) -> str:
+def _sweep(key: str, document: Document) -> list[str]:
     panels = 1 if document["t"] is None else 2
-    return inline_svg(lambda axes: draw_sweep(axes, document), panels, 3.4, "Scores against bandwidths", key)
+    return inline_svg(lambda axes: draw_sweep(axes, document), panels, 3.3, "Scores against bandwidths", key)
 
 
-def _convergence(key: str, document: Document) -> str:
+def _convergence(key: str, document: Document) -> list[str]:
     panels = 3 if "conditional_vendi" in document["means"] else 1
     label = "Scores against the number of samples"
-    return inline_svg(lambda axes: draw_convergence(axes, document), panels, 3.4, label, key)
+    return inline_svg(lambda axes: draw_convergence(axes, document), panels, 3.3, label, key)
 
 
-_PLOTS: dict[str, Callable[[str, Document], str]] = {"spectra": _spectra, "sweep": _sweep, "convergence": _convergence}
+_PLOTS: dict[str, Callable[[str, Document], list[str]]] = {"spectra": _spectra, "sweep": _sweep, "convergence": _convergence}
 
 
 def _card(name: str, score: Document) -> dict[str, str]:
@@ -143,7 +186,12 @@ def _comparison(main: Document, models: Mapping[str, Document]) -> dict[str, Any
     names = list(models)
     cells = [[_name(name), *map(_cell, row[1:])] for name, row in zip(names, rows, strict=True)]
     conditional = all("conditional_vendi" in document["scores"] for document in models.values())
-    shown: dict[str, Any] = {"sentences": [], "ranking": None, "differences": []}
+    shown: dict[str, Any] = {
+        "title": "All models",
+        "sentences": _unequal(models),
+        "ranking": None,
+        "differences": [],
+    }
     if "ranks" in main:
         heads.insert(1, "rank")
         for name, row in zip(names, cells, strict=True):
@@ -152,9 +200,10 @@ def _comparison(main: Document, models: Mapping[str, Document]) -> dict[str, Any
             heads.append("words")
             for name, row in zip(names, cells, strict=True):
                 row.append(_number(main["lengths"][name], "{:.0f}"))
-        label, height = f"{main['score']} of each model with its interval", 1.1 + 0.3 * len(models)
+        label, height = f"{main['score']} of each model with its interval", 0.7 + 0.42 * len(models)
         shown = {
-            "sentences": [f"{text[0].upper()}{text[1:]}." for text in comparison_sentences(main)],
+            "title": "Comparison",
+            "sentences": [sentence(text) for text in comparison_sentences(main)],
             "ranking": inline_svg(lambda axes: draw_ranking(axes[0], main), 1, height, label, "ranking"),
             "differences": [_difference(one) for one in main["differences"]],
         }
@@ -164,11 +213,22 @@ def _comparison(main: Document, models: Mapping[str, Document]) -> dict[str, Any
     }
 
 
-def _name(text: str) -> dict[str, str]:
-    return {"text": visible(text), "sort": text}
+def _unequal(models: Mapping[str, Document]) -> list[str]:
+    """What to say of models that were scored apart: with different numbers of outputs, scores do not compare."""
+    counts = [document["data"]["n"] for document in models.values()]
+    if len(set(counts)) == 1:
+        return []
+    return [
+        f"Models have from {min(counts):,} to {number_of(max(counts), 'output')}, so their scores do not compare: more outputs "
+        "score higher. divprism compare takes as many of each, to the same prompts."
+    ]
 
 
-def _difference(one: Document) -> list[dict[str, str]]:
+def _name(text: str) -> dict[str, Any]:
+    return {"text": text, "sort": text, "name": True}
+
+
+def _difference(one: Document) -> list[dict[str, Any]]:
     numbers = [_number(one[name], "{:.3f}") for name in ("ratio", "low", "high")]
     clear = "yes" if one["clear"] else "no"
     return [_name(one["first"]), _name(one["second"]), *numbers, {"text": clear, "sort": clear}]
@@ -181,21 +241,21 @@ def _cell(text: str) -> dict[str, str]:
 
 def _groups(key: str, document: Document) -> dict[str, Any]:
     groups = document["groups"]
-    fair = any(group["rarefied"] is not None for group in groups)
-    heads = ["group", *([f"vendi of {document['equal_size']}"] if fair else []), "vendi", "rke", "share", "outputs"]
+    fair = any(group["rarefied"] not in (None, group["vendi"]) for group in groups)
+    heads = ["group", *([f"vendi of {document['equal_size']}"] if fair else []), "vendi", "rke", "share", "outputs", "prompts"]
     notes = [
         f"The groups add up to {document['aggregate']:.4g}, {_signed(document['gap'])} nats from Conditional-Vendi "
         f"({document['conditional_vendi']:.4g}); at order 2 to {document['aggregate_rke']:.4g}, "
         f"{_signed(document['gap_rke'])} nats from "
         f"Conditional-RKE ({document['conditional_rke']:.4g})."
     ]
+    if fair:
+        notes.insert(0, sentence(equal_size_note(document)))
     if 0 < document["num_small"] < len(groups):
         small = number_of(document["num_small"], "group")
         notes.append(f"{small} with fewer than {document['min_size']} outputs: too small to tell.")
-    uneven = fair and len({group["size"] for group in groups}) > 1
-    equal = f" Sizes differ, so groups are compared by {document['equal_size']} outputs of each." if uneven else ""
     return {
-        "sentence": f"The least diverse groups stand first: there the model repeats itself.{equal}"
+        "sentence": "The least diverse groups stand first: there the model repeats itself."
         if document["num_small"] < len(groups)
         else f"All groups have fewer than {document['min_size']} outputs: too small to tell.",
         "heads": heads,
@@ -210,15 +270,18 @@ def _signed(value: float) -> str:
 
 
 def _group(key: str, group: Document, fair: bool) -> dict[str, Any]:
-    figures = [("vendi", "{:.2f}"), ("rke", "{:.2f}"), ("share", "{:.1%}"), ("size", "{:,.0f}")]
-    cells = [_number(group[name], form) for name, form in [*([("rarefied", "{:.2f}")] if fair else []), *figures]]
+    figures = [("vendi", "{:.2f}"), ("rke", "{:.2f}"), ("share", "{:.1%}"), ("size", "{:,.0f}"), ("num_prompts", "{:,.0f}")]
+    cells = [_number(group.get(name), form) for name, form in [*([("rarefied", "{:.2f}")] if fair else []), *figures]]
     prompts = [_entry(one) for one in group["prompts"]]
     typical = entry_label(group["prompts"][0]) if group["prompts"] else ""
-    title = typical if typical == group["name"] or not group["name"] else f"{group['name']}: {typical}"
+    title = isolated(shortened(typical, _LONGEST_TITLE))
+    if group["name"] and typical != group["name"]:
+        title = f"{isolated(shortened(str(group['name']), _LONGEST_NAME))}: {title}"
     return {
         "id": key,
-        "title": shortened(title, _LONGEST_TITLE),
-        "told": f"{group['vendi']:.3g} distinct of {group['size']:,.0f} outputs{', too few to tell' if group['small'] else ''}",
+        "title": title,
+        "told": f"{group['vendi']:.3g} distinct of {number_of(round(group['size']), 'output')}"
+        f"{', too few to tell' if group['small'] else ''}",
         "cells": cells,
         "prompts": prompts,
         "modes": [
@@ -252,12 +315,14 @@ def _settings(document: Document) -> list[tuple[str, str]]:
             (f"embedder {made['side']}", ", ".join(f"{k}: {v}" for k, v in made.items() if k != "side" and v is not None))
         )
     rows += list(document["runtime"].items())
-    return [(str(name), str(value)) for name, value in rows]
+    return [(str(name), shortened(str(value), _LONGEST)) for name, value in rows]
 
 
-def _reproduce(main: Document, first: Document, several: bool) -> list[dict[str, str]]:
+def _reproduce(first: Document, several: bool) -> list[dict[str, str]]:
     """Settings that a command or `evaluate` take, the command if the result came from one, and the hash of the data."""
-    settings = {name: value for name, value in first["settings"].items() if value is not None}
+    off = {"interval": 0}  # None would mean the default, and there was none
+    settings = {name: off.get(name) if value is None else value for name, value in first["settings"].items()}
+    settings = {name: value for name, value in settings.items() if value is not None}
     command = first["runtime"].get("command")
     version = first["runtime"].get("divprism", __version__)
     steps = [{"text": f"With divprism {version}:", "code": str(command)}] if command else []
