@@ -3,11 +3,16 @@
 Sampling errors are a jackknife's. At order 2 a score is a ratio of sums over pairs of samples, and what each sample adds to it
 is known in closed form; at other orders samples are left out by groups, twenty at most, and the scores computed again. So are
 the cluster scores, at every order: what a sample adds to the score of a small cluster is not all that it does to it.
+
+Where the prompts are those of a design (`design_of`), only their outputs are drawn: what differs between prompts is no error.
+There contributions are told from the mean of their prompt, groups take a like share of every prompt, and a prompt keeps its
+share of all when some of its outputs are left out.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +24,19 @@ from divprism.errors import ArgumentError, DataError
 from divprism.operators import HadamardOperator, Operator, dense
 from divprism.scores import COMBINATIONS
 
-__all__ = ["UNITS", "Interval", "SamplingError", "sampling_error", "units_of"]
+__all__ = ["UNITS", "Interval", "SamplingError", "check_level", "design_of", "quantile", "sampling_error", "units_of"]
 
 UNITS = ("pair", "prompt")
 """What is taken to have been drawn at random: pairs, or prompts with all their outputs."""
 
 _FEW_PROMPTS = 20  # fewer are taken as given, not as drawn
+_FEW_OUTPUTS = (
+    3  # of two outputs of a prompt, what they have in common is no part of what either adds: errors come out too small
+)
+_EVEN = 0.05  # chance of numbers of outputs so even, if prompts were drawn: at most so many draws pass for a design
 _GROUPS = 20
 _MAX_PAIRS = 500  # pairs that are left out by groups; of more, a draw stands for all: errors fall with the root of their number
+_MAX_OUTPUTS = _MAX_PAIRS // _GROUPS  # of a prompt in a draw, so that a draw holds enough prompts
 _BLOCK_ENTRIES = 1 << 23
 
 
@@ -43,12 +53,13 @@ class Interval:
     standard_error : float
         Sampling error of the score.
     unit : str
-        What was drawn: "pair", or "prompt" with all its outputs.
+        What was drawn: "pair", or "prompt" with all its outputs. Of pairs whose prompts are those of a design (`design_of`) the
+        outputs were drawn, and the prompts given.
     num_units : int
         How many.
     population : tuple of float, or None
-        For order 2 of independent pairs: the interval for infinitely many samples, around the U-statistic, in which no sample
-        meets itself. The score of n samples lies below it on average.
+        For order 2 of independent pairs, or of outputs under given prompts: the interval for infinitely many of them, around
+        the U-statistic, in which no sample meets itself. The score of n samples lies below it on average.
     """
 
     low: float
@@ -75,9 +86,11 @@ class SamplingError:
     num_units : int
         How many there are.
     unbiased : dict of (float, ndarray)
-        Per score of order 2, for independent pairs: its logarithm by the U-statistic, and the deviations of that.
+        Per score of order 2, where a U-statistic is known: its logarithm by that, and the deviations.
     norms : dict of float
         Hilbert-Schmidt norm of each operator, without truncation.
+    ranges : dict of (float, float)
+        Per score, the least and the most that it can be, whatever the sample.
     """
 
     deviations: dict[str, np.ndarray]
@@ -85,25 +98,28 @@ class SamplingError:
     num_units: int
     unbiased: dict[str, tuple[float, np.ndarray]]
     norms: dict[str, float]
+    ranges: dict[str, tuple[float, float]]
 
     def interval(self, name: str, entropy: float, level: float, own: float = 0.0) -> Interval:
         """The interval of a score whose logarithm is `entropy`: symmetric in the logarithm, by Student's t.
 
-        `own` is the relative error that the estimator brought to the score; the interval reaches over both errors.
+        `own` is the relative error that the estimator brought to the score; the interval reaches over both errors. It ends
+        where no score of such a sample can be.
         """
         parts = self.deviations[name]
-        error = float(np.linalg.norm(parts))
+        error, value = float(np.linalg.norm(parts)), math.exp(entropy)
+        least, most = self.ranges[name]
         reach = quantile(parts.size, level) * math.hypot(error, own)
         population = None
         if name in self.unbiased:
             around, spread = self.unbiased[name]
             far = quantile(spread.size, level) * float(np.linalg.norm(spread))
-            population = (math.exp(around - far), math.exp(around + far))
+            population = (max(math.exp(around - far), min(least, math.exp(around))), math.exp(around + far))
         return Interval(
-            low=math.exp(entropy - reach),
-            high=math.exp(entropy + reach),
-            level=level,
-            standard_error=math.exp(entropy) * error,
+            low=max(math.exp(entropy - reach), min(least, value)),
+            high=min(math.exp(entropy + reach), max(most, value)),
+            level=check_level(level),
+            standard_error=value * error,
             unit=self.unit,
             num_units=self.num_units,
             population=population,
@@ -114,9 +130,14 @@ def quantile(parts: int, level: float) -> float:
     """How many standard errors an interval reaches, if the error was found from some number of parts."""
     from scipy.special import stdtrit
 
-    if not isinstance(level, float) or not 0 < level < 1:
+    return float(stdtrit(parts - 1, (1 + check_level(level)) / 2))
+
+
+def check_level(level: Any) -> float:
+    """The level of an interval as a float between 0 and 1, or a sentence."""
+    if not isinstance(level, float | np.floating) or not 0 < level < 1:
         raise ArgumentError(f"`interval` must be a level between 0 and 1, such as 0.95; got {level!r}.")
-    return float(stdtrit(parts - 1, (1 + level) / 2))
+    return float(level)
 
 
 def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
@@ -158,7 +179,23 @@ def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
             value = _added_up(name, {part: np.array(log) for part, (log, _) in pure.items()})
             unbiased[name] = float(value), _added_up(name, {part: spread for part, (_, spread) in pure.items()})
     norms = {name: math.sqrt(float(sample.weights @ sums)) for name, sums in similar.items()}
-    return SamplingError(deviations, sample.unit, sample.num_units, unbiased, norms)
+    ranges = {name: _range(name, sample.units.size, order, truncation) for name in deviations}
+    return SamplingError(deviations, sample.unit, sample.num_units, unbiased, norms, ranges)
+
+
+def _range(name: str, n: int, order: float, truncation: int | None) -> tuple[float, float]:
+    """The least and the most that a score of n pairs can be.
+
+    The eigenvalues of K_X o K_T are majorised by those of either factor, so that Conditional is at least 1 and no score above
+    that of n different outputs, at any order; cut spectra need not be, and only those of one operator are from 1 to where they
+    are cut. Information is at least 1 by subadditivity, at order 1.
+    """
+    if name.startswith("conditional"):
+        return (1.0, float(n)) if truncation is None else (0.0, float(min(n, truncation)))
+    if name.startswith("information"):
+        least = 1.0 if name == "information_vendi" and order == 1 and truncation is None else 0.0
+        return least, float(n) if truncation is None else math.inf
+    return 1.0, float(n if truncation is None else min(n, truncation))
 
 
 def _added_up(name: str, parts: dict[str, np.ndarray]) -> np.ndarray:
@@ -167,8 +204,28 @@ def _added_up(name: str, parts: dict[str, np.ndarray]) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
+class _Draw:
+    """Pairs that stand for others: their places, what they weigh, and the factor that the absence of the others asks for."""
+
+    pairs: np.ndarray
+    weights: np.ndarray
+    scale: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Groups of units that are left out one after another: that of each pair, and how many units each has."""
+
+    of_pair: np.ndarray
+    sizes: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class _Sample:
-    """Pairs of a problem: which point of each operator a pair is, which unit it belongs to, what it weighs."""
+    """Pairs of a problem: which point of each operator a pair is, which unit it belongs to, what it weighs.
+
+    `design`: which prompt of a design a pair has; None where there is none. `alone`: whether pairs are independent.
+    """
 
     operators: dict[str, Operator]
     places: dict[str, np.ndarray]
@@ -176,6 +233,8 @@ class _Sample:
     weights: np.ndarray
     unit: str
     rng: int
+    design: np.ndarray | None
+    alone: bool
 
     @classmethod
     def of(cls, problem: Problem, unit: str | None) -> "_Sample":
@@ -191,23 +250,45 @@ class _Sample:
         if units.max() < 1:
             raise DataError(f"an interval needs at least two {chosen}s; got one.")
         weights = whole.masses[places[key]] / np.bincount(places[key])[places[key]]
-        return cls(operators, places, units, weights, chosen, problem.settings["rng"])
+        even = chosen == "pair" and problem.t is not None and _even(np.bincount(problem.t.index))
+        design = design_of(problem, chosen)
+        return cls(operators, places, units, weights, chosen, problem.settings["rng"], design, chosen == "pair" and not even)
 
     @property
     def num_units(self) -> int:
         return int(self.units.max()) + 1
 
     def unbiased(self, similar: dict[str, np.ndarray]) -> dict[str, tuple[float, np.ndarray]]:
-        """Entropies of order 2 from sums over different pairs only, and what each adds; none where pairs are not the units."""
+        """Entropies of order 2 from sums over different pairs only, and what each adds.
+
+        Under a design a pair meets others of its prompt as often as all of them together weigh. None where outputs of a
+        prompt were drawn together.
+        """
+        if self.design is None and not self.alone:
+            return {}
         alone = float(self.weights @ self.weights)
+        near = {} if self.design is None or not similar else self._within(self.design)
         found = {}
-        for name, similarities in similar.items() if self.unit == "pair" else ():
-            others = similarities - self.weights
+        for name, similarities in similar.items():
+            whole, others = 1 - alone, similarities - self.weights
+            if self.design is not None:
+                mass = np.bincount(self.design, weights=self.weights)[self.design]
+                whole, inside = 1.0, near["t" if name == "t" else "x"]
+                others = similarities - inside + (inside - self.weights) * mass / (mass - self.weights)
             total = float(self.weights @ others)
             if total <= 1e-9 * alone:
                 return {}
-            found[name] = -math.log(total / (1 - alone)), self.shares(others)
+            found[name] = -math.log(total / whole), self.shares(others)
         return found
+
+    def _within(self, design: np.ndarray) -> dict[str, np.ndarray]:
+        """For each pair i the sum over all j of its prompt of w_j k_ij^2, for outputs (as for pairs) and for prompts."""
+        sums = np.zeros(design.size)
+        for members in _parts(design):
+            points, kernel = self._kernel("x", members)
+            masses = np.bincount(points, weights=self.weights[members], minlength=kernel.shape[0])
+            sums[members] = (kernel**2 @ masses)[points]
+        return {"x": sums, "t": np.bincount(design, weights=self.weights)[design]}
 
     def similarities(self, name: str) -> np.ndarray:
         """For each pair i the sum over all j of w_j k_ij^2."""
@@ -219,14 +300,18 @@ class _Sample:
         """What each unit adds to an entropy of order 2, -log sum_ij w_i w_j k_ij^2: its derivative by the weights is closed."""
         added = -2 * (similarities / float(self.weights @ similarities) - 1)
         total = np.bincount(self.units, weights=self.weights * added)
-        return math.sqrt(total.size / (total.size - 1)) * total
+        if self.design is None:
+            return math.sqrt(total.size / (total.size - 1)) * total
+        counts = np.bincount(self.design)
+        centred = total - (np.bincount(self.design, weights=total) / counts)[self.design]
+        return np.asarray(np.sqrt(counts / (counts - 1))[self.design] * centred)
 
     def left_out(self, name: str, order: float, truncation: int | None) -> np.ndarray:
         """What each group of units contributes to the error of an entropy: the jackknife that leaves out one after another."""
-        kept, scale = self._drawn(self.units)
-        used = np.flatnonzero(np.isin(self.units, kept))
-        _, without = self._without(name, used, self._parted(kept)[used], order, truncation)
-        return scale * _jackknifed(without)
+        drawn = self._drawn(np.arange(self.units.size))
+        groups = self._dealt(drawn.pairs)
+        whole, without = self._without(name, drawn.pairs, drawn.weights, self._left(drawn, groups), order, truncation)
+        return drawn.scale * self._factor(drawn) * _jackknifed(whole, without, groups)
 
     def inside(self, labels: np.ndarray, order: float, truncation: int | None) -> np.ndarray:
         """What each group of units contributes to the error of the logarithm of a cluster score: the same jackknife.
@@ -235,56 +320,111 @@ class _Sample:
         `_MAX_PAIRS` a draw stands for all in its entropy, whose change is scaled as in `left_out`, but not in its share. The
         score of a small cluster is far from linear in its pairs: with five of them the error comes out a sixth too large.
         """
-        groups = self._parted(np.random.default_rng(self.rng).permutation(self.num_units))
-        count = int(groups.max()) + 1
-        total = np.zeros(count)
-        sorted_pairs = np.argsort(labels, kind="stable")
-        for members in np.split(sorted_pairs, np.flatnonzero(np.diff(labels[sorted_pairs])) + 1):
-            kept, scale = self._drawn(self.units[members])
-            drawn = members[np.isin(self.units[members], kept)]
-            whole, without = self._without("x", drawn, groups[drawn], order, truncation, count)
-            gone = np.bincount(groups[members], weights=self.weights[members], minlength=count)
-            total += (gone.sum() - gone) * np.exp(whole + scale * (without - whole))
-        mass = 1 - np.bincount(groups, weights=self.weights, minlength=count)
-        return _jackknifed(np.log(total / mass))
+        everything = _Draw(np.arange(self.units.size), self.weights, 1.0)
+        groups = self._dealt(everything.pairs)
+        left = self._left(everything, groups)
+        total, all_of_it = np.zeros(groups.sizes.size), 0.0
+        for members in _parts(labels):
+            drawn = self._drawn(members)
+            part = left[:, drawn.pairs] * (drawn.weights / self.weights[drawn.pairs])
+            whole, without = self._without("x", drawn.pairs, drawn.weights, part, order, truncation)
+            total += left[:, members].sum(axis=1) * np.exp(whole + drawn.scale * (without - whole))
+            all_of_it += float(self.weights[members].sum()) * math.exp(whole)
+        whole = math.log(all_of_it / float(self.weights.sum()))
+        return self._factor(everything) * _jackknifed(whole, np.log(total / left.sum(axis=1)), groups)
 
-    def _parted(self, units: np.ndarray) -> np.ndarray:
-        """The group of each pair, where units in random order are dealt out to twenty; -1 for pairs of other units."""
-        groups = np.full(self.num_units, -1)
-        groups[units] = np.arange(units.size) % min(units.size, _GROUPS)
-        return np.asarray(groups[self.units])
-
-    def _drawn(self, units: np.ndarray) -> tuple[np.ndarray, float]:
-        """Units that stand for all of some, with few enough pairs, and the factor that the absence of the others asks for."""
-        distinct, sizes = np.unique(units, return_counts=True)
+    def _dealt(self, pairs: np.ndarray) -> _Groups:
+        """Units in random order, dealt out to twenty groups; those of a design prompt by prompt, a like share to each group."""
+        distinct, place = np.unique(self.units[pairs], return_inverse=True)
         order = np.random.default_rng(self.rng).permutation(distinct.size)
-        within = int(np.searchsorted(np.cumsum(sizes[order]), _MAX_PAIRS, side="right"))
-        kept = max(within, min(distinct.size, _GROUPS))
-        return distinct[order[:kept]], math.sqrt(kept / distinct.size)
+        if self.design is not None:  # a unit is a pair
+            order = order[np.argsort(self.design[pairs][order], kind="stable")]
+        groups = np.empty(distinct.size, int)
+        groups[order] = np.arange(distinct.size) % min(distinct.size, _GROUPS)
+        return _Groups(groups[place], np.bincount(groups))
 
-    def _without(
-        self, name: str, used: np.ndarray, groups: np.ndarray, order: float, truncation: int | None, count: int = 0
-    ) -> tuple[float, np.ndarray]:
-        """Entropy of some pairs, and what it is without each group of them; one that has none of them, or all, changes nothing.
+    def _left(self, drawn: _Draw, groups: _Groups) -> np.ndarray:
+        """For each group a row: what pairs weigh without it. Under a design prompts keep what they weigh."""
+        left = drawn.weights * (groups.of_pair != np.arange(groups.sizes.size)[:, None])
+        if self.design is not None:
+            prompts = np.unique(self.design[drawn.pairs], return_inverse=True)[1]
+            before = np.bincount(prompts, weights=drawn.weights)
+            for row in left:
+                after = np.bincount(prompts, weights=row)
+                row *= (before / np.where(after > 0, after, 1.0))[prompts]
+        return left
 
-        `count`: number of groups, where the last of them may have none.
-        """
-        points, places = np.unique(self.places[name][used], return_inverse=True)
+    def _factor(self, drawn: _Draw) -> float:
+        """What the shares of a design change about the jackknife: one of few outputs of a prompt weighs on few others."""
+        if self.design is None:
+            return 1.0
+        per_prompt = drawn.pairs.size / np.unique(self.design[drawn.pairs]).size
+        return math.sqrt(min(1.0, (1 - 1 / per_prompt) / (1 - 1 / _GROUPS)))
+
+    def _drawn(self, members: np.ndarray) -> _Draw:
+        """A draw of at most `_MAX_PAIRS` of some pairs: of prompts, and of outputs of those that have many."""
+        weights = self.weights[members]
+        if members.size <= _MAX_PAIRS:
+            return _Draw(members, weights, 1.0)
+        generator = np.random.default_rng(self.rng)
+        distinct, block = np.unique((self.units if self.design is None else self.design)[members], return_inverse=True)
+        sizes = np.bincount(block)
+        order = generator.permutation(distinct.size)
+        few = np.cumsum(np.minimum(sizes, _MAX_OUTPUTS)[order]) <= _MAX_PAIRS
+        chosen = np.zeros(distinct.size, bool)
+        chosen[order[few]] = True
+        most = next(most for most in range(_MAX_PAIRS, 0, -1) if np.minimum(sizes[chosen], most).sum() <= _MAX_PAIRS)
+        rank = _ranks_within(block, generator)
+        kept = np.flatnonzero(chosen[block] & (rank < most))
+        grown = np.bincount(block, weights=weights) / np.maximum(np.bincount(block[kept], weights[kept], distinct.size), 1e-300)
+        share = chosen.mean() if self.design is None else kept.size / members.size
+        return _Draw(members[kept], (weights * grown[block])[kept], math.sqrt(share))
+
+    def _kernel(self, name: str, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of the points of some pairs each is, and the kernel values of these points."""
+        points, places = np.unique(self.places[name][pairs], return_inverse=True)
         operator = self.operators[name].sample(points, double=True)
         roots = np.sqrt(operator.masses)
-        kernel = np.asarray(to_numpy(next(dense([operator]))), np.float64) / np.outer(roots, roots)
+        return places, np.asarray(to_numpy(next(dense([operator]))), np.float64) / np.outer(roots, roots)
 
-        def entropy(there: np.ndarray) -> float:
-            masses = np.bincount(places, weights=self.weights[used] * there, minlength=points.size)
+    def _without(
+        self, name: str, pairs: np.ndarray, weights: np.ndarray, left: np.ndarray, order: float, truncation: int | None
+    ) -> tuple[float, np.ndarray]:
+        """Entropy of some pairs, and with the weights of each row; one that changes or leaves nothing counts as no change."""
+        places, kernel = self._kernel(name, pairs)
+
+        def entropy(weights: np.ndarray) -> float:
+            masses = np.bincount(places, weights=weights, minlength=kernel.shape[0])
             return matrix_entropy(kernel, masses, order, truncation)
 
-        whole, sizes = entropy(np.ones(used.size)), np.bincount(groups, minlength=count)
-        return whole, np.array([entropy(groups != g) if 0 < size < used.size else whole for g, size in enumerate(sizes)])
+        whole = entropy(weights)
+        same = [not row.any() or np.array_equal(row, weights) for row in left]
+        return whole, np.array([whole if as_before else entropy(row) for row, as_before in zip(left, same, strict=True)])
 
 
-def _jackknifed(left: np.ndarray) -> np.ndarray:
-    """Contributions to the error of a number, from what it is without each part of the sample."""
-    return math.sqrt((left.size - 1) / left.size) * (left - left.mean())
+def _jackknifed(whole: float, without: np.ndarray, groups: _Groups) -> np.ndarray:
+    """Contributions to the error of a number, from what it is without each group of units.
+
+    By pseudo-values, so that groups may differ in size: what a number gains as samples grow is the same for all of them, and no
+    error (Busing, Meijer and van der Leeden 1999). Of equal groups it is the plain jackknife.
+    """
+    times = groups.sizes.sum() / groups.sizes
+    pseudo = times * whole - (times - 1) * without
+    return np.asarray((pseudo - np.average(pseudo, weights=1 / times)) / np.sqrt(times.size * (times - 1)))
+
+
+def _parts(codes: np.ndarray) -> list[np.ndarray]:
+    """Places of each code."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+
+
+def _ranks_within(blocks: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """A random order of the members of each block: their ranks, from 0."""
+    ranks = np.empty(blocks.size, int)
+    for members in _parts(blocks):
+        ranks[members] = generator.permutation(members.size)
+    return ranks
 
 
 def _pair_places(joint: HadamardOperator) -> np.ndarray:
@@ -308,6 +448,30 @@ def units_of(problem: Problem, unit: str | None) -> tuple[str, np.ndarray]:
         return "pair", pairs
     chosen = unit or ("prompt" if _FEW_PROMPTS <= problem.t.size < pairs.size else "pair")
     return chosen, problem.t.index if chosen == "prompt" else pairs
+
+
+def design_of(problem: Problem, unit: str) -> np.ndarray | None:
+    """Which prompt each pair has, where pairs are the units and the prompts those of a design; None elsewhere.
+
+    Numbers of outputs tell: of prompts that were drawn with their outputs, some come more often than others. Where they differ
+    less than those of such a draw in nineteen of twenty cases, somebody chose them. With a prompt of fewer than three outputs
+    pairs count as if drawn, whatever the prompts: intervals are too wide there, up to twice as wide. From three to some ten
+    outputs those of Conditional still err to the safe side: 98 to 99 of 100 intervals of 95 % hold.
+    """
+    if unit != "pair" or problem.t is None:
+        return None
+    counts = np.bincount(problem.t.index)
+    return problem.t.index if _even(counts) and counts.min() >= _FEW_OUTPUTS else None
+
+
+def _even(counts: np.ndarray) -> bool:
+    """Whether some numbers that are not all 1 vary less than those of a draw would in all but a few cases."""
+    from scipy.special import chdtri
+
+    if counts.size < 2 or counts.max() < 2:
+        return False
+    mean = counts.mean()
+    return bool(((counts - mean) ** 2).sum() / mean <= chdtri(counts.size - 1, 1 - _EVEN))
 
 
 def _blocks(operator: Operator) -> Iterator[slice]:
