@@ -152,6 +152,7 @@ def converge(
     estimator: Estimator | None = None,
     rng: Any = 0,
     tolerance: float = 0.01,
+    memory: Any = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Convergence:
     """Whether there are enough samples, for which score, and how many would do: scores of nested subsets of growing size.
@@ -181,7 +182,7 @@ def converge(
         Eigenvalues that the truncated scores keep. Default: n / 8, so that the last three doublings lie beyond it (up to a
         sample of that size a truncated score equals the plain one). At order 2, which needs neither truncation nor
         eigenvalues, there are no truncated scores unless it is given.
-    kernel_x, kernel_t, bandwidth_rule, order, estimator, rng, progress
+    kernel_x, kernel_t, bandwidth_rule, order, estimator, rng, memory, progress
         As in `conditional_vendi`.
     tolerance : float
         Relative distance from its limit at which a score counts as converged.
@@ -208,7 +209,7 @@ def converge(
     num_repeats = whole_number(num_repeats, "num_repeats", 2)
     truncation = check_truncation(truncation)
     arguments = {"order": order, "estimator": estimator, "rng": rng, "bandwidth_rule": bandwidth_rule, "truncation": None}
-    whole = pose(x, t, kernel_x=kernel_x, kernel_t=kernel_t, progress=progress, **arguments)
+    whole = pose(x, t, kernel_x=kernel_x, kernel_t=kernel_t, memory=memory, progress=progress, **arguments)
     unit, units = units_of(whole, unit)
     settings = whole.settings | {
         "truncation": truncation or (None if whole.settings["order"] == 2 else math.ceil(whole.n / 8)),
@@ -226,6 +227,7 @@ def converge(
         subsets = _subsets(units, ladder, num_repeats, settings["rng"])
     check_factors(_operators(whole), [])
     fixed = {name: settings[name] for name in ("kernel_x", "kernel_t", "order", "estimator", "rng")}
+    fixed["memory"] = memory
     posed = partial(pose, fixed["kernel_x"].clean(x, "x"), None if t is None else fixed["kernel_t"].clean(t, "t"), **fixed)
     last = _entropies(partial(pose, x, t, **fixed), settings)
     rows = _swept(posed, subsets, last, prompts if told else None, whole, settings)

@@ -52,7 +52,6 @@ def converge(
     choice(form, _FORMATS, "--format")
     check_plot(plot)
     settings, ladder = scoring.settings(context), _sizes(sizes)
-    del settings["memory"]
     whole = reading.samples()
     say(whole.notes, quiet)
     samples = of_model(whole, model)
