@@ -26,7 +26,7 @@ LAYERS = [
     "embedders.cache", "embedders.pipeline", "embedders.text", "embedders._efficientnet", "embedders.image",
     "embedders._hub", "embedders._inception", "embedders.torch_models", "embedders.http", "embedders.function", "embedders",
     "embedding", "objectives", "registry", "groups.cluster", "groups.grouping", "groups._inside", "groups.decomposition",
-    "groups.nested", "groups", "bounds", "uncertainty", "baseline", "bandwidth_sweep", "report.formats",
+    "groups.nested", "groups", "bounds", "_jackknife", "uncertainty", "baseline", "bandwidth_sweep", "report.formats",
     "report.words", "report.thumbnails", "report.view", "report.page", "report", "evaluation", "comparison", "convergence",
     "details", "metric", "guidance._inputs", "guidance._pairs", "guidance.bank", "guidance._pool", "guidance.gradient",
     "guidance._hooks", "guidance.diffusers", "guidance", "cli.options", "cli.flags", "cli.report", "cli.score", "cli.embed",

@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import divprism as dp
-from divprism import uncertainty
+from divprism import _jackknife
 from divprism._problem import pose
 from divprism.scores import COMBINATIONS
 from divprism.uncertainty import sampling_error
@@ -134,8 +134,8 @@ def test_ends_stay_within_what_a_score_can_be():
 def test_errors_of_prompts_with_many_outputs_are_found_from_a_draw(unit, monkeypatch):
     """No matrix beyond 500 pairs; 20 prompts at least, of which each keeps some."""
     sizes = []
-    true = uncertainty.matrix_entropy
-    monkeypatch.setattr(uncertainty, "matrix_entropy", lambda *args: sizes.append(np.count_nonzero(args[1])) or true(*args))
+    true = _jackknife.matrix_entropy
+    monkeypatch.setattr(_jackknife, "matrix_entropy", lambda *args: sizes.append(np.count_nonzero(args[1])) or true(*args))
     x, t = repeated(np.random.default_rng(0), prompts=22, each=60)
     x = np.concatenate([x, x[:1]])  # a prompt with one more
     found = dp.evaluate(x, np.concatenate([t, t[:1]]), kernel_x=NARROW, kernel_t=WIDE, interval=0.95, unit=unit).intervals

@@ -21,6 +21,7 @@ import numpy as np
 
 from divprism import registry
 from divprism._extrapolation import Found, Verdict, curves, figures, noun, summary, untold, verdict
+from divprism._jackknife import units_of
 from divprism._problem import Problem, check_factors, entropies, pose
 from divprism._validate import check_truncation
 from divprism.bandwidth import BandwidthRule
@@ -32,7 +33,6 @@ from divprism.kernels import Kernel
 from divprism.operators import Operator
 from divprism.report.formats import kernel_note
 from divprism.scores import COMBINATIONS, score_from
-from divprism.uncertainty import units_of
 
 __all__ = ["Convergence", "Verdict", "converge"]
 

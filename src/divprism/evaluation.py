@@ -221,9 +221,9 @@ def evaluate(
         As in `embed`.
     interval : float, optional
         Level of the intervals, such as 0.95: where the scores would lie for other samples of this size. Costs twenty times the
-        scores of 500 pairs, and twenty times the cluster scores of at most 500 pairs of each cluster. In simulations 90 to 98
-        of 100 intervals of 95 % hold; 86 to 95 where a few prompts or outputs are far from all others (heavy tails), and up to
-        all where prompts have more than 25 outputs, of which a draw stands for them, or two outputs each and are few.
+        scores of 500 pairs (forty where prompts are drawn and have more than 25 outputs), and twenty times the cluster scores
+        of at most 500 pairs of each cluster. In simulations 90 to 98 of 100 intervals of 95 % hold; 86 to 95 where a few
+        prompts or outputs are far from all others (heavy tails), and up to all where few prompts have two outputs each.
     unit : "pair" or "prompt", optional
         What was drawn at random, for the intervals. Default: prompts, where there are at least 20 and they repeat. Of pairs
         whose prompts repeat in even numbers, the prompts are taken as given and the outputs as drawn.

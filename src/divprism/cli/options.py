@@ -12,11 +12,11 @@ import typer
 from typer.core import TyperGroup
 
 from divprism._files import write_whole
+from divprism._jackknife import UNITS
 from divprism.errors import ArgumentError, DataError, GateError
 from divprism.evaluation import Evaluation
 from divprism.readers.guards import MAX_JSON, shown
 from divprism.registry import SCORES
-from divprism.uncertainty import UNITS
 
 __all__ = [
     "Config",
