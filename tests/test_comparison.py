@@ -75,6 +75,11 @@ def test_prompts_are_the_same_whatever_they_are_stored_as(first, second):
     assert found.results["one"].data["n"] == 3 and not found.notes
 
 
+def test_a_level_may_be_a_number_of_numpy():
+    found = dp.compare(two_models(np.random.default_rng(0)), interval=np.float32(0.5), **KERNELS)
+    assert json.loads(json.dumps(found.to_dict()))["settings"]["interval"] == 0.5
+
+
 def test_differences_of_given_prompts_do_not_count_what_differs_between_these():
     """Eight prompts, the later the freer, and two models that are half as free or as free: the same errors of both cancel."""
     t = np.repeat(np.arange(8), 15)

@@ -19,7 +19,7 @@ from divprism.evaluation import Evaluation, around, evaluate, pooled_kernels
 from divprism.kernels import Kernel, Precomputed
 from divprism.registry import SCORES, spell_settings
 from divprism.samples import Item, Samples, Text
-from divprism.uncertainty import SamplingError, quantile, sampling_error
+from divprism.uncertainty import SamplingError, check_level, quantile, sampling_error
 
 __all__ = ["Comparison", "Difference", "compare"]
 
@@ -177,7 +177,7 @@ def compare(
                 f"`kernel_{side}` is Precomputed(), and a comparison takes rows that can be matched, left out and pooled: "
                 "give vectors, or evaluate each model alone."
             )
-    rng = check_seed(rng)
+    rng, interval = check_seed(rng), check_level(interval)
     apart, notes = _matched(_apart(models), rng)
     pooled = _pooled(apart)
     made = {
