@@ -93,6 +93,16 @@ def test_prompts_that_are_all_apart_are_named():
     assert float(found.conditional_vendi) == pytest.approx(1.0)
 
 
+def test_prompts_that_are_all_apart_and_repeat_are_asked_for_exactly(recwarn):
+    """Ten outputs of each of twelve prompts: what a tiny bandwidth tells is what ids of the prompts tell."""
+    t = np.repeat(np.arange(12), 10)
+    arguments = {"kernel_x": dp.Gaussian(2.0)}
+    tiny = dp.evaluate(CLUSTERS[:120], np.eye(12)[t], kernel_t=dp.Gaussian(1e-3), **arguments)
+    by_id = dp.evaluate(CLUSTERS[:120], t, **arguments)
+    assert float(tiny.conditional_vendi) == pytest.approx(float(by_id.conditional_vendi))
+    assert not [text for text in tiny.warnings if text.startswith("prompts")] and not recwarn
+
+
 def test_what_is_no_matter_of_bandwidth_is_not_named(recwarn):
     constant = dp.evaluate(np.ones((40, 2)), np.repeat(np.arange(4), 10))
     unlike = dp.evaluate(np.eye(40), np.repeat(np.arange(40), 1), kernel_x=dp.Cosine())

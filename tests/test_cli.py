@@ -289,6 +289,68 @@ def test_rows_of_models_tell_half_of_their_interval(tmp_path):
     assert "+-: half of the 90% interval, pairs drawn" in text
 
 
+def test_a_sweep_tells_how_it_came_about_and_is_a_config(tmp_path):
+    rows = [row | {"output": f"{row['output']} {place}"} for place in range(8) for row in records()]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    flags = ("--bandwidth-rule", "median", "--bandwidths-x", "0.5,1,2", "--order", 2, "--max-rows", 20, "--format", "json")
+    first = run("bandwidth", tmp_path / "o.jsonl", *flags, "-o", tmp_path / "r.json")
+    assert first.returncode == 0, first.stderr
+    saved = json.loads((tmp_path / "r.json").read_text())
+    assert saved["settings"]["bandwidth_rule"] == "median(max_rows=2000)" and saved["data"]["source"] == str(
+        tmp_path / "o.jsonl"
+    )
+    assert {entry["id"] for entry in saved["embedders"]} == {"wordllama"}
+    again = run("bandwidth", tmp_path / "o.jsonl", "--config", tmp_path / "r.json", "--format", "json")
+    assert json.loads(again.stdout) == saved
+    text = run("bandwidth", tmp_path / "o.jsonl", "--config", tmp_path / "r.json").stdout.decode()
+    assert "rule: median(max_rows=2000); embedded: outputs by wordllama, prompts by wordllama" in text
+    run("score", tmp_path / "o.jsonl", "--bandwidth-x", 0.7, "--format", "json", "-o", tmp_path / "s.json")
+    done = run("bandwidth", tmp_path / "o.jsonl", "--config", tmp_path / "s.json", "--bandwidths-x", "1")
+    assert done.returncode == 0, done.stderr
+    assert (
+        f"warning: a sweep keeps the bandwidths of its rule; those of {tmp_path / 's.json'} are left out."
+        in done.stderr.decode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--estimator", "lanczos"), "--estimator has no meaning for a sweep"),
+        (("--max-memory", "1GB"), "--max-memory has no meaning for a sweep"),
+        (("--bandwidths-t", "1,2"), "`bandwidths_t` was given, but no prompts `t`"),
+        (("--bandwidth-x", 1), "leave out --kernel-x and the like"),
+    ],
+)
+def test_a_sweep_refuses_flags_that_it_would_ignore(flags, message, folder):
+    refused = run("bandwidth", folder / "x.npy", *flags)
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert message in refused.stderr.decode()
+
+
+def test_a_score_without_intervals_is_a_config_of_compare(tmp_path):
+    rows = [row | {"output": f"{row['output']} {place}"} for place in range(8) for row in records(("one", "two"))]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    first = run("score", tmp_path / "o.jsonl", "--interval", 0, "--format", "json", "-o", tmp_path / "r.json")
+    assert first.returncode == 0, first.stderr
+    done = run("compare", tmp_path / "o.jsonl", "--config", tmp_path / "r.json", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["settings"]["interval"] == 0.95
+    again = json.loads(run("score", tmp_path / "o.jsonl", "--config", tmp_path / "r.json", "--format", "json").stdout)
+    assert again["models"]["one"]["settings"]["interval"] is None
+
+
+def test_the_truncation_of_a_curve_is_not_that_of_all_scores(folder, tmp_path):
+    arguments = (folder / "x.npy", "--prompts", folder / "ids.npy", "--format", "json")
+    first = run("converge", *arguments, "--max-memory", "1GB", "-o", tmp_path / "r.json")
+    assert first.returncode == 0, first.stderr
+    assert json.loads((tmp_path / "r.json").read_text())["settings"]["truncation"] > 0
+    done = run("score", *arguments, "--config", tmp_path / "r.json")
+    assert json.loads(done.stdout)["settings"]["truncation"] is None
+    assert f"the truncation of {tmp_path / 'r.json'} is that of its truncated scores, and left out." in done.stderr.decode()
+    assert run("converge", *arguments, "--max-memory", "much").returncode == 2
+
+
 def test_bandwidths_are_swept(tmp_path):
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "t.npy", np.eye(10)[T])
@@ -298,6 +360,7 @@ def test_bandwidths_are_swept(tmp_path):
     assert found["x"]["scores"]["vendi"] == right.x.scores["vendi"].tolist()
     text = run(*arguments).stdout.decode()
     assert f"bandwidth of outputs: {right.x.chosen:.4g} by rule, median distance {right.x.median:.4g}" in text
+    assert "rule: stable(threshold=0.01, num_subsets=20, max_rows=500)\n" in text
     assert sum(line.startswith(">") for line in text.splitlines()) == 2
     refused = run("bandwidth", tmp_path / "x.npy", "--bandwidths-x", "one")
     assert (refused.returncode, refused.stdout) == (2, b"")
@@ -320,8 +383,12 @@ def test_a_score_below_its_gate_ends_with_5_after_the_result(folder, tmp_path):
 
 def test_a_gate_that_nothing_can_be_held_to_is_not_passed(folder):
     done = run("score", folder / "x.npy", "--fail-under", "conditional_vendi=1")
-    assert done.returncode == 2 and done.stdout
-    assert "--fail-under asks for conditional_vendi, which was not computed: it needs prompts" in done.stderr.decode()
+    assert done.returncode == 2
+    assert "--fail-under asks for conditional_vendi, which is not computed here: it needs prompts" in done.stderr.decode()
+    assert done.stdout == b""
+    never = run("score", folder / "nowhere.npy", "--fail-under", "cluster_vendi=1")  # refused before anything is read
+    assert never.returncode == 2
+    assert "--fail-under asks for cluster_vendi, which is not computed here: it needs labels" in never.stderr.decode()
 
 
 def test_embed_writes_what_score_reads(tmp_path):

@@ -10,6 +10,7 @@ from test_cli import run
 
 import divprism as dp
 from divprism._validate import check_seed
+from divprism.comparison import Difference
 from divprism.samples import texts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -44,6 +45,55 @@ def test_differences_cover_and_pairing_narrows_them():
         apart.append(math.hypot(*widths))
     assert 180 <= held <= 196
     assert np.mean(paired) < np.mean(apart)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_model_is_not_better_than_itself_in_another_order(order):
+    """Rounding differs with the order of sums, and is no difference between models."""
+    generator = np.random.default_rng(0)
+    x, t = generator.standard_normal((90, 5)).astype(np.float32), np.repeat(np.arange(30), 3)
+    places = generator.permutation(90)
+    models = {"one": dp.Samples(x, t), "other": dp.Samples(x[places], t[places])}
+    found = dp.compare(models, kernel_x=dp.Gaussian(1.0), order=order)
+    assert not found.differences[0].clear and set(found.ranks.values()) == {(1, 2)}
+    assert not Difference("one", "other", 1 + 2e-9, 1 + 1e-9, 1 + 3e-9).clear
+    assert Difference("one", "other", 1.02, 1.01, 1.03).clear and Difference("one", "other", 0.98, 0.97, 0.99).clear
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (np.array(["a", "b", "c"]), np.array(["a", "b", "c", "longer"])[:3]),
+        (np.arange(3, dtype=np.int32), np.arange(3, dtype=np.int64)),
+        (np.eye(3, dtype=np.float32) / 3, np.eye(3) / 3),
+        (-np.zeros((3, 1)) * np.eye(3), np.zeros((3, 3))),
+    ],
+)
+def test_prompts_are_the_same_whatever_they_are_stored_as(first, second):
+    models = {"one": dp.Samples(np.eye(3), first), "other": dp.Samples(np.eye(3), second)}
+    found = dp.compare(models, kernel_x=dp.Cosine(), kernel_t=None if first.ndim == 1 else dp.Gaussian(1.0))
+    assert found.results["one"].data["n"] == 3 and not found.notes
+
+
+def test_a_level_may_be_a_number_of_numpy():
+    found = dp.compare(two_models(np.random.default_rng(0)), interval=np.float32(0.5), **KERNELS)
+    assert json.loads(json.dumps(found.to_dict()))["settings"]["interval"] == 0.5
+
+
+def test_differences_of_given_prompts_do_not_count_what_differs_between_these():
+    """Eight prompts, the later the freer, and two models that are half as free or as free: the same errors of both cancel."""
+    t = np.repeat(np.arange(8), 15)
+    spread = np.linspace(0.1, 2, 8)[t][:, None]
+    logs, told = [], []
+    for seed in range(60):
+        generator = np.random.default_rng(seed)
+        models = {
+            name: dp.Samples(scale * spread * generator.standard_normal((120, 2)), t) for name, scale in (("a", 1), ("b", 0.5))
+        }
+        (one,) = dp.compare(models, by="conditional_rke", order=2, kernel_x=dp.Gaussian(1.0)).differences
+        logs.append(math.log(one.ratio if one.first == "a" else 1 / one.ratio))
+        told.append(math.log(one.high / one.low) / 2 / 1.98)  # Student's quantile of 119
+    assert np.mean(told) == pytest.approx(np.std(logs), rel=0.3)  # a spread from 60 draws is known to 9 %
 
 
 def test_models_are_cut_to_the_same_prompts_and_outputs():
@@ -170,8 +220,8 @@ def test_gates_end_with_exit_code_5_after_the_result(tmp_path):
     assert run(*arguments, "--fail-under", "vendi=1.0").returncode == 0
     assert run(*arguments, "--fail-under", "vendi").returncode == 2
     never = run(*arguments, "--fail-under", "cluster_vendi=1")
-    assert (never.returncode, never.stdout != b"") == (2, True)
-    assert "--fail-under asks for cluster_vendi, which was not computed: it needs labels" in never.stderr.decode()
+    assert (never.returncode, never.stdout) == (2, b"")
+    assert "--fail-under asks for cluster_vendi, which is not computed here: it needs labels" in never.stderr.decode()
     assert "there is no score 'size' (--fail-under)" in run(*arguments, "--fail-under", "size=2").stderr.decode()
 
 
@@ -199,6 +249,7 @@ PAIRS = dp.Samples(np.eye(2), np.arange(2))
         ({"a": PAIRS, "b": PAIRS}, {"weights": np.ones(2) / 2}, dp.ArgumentError, "a comparison takes no `weights`"),
         ({"a": PAIRS, "b": PAIRS}, {"labels": [0, 1]}, dp.ArgumentError, "a comparison takes no `labels`"),
         ({"a": PAIRS, "b": PAIRS}, {"interval": 95}, dp.ArgumentError, "`interval` must be a level between 0 and 1"),
+        ({"a": PAIRS, "b": PAIRS}, {"kernel_x": dp.Precomputed()}, dp.ArgumentError, r"`kernel_x` is Precomputed\(\), and"),
         ({"a": PAIRS, "b": PAIRS}, {"unit": "word"}, dp.ArgumentError, "`unit` must be pair or prompt; got 'word'"),
         ({"a": PAIRS, "b": dp.Samples(texts(["p", "q"]), np.arange(2))}, {}, dp.DataError, "some of the models are vectors"),
         (

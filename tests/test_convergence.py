@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import divprism as dp
 from divprism.cli.converge import converge as command
-from divprism.convergence import Convergence, _ladder, _subsets, converge
+from divprism.convergence import Convergence, _ladder, _subsets, _thinned, converge
 
 PLAIN = ["vendi", "rke", "truncated_vendi"]
 PAIRED = [
@@ -136,6 +136,62 @@ def test_the_chance_told_is_that_of_fresh_samples():
     assert np.mean(told) == pytest.approx(np.std(fresh, ddof=1), rel=0.4)
 
 
+def test_more_echoes_of_the_same_prompts_add_nothing():
+    """Twelve prompts, each of which is given back three times: twelve kinds, and no more however many times."""
+    t = np.repeat(np.arange(12), 3)
+    found = converge(np.eye(12)[t], t, kernel_x=dp.Cosine())
+    assert found.sizes.tolist() == [12, 24, 36]
+    for name, verdict in found.verdicts.items():
+        limit = 1 if "conditional" in name else float(found.verdicts[name].value)
+        assert (verdict.status, verdict.limit) == ("converged", pytest.approx(limit)), name
+    assert found.verdicts["rke"].limit == pytest.approx(12)
+
+
+def test_limits_are_those_of_more_outputs_under_the_same_prompts():
+    """Six prompts with 1 to 6 kinds of outputs, the later the likelier, all different: RKE of infinitely many is known."""
+    draws, t = np.random.default_rng(0), np.repeat(np.arange(6), 40)
+    odds = [np.arange(1, count + 1) / sum(range(1, count + 1)) for count in range(1, 7)]
+    truth = 36 / sum((share**2).sum() for share in odds)
+
+    def drawn():
+        return np.eye(36)[np.concatenate([6 * place + draws.choice(place + 1, 40, p=odds[place]) for place in range(6)])]
+
+    found = converge(drawn(), t, kernel_x=dp.Cosine(), order=2).verdicts
+    fresh = [dp.evaluate(drawn(), t, kernel_x=dp.Cosine(), order=2) for _ in range(40)]
+    for name, limit in (("rke", truth), ("conditional_rke", truth / 6), ("information_rke", 6)):
+        assert found[name].limit == pytest.approx(limit, rel=4 * found[name].sampling_error + 1e-6)
+        spread = np.std(np.log([float(one.scores[name]) for one in fresh]))
+        assert 0.6 * spread - 1e-9 <= found[name].sampling_error <= 2 * spread + 1e-9  # small parts of a prompt vary by more
+
+
+def test_subsets_hold_a_like_share_of_every_prompt():
+    prompts = np.repeat(np.arange(4), [2, 8, 12, 18])
+    for repeat in _thinned(prompts, np.array([5, 10, 20, 40]), 3, 0):
+        first = [set(blocks[0].tolist()) for blocks in repeat]
+        assert all(small < large for small, large in pairwise(first))
+        for size, blocks in zip((5, 10, 20), repeat, strict=True):
+            for rows in blocks:
+                share = np.bincount(prompts, minlength=4) * size / 40
+                assert (np.abs(np.bincount(prompts[rows], minlength=4) - share) < 1).all()
+        assert {row for rows in repeat[1] for row in rows} == set(range(40))
+
+
+def test_two_outputs_of_a_prompt_tell_nothing_of_more():
+    t = np.repeat(np.arange(12), 2)
+    found = converge(np.eye(12)[t], t, kernel_x=dp.Cosine(), num_repeats=2)
+    assert {(verdict.status, verdict.limit) for verdict in found.verdicts.values()} == {("unclear", None)}
+    assert "rke: cannot be told. Prompts have too few outputs" in found.verdicts["rke"].sentence
+    assert "with 2 of each here, neither can be told" in found.question
+
+
+@pytest.mark.parametrize("each", [2, 3, 5, 30])
+def test_settings_of_outputs_under_the_same_prompts_give_the_result_again(each):
+    t = np.repeat(np.arange(12), each)
+    first = converge(kinds(3, 12 * each), t, kernel_x=dp.Cosine(), num_repeats=2)
+    again = converge(kinds(3, 12 * each), t, **first.settings)
+    assert (again.means["conditional_vendi"] == first.means["conditional_vendi"]).all()
+
+
 # the curve
 
 
@@ -155,14 +211,21 @@ def test_other_points_are_evaluate_on_the_subset(pairs):
     x, t = pairs
     found = converge(x, t, num_repeats=2, rng=5)
     kernels = {name: found.settings[name] for name in ("kernel_x", "kernel_t")}
-    subsets = _subsets(np.arange(60), found.sizes, 2, 5)
+    prompts = np.unique(t, axis=0, return_inverse=True)[1].reshape(-1)
+    subsets = _thinned(prompts, found.sizes, 2, 5)
+
+    def weights(rows):
+        return (np.bincount(prompts) / np.bincount(prompts[rows]))[prompts[rows]] / 60
+
     for place in range(found.sizes.size - 1):
         rows = subsets[1][place][0]
-        assert rows.size == found.sizes[place]
-        right = dp.evaluate(x[rows], t[rows], **kernels)
+        assert rows.size == found.pairs[1, place]
+        right = dp.evaluate(x[rows], t[rows], weights=weights(rows), **kernels)
         for name, score in right.scores.items():
             assert found.curves[name][1, place] == pytest.approx(float(score), rel=1e-9)
-        every = [dp.evaluate(x[rows], kernel_x=kernels["kernel_x"]).vendi for r in subsets for rows in r[place]]
+        every = [
+            dp.vendi(x[rows], kernel=kernels["kernel_x"], weights=weights(rows)) for repeat in subsets for rows in repeat[place]
+        ]
         assert found.means["vendi"][place] == pytest.approx(np.mean([float(score) for score in every]), rel=1e-9)
 
 
@@ -188,7 +251,8 @@ def test_prompts_keep_their_outputs_so_that_conditional_scores_mean_the_same():
     assert found.curves["conditional_vendi"] == pytest.approx(np.full(found.curves["vendi"].shape, 5.0))
     assert (found.pairs == 5 * found.sizes).all()
     by_pair = converge(x, t, kernel_x=dp.Cosine(), unit="pair")
-    assert by_pair.means["conditional_vendi"][0] < 2
+    assert by_pair.sizes.tolist() == [40, 80, 120, 160, 200]
+    assert by_pair.means["conditional_vendi"] == pytest.approx(np.arange(1, 6))  # none of them twice
 
 
 def test_the_default_unit_is_the_prompt_where_there_are_many_that_repeat():
@@ -383,6 +447,8 @@ def test_refused_settings(settings, message):
 def test_too_few_to_tell():
     with pytest.raises(dp.DataError, match="a curve needs at least 12 outputs; there are 11"):
         converge(np.eye(11), kernel_x=dp.Cosine())
+    with pytest.raises(dp.ArgumentError, match="`sizes` must leave one output of each of 5 prompts at least"):
+        converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), sizes=[4, 10, 20])
     with pytest.raises(dp.DataError, match=r'at least 12 prompts; there are 5\. Use unit="pair"'):
         converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), unit="prompt")
 

@@ -365,7 +365,42 @@ def _letters(texts):
     return np.eye(26)[[ord(text[0]) - ord("a") for text in texts]]
 
 
+# --- labels of a table
+
+
+class Column:
+    """Labels that are found by names of their own, as a column of a table is."""
+
+    def __init__(self, values):
+        self.values, self.index = values, {place + 3: value for place, value in enumerate(values)}
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype=dtype)
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, name):
+        return self.index[name]
+
+
+def test_labels_are_taken_by_their_place():
+    labels = ["b"] * 4 + ["a"] * 4 + ["c"] * 4
+    found = prompt_groups(np.eye(12), np.arange(12), kernel_x=dp.Cosine(), grouping=LabelGroups(Column(labels)))
+    assert {group.name for group in found.groups} == {"a", "b", "c"} and found.labels == tuple(labels)
+
+
 # --- nested subsets
+
+
+def test_kernel_matrices_are_scored_on_nested_subsets_as_vectors_are():
+    generator = np.random.default_rng(0)
+    x, labels = generator.standard_normal((24, 3)), np.arange(24) // 6
+    square = ((x[:, None] - x[None]) ** 2).sum(axis=2)
+    right = nested_scores(x, labels, labels, kernel_x=dp.Gaussian(1.0))
+    found = nested_scores(np.exp(-square / 2), labels, labels, kernel_x=dp.Precomputed())
+    assert found.conditional_vendi == pytest.approx(right.conditional_vendi)
+    assert found.cluster_rke == pytest.approx(right.cluster_rke)
 
 
 def test_conditional_and_cluster_rise_together_where_groups_are_disjoint():
@@ -523,6 +558,17 @@ def test_a_field_groups_the_outputs_and_json_holds_everything(source):
     right = prompt_groups(samples, grouping=LabelGroups(["food"] * 6 + ["places"] * 6 + ["food"] * 6 + ["rare"]))
     assert document["aggregate"] == pytest.approx(right.aggregate)
     assert document["cluster_vendi"] == pytest.approx(right.cluster_vendi)
+
+
+def test_rows_in_no_group_are_no_group_of_the_nested_parts(tmp_path):
+    """Three kinds of prompts, and three prompts that are like none of them and too few to be a direction of their own."""
+    t = np.concatenate([np.repeat(np.eye(6)[:3], 8, axis=0), 5 * np.eye(6)[3:]])
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((27, 2)))
+    np.save(tmp_path / "t.npy", t)
+    flags = ("--prompts", tmp_path / "t.npy", "--bandwidth-t", 0.3, "--num-groups", 3, "--nested", "--format", "json", "-q")
+    done = run(tmp_path / "x.npy", *flags)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["nested"]["sizes"] == [8, 16, 24]
 
 
 def test_csv_has_a_row_for_each_group(source):

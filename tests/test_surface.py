@@ -26,12 +26,12 @@ LAYERS = [
     "embedders.base", "embedders.cache", "embedders.pipeline", "embedders.text", "embedders._efficientnet",
     "embedders.image", "embedders._hub", "embedders._inception", "embedders.inception", "embedders.torch_models",
     "embedders.http", "embedders.function", "embedders", "embedding", "objectives", "registry", "groups.cluster",
-    "groups.grouping", "groups._inside", "groups.decomposition", "groups.nested", "groups", "bounds", "uncertainty",
-    "baseline", "bandwidth_sweep", "report.formats", "report.words", "report.thumbnails", "report.view", "report.page",
-    "report", "evaluation", "comparison", "convergence", "details", "metric", "guidance._inputs", "guidance._pairs",
-    "guidance.bank", "guidance._pool", "guidance.gradient", "guidance._hooks", "guidance._attached", "guidance.diffusers",
-    "guidance", "cli.options", "cli.flags", "cli.report", "cli.score", "cli.embed", "cli.compare", "cli.bandwidth",
-    "cli.groups", "cli.converge", "cli.cache", "cli.demo", "cli.listing", "cli.doctor", "cli", "__main__",
+    "groups.grouping", "groups._inside", "groups.decomposition", "groups.nested", "groups", "bounds", "_jackknife",
+    "uncertainty", "baseline", "bandwidth_sweep", "report.formats", "report.words", "report.thumbnails", "report.view",
+    "report.page", "report", "evaluation", "comparison", "convergence", "details", "metric", "guidance._inputs",
+    "guidance._pairs", "guidance.bank", "guidance._pool", "guidance.gradient", "guidance._hooks", "guidance._attached",
+    "guidance.diffusers", "guidance", "cli.options", "cli.flags", "cli.report", "cli.score", "cli.embed", "cli.compare",
+    "cli.bandwidth", "cli.groups", "cli.converge", "cli.cache", "cli.demo", "cli.listing", "cli.doctor", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Intervals that cover, p-values that are uniform, and what both are made of."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import divprism as dp
+from divprism import _jackknife
 from divprism._problem import pose
 from divprism.scores import COMBINATIONS
 from divprism.uncertainty import sampling_error
@@ -31,8 +33,17 @@ def repeated(generator, prompts=40, each=4):
     return t + 0.7 * generator.standard_normal(t.shape), t
 
 
+def fixed(generator, prompts=8, each=15):
+    """Few prompts, chosen once and for all, whose outputs spread the more the later they come: only outputs are drawn."""
+    t = np.repeat(1.5 * np.random.default_rng(99).standard_normal((prompts, 2)), each, axis=0)
+    return t + np.repeat(np.linspace(0.1, 2, prompts), each)[:, None] * generator.standard_normal(t.shape), t
+
+
 LAWS = {
     "independent pairs": (independent, {}),
+    "30 pairs": (partial(independent, n=30), {}),
+    "50 pairs": (partial(independent, n=50), {}),
+    "outputs of given prompts": (fixed, {}),
     "several outputs of a prompt": (repeated, {}),
     "truncated": (independent, {"truncation": 15}),
     "order 3": (independent, {"order": 3.0}),
@@ -58,6 +69,88 @@ def test_intervals_cover_the_expectation(law):
     assert all(0.90 * DRAWS <= count <= 0.98 * DRAWS for count in held.values()), held
     for name in COMBINATIONS:
         assert errors[name] == pytest.approx(spread[name], rel=0.25)  # a spread from 300 draws is known to 4 %, and n is small
+
+
+def test_what_grows_with_the_sample_is_no_error():
+    """30 pairs make twenty groups of one and of two: leaving out two lowers the score by more, in every sample alike."""
+    interval = dp.evaluate(np.eye(30), kernel_x=dp.Cosine(), interval=0.95).intervals["vendi"]
+    assert 29.8 < interval.low <= 30 == pytest.approx(interval.high)
+    inside = dp.evaluate(np.eye(30), None, np.zeros(30, int), kernel_x=dp.Cosine(), interval=0.95).intervals["cluster_vendi"]
+    assert (inside.low, inside.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_what_differs_between_given_prompts_is_no_error():
+    """Four prompts with one to four kinds of outputs, each as often as the others: whichever is left out, it is the same."""
+    kinds = np.concatenate([np.arange(12) % (1 + prompt) + 10 * prompt for prompt in range(4)])
+    found = dp.evaluate(np.eye(40)[kinds], np.repeat(np.arange(4), 12), kernel_x=dp.Cosine(), interval=0.95).intervals
+    for name in ("conditional_vendi", "conditional_rke"):
+        assert found[name].standard_error < 0.01
+
+
+def test_prompts_that_come_as_often_as_chance_has_it_were_drawn():
+    """Even numbers of outputs are chosen; those of the same pairs with a few at another prompt could be those of a draw."""
+    x = np.random.default_rng(0).standard_normal((80, 2)) * np.repeat([0.1, 3.0], 40)[:, None]
+    errors = []
+    for t in (np.repeat([0, 1], 40), np.repeat([0, 1], [36, 44])):
+        found = dp.evaluate(x, t, kernel_x=NARROW, order=2, interval=0.95).intervals["vendi"]
+        assert (found.unit, found.num_units) == ("pair", 80)
+        errors.append(found.standard_error)
+    assert errors[0] < 0.7 * errors[1]
+
+
+@pytest.mark.parametrize(("each", "population"), [(2, None), (3, (10, 10)), (30, (10, 10))])
+def test_more_echoes_of_the_same_prompts_add_nothing(each, population):
+    t = np.repeat(np.arange(10), each)
+    found = dp.evaluate(np.eye(10)[t], t, kernel_x=dp.Cosine(), interval=0.95).intervals["rke"]
+    assert found.population == (population and pytest.approx(population))
+    assert (found.low, found.high) == pytest.approx((10, 10))
+
+
+def test_intervals_of_order_2_cover_the_population_of_given_prompts():
+    """Two prompts whose outputs are normal about the same point, of spread 1 and 2: E k^2 is known for each pair of prompts."""
+
+    def alike(first, second):
+        return (1 + 2 * (first**2 + second**2) / NARROW.bandwidth**2) ** (-2 / 2)
+
+    truth = 4 / (alike(1, 1) + 2 * alike(1, 2) + alike(2, 2))
+    held = 0
+    for seed in range(DRAWS):
+        x = np.random.default_rng(seed).standard_normal((40, 2)) * np.repeat([1.0, 2.0], 20)[:, None]
+        low, high = dp.evaluate(x, np.repeat([0, 1], 20), kernel_x=NARROW, interval=0.95).intervals["rke"].population
+        held += low <= truth <= high
+    assert 0.90 * DRAWS <= held <= 0.98 * DRAWS
+
+
+def test_ends_stay_within_what_a_score_can_be():
+    x, t = independent(np.random.default_rng(0), 12)
+    found = dp.evaluate(x, t, kernel_x=NARROW, kernel_t=dp.Gaussian(0.2), interval=0.99).intervals
+    assert found["conditional_vendi"].low == found["conditional_rke"].low == 1
+    assert all(interval.high <= 12 for interval in found.values())
+    cut = dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, truncation=4, interval=0.999).intervals
+    assert cut["vendi"].high == 4
+
+
+@pytest.mark.parametrize("unit", ["prompt", "pair"])
+def test_errors_of_prompts_with_many_outputs_are_found_from_a_draw(unit, monkeypatch):
+    """No matrix beyond 500 pairs; 20 prompts at least, of which each keeps some."""
+    sizes = []
+    true = _jackknife.matrix_entropy
+    monkeypatch.setattr(_jackknife, "matrix_entropy", lambda *args: sizes.append(np.count_nonzero(args[1])) or true(*args))
+    x, t = repeated(np.random.default_rng(0), prompts=22, each=60)
+    x = np.concatenate([x, x[:1]])  # a prompt with one more
+    found = dp.evaluate(x, np.concatenate([t, t[:1]]), kernel_x=NARROW, kernel_t=WIDE, interval=0.95, unit=unit).intervals
+    assert max(sizes) <= 500 and found["vendi"].unit == unit
+    assert 0.005 < found["vendi"].standard_error / found["vendi"].high < 0.2
+
+
+def test_numbers_of_numpy_are_numbers():
+    x, t = independent(np.random.default_rng(0), 30)
+    kernels = {"kernel_x": NARROW, "kernel_t": WIDE}
+    found = dp.evaluate(x, t, **kernels, interval=np.float32(0.9), num_permutations=np.int64(3))
+    assert found.intervals["vendi"].level == pytest.approx(0.9) and found.baseline.num_permutations == 3
+    assert '"num_permutations": 3' in found.to_json()
+    assert dp.StableScore(max_rows=np.int64(20)) == dp.StableScore(max_rows=20)
+    assert dp.MedianDistance(max_rows=np.int64(20)) == dp.MedianDistance(max_rows=20)
 
 
 def clustered(generator, n=120):

@@ -3,7 +3,8 @@
 Two laws carry the curve beyond n, both through its last point:
 
     order 2           sum lambda^2 = a + b / m for each of K_X, K_T and their product: exact in expectation, because
-                      ||K||_F^2 / m^2 is a mean over m units met with themselves and m (m - 1) pairs of different ones.
+                      ||K||_F^2 / m^2 is a mean over m units met with themselves and m (m - 1) pairs of different ones. (Under
+                      prompts that keep their shares, so is the part of each prompt; pairs of others do not depend on m.)
     all other scores  log score = limit - c m^(-rate), with rate in (0, 1]. Rate 1 is the bias of a spectrum of finite rank
                       (of K equal shares (K - 1) / (2 m), Miller and Madow) and of orders above 2. For a Gaussian kernel
                       theory names no rate (Truncated Vendi, Section 5); near 0 it is read as no sign of convergence.
@@ -23,7 +24,7 @@ import numpy as np
 from divprism.estimators import Entropy
 from divprism.scores import COMBINATIONS, combined
 
-__all__ = ["Curve", "Found", "Verdict", "curves", "figures", "noun", "summary", "verdict"]
+__all__ = ["Curve", "Found", "Verdict", "curves", "figures", "noun", "summary", "untold", "verdict"]
 
 _WINDOW = 8  # the power law is fitted to the last three doublings
 _RATES = np.arange(5, 101) / 100
@@ -199,6 +200,12 @@ def verdict(curve: Curve, settings: dict[str, Any]) -> Verdict:
         sampling_error=curve.chance if math.isfinite(curve.chance) else None,
     )
     return replace(found, sentence=_sentence(found, settings, int(total)))
+
+
+def untold(curve: Curve) -> Verdict:
+    """What a curve says whose subsets lack prompts that all data have: nothing of more outputs under the same ones."""
+    sentence = f"{curve.name}: cannot be told. Prompts have too few outputs for subsets that have fewer of each."
+    return Verdict(curve.name, "unclear", float(curve.means[-1]), 0.0, None, None, None, None, None, sentence)
 
 
 def _error(curve: Curve, limit: float) -> float:

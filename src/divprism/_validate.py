@@ -33,6 +33,7 @@ __all__ = [
     "clean_rows",
     "holds_text",
     "like",
+    "whole_number",
 ]
 
 _CHUNK_ENTRIES = 1 << 23
@@ -246,3 +247,10 @@ def check_weights(weights: Any, n: int) -> np.ndarray:
     if abs(total - 1) > _SUM_TOLERANCE:
         raise DataError(f"`weights` must sum to one; they sum to {total:.6g}. Divide them by their sum.")
     return values / total
+
+
+def whole_number(value: Any, name: str, least: int) -> int:
+    """A setting as an int of at least `least`, or a sentence."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ArgumentError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")
+    return int(value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from divprism._arrays import Array, array_namespace, distinct_rows, to_numpy, upload
-from divprism._validate import clean_rows
+from divprism._validate import clean_rows, whole_number
 from divprism.errors import ArgumentError
 
 __all__ = ["BandwidthRule", "MedianDistance", "StableScore"]
@@ -37,8 +37,7 @@ class MedianDistance(BandwidthRule):
     max_rows: int = 2000
 
     def __post_init__(self) -> None:
-        if not isinstance(self.max_rows, int) or self.max_rows < 2:
-            raise ArgumentError(f"`max_rows` must be a whole number of at least 2; got {self.max_rows!r}.")
+        object.__setattr__(self, "max_rows", whole_number(self.max_rows, "max_rows", 2))
 
     def bandwidth(self, x: Array, *, rng: int = 0, name: str = "x") -> float:
         """Median of |x_i - x_j| over pairs of distinct rows."""
@@ -86,10 +85,9 @@ class StableScore(BandwidthRule):
     def __post_init__(self) -> None:
         if not self.threshold > 0:
             raise ArgumentError(f"`threshold` must be positive; got {self.threshold!r}.")
-        for field, least in (("num_subsets", 2), ("max_rows", 2)):
-            value = getattr(self, field)
-            if not isinstance(value, int) or value < least:
-                raise ArgumentError(f"`{field}` must be a whole number of at least {least}; got {value!r}.")
+        object.__setattr__(self, "threshold", float(self.threshold))
+        for field in ("num_subsets", "max_rows"):
+            object.__setattr__(self, field, whole_number(getattr(self, field), field, 2))
 
     def bandwidth(self, x: Array, *, rng: int = 0, name: str = "x") -> float:
         """The last bandwidth, from above, at which the variance is below the threshold."""

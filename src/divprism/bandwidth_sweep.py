@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from divprism import registry
 from divprism._arrays import distinct_rows, to_numpy
 from divprism._validate import check_order, check_pairing, check_seed, check_truncation, clean_rows
 from divprism.bandwidth import BandwidthRule, MedianDistance, StableScore, squared_distances
@@ -53,7 +54,7 @@ class BandwidthSweep:
         Pairs that were used.
     drawn_from : int
         Pairs that there were; those used are a seeded draw of them.
-    order, truncation, rule, rng
+    order, truncation, rule, rng, max_rows
         As given.
     """
 
@@ -65,6 +66,7 @@ class BandwidthSweep:
     truncation: int | None
     rule: BandwidthRule
     rng: int
+    max_rows: int = 1000
 
     def plot(self, axes: Any = None) -> tuple[Any, Any]:
         """Draw the scores against the bandwidth of outputs, and of prompts: a panel each.
@@ -85,7 +87,17 @@ class BandwidthSweep:
         return figure, axes
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only, every number finite."""
+        """Plain values only, every number finite; under `settings` what gives this sweep again."""
+        named = type(self.rule) in registry.BANDWIDTH_RULES.values()
+        settings = {
+            "bandwidth_rule": self.rule if named else None,
+            "order": self.order,
+            "truncation": self.truncation,
+            "rng": self.rng,
+            "max_rows": self.max_rows,
+            "bandwidths_x": self.x.bandwidths.tolist(),
+            "bandwidths_t": None if self.t is None else self.t.bandwidths.tolist(),
+        }
         sides = {
             name: None
             if side is None
@@ -102,6 +114,7 @@ class BandwidthSweep:
             "order": "inf" if math.isinf(self.order) else self.order,
             "truncation": self.truncation,
             "rng": self.rng,
+            "settings": registry.spell_settings(settings),
         }
 
 
@@ -151,6 +164,8 @@ def bandwidth_sweep(
     if not isinstance(rule, BandwidthRule):
         raise ArgumentError(f"`bandwidth_rule` must be an object such as dp.StableScore(); got {rule!r}.")
     max_rows = whole_number(max_rows, "max_rows", 2)
+    if t is None and bandwidths_t is not None:
+        raise ArgumentError("`bandwidths_t` was given, but no prompts `t`.")
     data = {"x": clean_rows(x, "x")} | ({} if t is None else {"t": clean_rows(t, "t")})
     count = int(data["x"].shape[0])
     chosen = {name: rule.bandwidth(rows, rng=seed, name=name) for name, rows in data.items()}
@@ -171,7 +186,7 @@ def bandwidth_sweep(
         swept[name] = SideSweep(
             grid, {score: np.array([point[score] for point in points]) for score in points[0]}, chosen[name], median
         )
-    return BandwidthSweep(swept["x"], swept.get("t"), kept.size, count, order, truncation, rule, seed)
+    return BandwidthSweep(swept["x"], swept.get("t"), kept.size, count, order, truncation, rule, seed, max_rows)
 
 
 def _grid(given: Any, median: float, name: str) -> np.ndarray:

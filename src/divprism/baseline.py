@@ -8,6 +8,7 @@ import numpy as np
 
 from divprism._problem import Problem, entropies, pose
 from divprism.errors import ArgumentError
+from divprism.estimators.base import whole_number
 from divprism.operators import HadamardOperator
 from divprism.scores import combined
 
@@ -99,8 +100,7 @@ def _count_alike(problem: Problem) -> bool:
 
 def shuffled_from(problem: Problem, num_permutations: int) -> ShuffledBaseline:
     """The baseline of a problem that is posed already."""
-    if not isinstance(num_permutations, int) or isinstance(num_permutations, bool) or num_permutations < 1:
-        raise ArgumentError(f"`num_permutations` must be a whole number of at least 1; got {num_permutations!r}.")
+    num_permutations = whole_number(num_permutations, "num_permutations", 1)
     if problem.t is None:
         raise ArgumentError("`num_permutations` was given, but there are no prompts to shuffle.")
     if not _count_alike(problem):

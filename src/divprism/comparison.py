@@ -9,18 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from divprism._arrays import to_numpy
 from divprism._problem import Problem, pose
 from divprism._validate import check_seed
 from divprism.bandwidth import BandwidthRule
 from divprism.embedding import as_samples, embed, resolve_embedder
 from divprism.errors import ArgumentError, DataError
 from divprism.evaluation import Evaluation, around, evaluate, pooled_kernels
-from divprism.kernels import Kernel
+from divprism.kernels import Kernel, Precomputed
 from divprism.registry import SCORES, spell_settings
 from divprism.samples import Item, Samples, Text
-from divprism.uncertainty import SamplingError, quantile, sampling_error
+from divprism.uncertainty import SamplingError, check_level, quantile, sampling_error
 
 __all__ = ["Comparison", "Difference", "compare"]
+
+_ROUNDING = 1e-6  # of a ratio: the same outputs in another order differ by less, and no two models by so little that it matters
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,8 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves out 1."""
-        return self.low > 1 or self.high < 1
+        """Whether the interval leaves out 1, by more than rounding."""
+        return self.low > 1 + _ROUNDING or self.high < 1 - _ROUNDING
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +171,13 @@ def compare(
     for name in ("labels", "weights"):
         if settings.get(name) is not None:
             raise ArgumentError(f"a comparison takes no `{name}`: models are cut to the same prompts, and rows to match.")
-    rng = check_seed(rng)
+    for side, kernel in (("x", kernel_x), ("t", kernel_t)):
+        if isinstance(kernel, Precomputed):
+            raise ArgumentError(
+                f"`kernel_{side}` is Precomputed(), and a comparison takes rows that can be matched, left out and pooled: "
+                "give vectors, or evaluate each model alone."
+            )
+    rng, interval = check_seed(rng), check_level(interval)
     apart, notes = _matched(_apart(models), rng)
     pooled = _pooled(apart)
     made = {
@@ -221,22 +230,31 @@ def _apart(models: Any) -> dict[str, Samples]:
     return apart
 
 
-def _keys(samples: Samples) -> list[Any]:
-    """What makes the prompts of two models the same."""
-    prompts = samples.prompts
-    if prompts is None:
-        raise DataError(f"{samples.source} holds no prompts, and models are compared on the same ones.")
-    if isinstance(prompts, tuple):
-        return [prompt.text if isinstance(prompt, Text) else prompt.digest() for prompt in prompts]
-    rows = np.ascontiguousarray(prompts)
-    return [row.tobytes() for row in rows.reshape(rows.shape[0], -1)]
+def _keys(apart: dict[str, Samples]) -> dict[str, list[Any]]:
+    """What makes the prompts of two models the same: contents, ids, or vectors in the least precision that a model has."""
+    for samples in apart.values():
+        if samples.prompts is None:
+            raise DataError(f"{samples.source} holds no prompts, and models are compared on the same ones.")
+    arrays = {model: to_numpy(one.prompts) for model, one in apart.items() if not isinstance(one.prompts, tuple)}
+    floating = [array.dtype for array in arrays.values() if array.dtype.kind == "f"]
+    coarsest = min(floating, key=lambda dtype: dtype.itemsize, default=np.dtype(float))
+    keys: dict[str, list[Any]] = {}
+    for model, samples in apart.items():
+        if isinstance(samples.prompts, tuple):
+            keys[model] = [prompt.text if isinstance(prompt, Text) else prompt.digest() for prompt in samples.prompts]
+        elif arrays[model].ndim == 1:
+            keys[model] = arrays[model].tolist()
+        else:
+            rows = np.ascontiguousarray(arrays[model].astype(coarsest) + 0.0)  # minus zero is zero
+            keys[model] = [row.tobytes() for row in rows]
+    return keys
 
 
 def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], list[str]]:
     """The same prompts for all, in the same order, and as many outputs of each."""
     if len(apart) < 2:
         raise DataError(f"a comparison needs at least two models; got {len(apart)}.")
-    keys = {model: _keys(samples) for model, samples in apart.items()}
+    keys = _keys(apart)
     counts = {model: Counter(found) for model, found in keys.items()}
     common = [key for key in dict.fromkeys(keys[next(iter(keys))]) if all(key in found for found in counts.values())]
     if not common:

@@ -5,6 +5,9 @@ the first m of it. The mean over orders of a score of m out of n units estimates
 so the curve may be read as if each point had been sampled anew. It ends at the score of all n, the same in every repeat.
 Further stretches of the same orders are scored too: halves, thirds, ... part the data, and in their mean most of the noise
 of a single subset cancels. From single subsets alone, five orders leave most verdicts open.
+Where pairs are the units and prompts repeat, the question is what more outputs under the same prompts would do. There a subset
+has a like share of the outputs of every prompt, one at least, and prompts keep the shares that they have in all data: then the
+squares of order 2 are a line in one over the size, whose slope is that of pairs under the same prompt alone.
 Where the curve is heading, and how that is put into words: `_extrapolation`.
 """
 
@@ -17,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from divprism import registry
-from divprism._extrapolation import Found, Verdict, curves, figures, noun, summary, verdict
+from divprism._extrapolation import Found, Verdict, curves, figures, noun, summary, untold, verdict
+from divprism._jackknife import units_of
 from divprism._problem import Problem, check_factors, entropies, pose
 from divprism._validate import check_truncation
 from divprism.bandwidth import BandwidthRule
@@ -29,13 +33,15 @@ from divprism.kernels import Kernel
 from divprism.operators import Operator
 from divprism.report.formats import kernel_note
 from divprism.scores import COMBINATIONS, score_from
-from divprism.uncertainty import units_of
 
 __all__ = ["Convergence", "Verdict", "converge"]
 
 _FEWEST = 12  # units that a curve can be read from
+_FEWEST_EACH = 3  # outputs of a prompt, on average, that a curve can be read from
+_STEPS_EACH = 8  # outputs of a prompt up to which a curve has a point for each number of them
 _STRETCHES = 8  # of an order that are scored for a size
 _SPAN = 64  # between the ends of the default ladder
+_ROUNDING = 1e-9  # of places in an order
 _SHOWN = 5  # sizes in the printed table
 _EXACT = {"exact", "dual"}
 
@@ -146,6 +152,7 @@ def converge(
     estimator: Estimator | None = None,
     rng: Any = 0,
     tolerance: float = 0.01,
+    memory: Any = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Convergence:
     """Whether there are enough samples, for which score, and how many would do: scores of nested subsets of growing size.
@@ -160,20 +167,22 @@ def converge(
     t : array (n, d_t), or flat collection of n group ids, optional
         The prompt of each output, as in `conditional_vendi`.
     sizes : sequence of int, optional
-        Numbers of units; all of them is added. Default: all, half, and on by factors of sqrt(2) to a 64th, at least 4.
+        Numbers of units; all of them is added. Default: all, half, and on by factors of sqrt(2) to a 64th, at least 4; of
+        outputs under the same prompts, at least one of each.
     num_repeats : int
         Random orders, at least 2.
     unit : "pair" or "prompt", optional
         What is added as a subset grows. With "prompt" every subset has the outputs per prompt that the data have, so that
         conditional scores of different sizes mean the same: the curve tells whether there are enough prompts. With "pair"
         subsets thin out the outputs of every prompt: the curve tells whether there are enough outputs under these prompts,
-        and neither its limit nor its chance know of others. Default: "prompt" if there are at least 20 distinct prompts and
+        and neither its limit nor its chance know of others. With fewer than 3 outputs of a prompt on average there is
+        no telling. Default: "prompt" if there are at least 20 distinct prompts and
         some have several outputs, else "pair" (which is the same where every prompt has one).
     truncation : int, optional
         Eigenvalues that the truncated scores keep. Default: n / 8, so that the last three doublings lie beyond it (up to a
         sample of that size a truncated score equals the plain one). At order 2, which needs neither truncation nor
         eigenvalues, there are no truncated scores unless it is given.
-    kernel_x, kernel_t, bandwidth_rule, order, estimator, rng, progress
+    kernel_x, kernel_t, bandwidth_rule, order, estimator, rng, memory, progress
         As in `conditional_vendi`.
     tolerance : float
         Relative distance from its limit at which a score counts as converged.
@@ -200,7 +209,7 @@ def converge(
     num_repeats = whole_number(num_repeats, "num_repeats", 2)
     truncation = check_truncation(truncation)
     arguments = {"order": order, "estimator": estimator, "rng": rng, "bandwidth_rule": bandwidth_rule, "truncation": None}
-    whole = pose(x, t, kernel_x=kernel_x, kernel_t=kernel_t, progress=progress, **arguments)
+    whole = pose(x, t, kernel_x=kernel_x, kernel_t=kernel_t, memory=memory, progress=progress, **arguments)
     unit, units = units_of(whole, unit)
     settings = whole.settings | {
         "truncation": truncation or (None if whole.settings["order"] == 2 else math.ceil(whole.n / 8)),
@@ -208,13 +217,20 @@ def converge(
         "num_repeats": num_repeats,
         "tolerance": tolerance,
     }
-    ladder = _ladder(sizes, int(units.max()) + 1, settings)
-    subsets = _subsets(units, ladder, num_repeats, settings["rng"])
+    prompts = whole.t.index if unit == "pair" and whole.t is not None and 1 < whole.t.size < units.size else None
+    told = prompts is None or units.size >= _FEWEST_EACH * (prompts.max() + 1)
+    if prompts is not None and told:
+        ladder = _ladder(sizes, units.size, settings, int(prompts.max()) + 1)
+        subsets = _thinned(prompts, ladder, num_repeats, settings["rng"])
+    else:
+        ladder = _ladder(sizes, int(units.max()) + 1, settings)
+        subsets = _subsets(units, ladder, num_repeats, settings["rng"])
     check_factors(_operators(whole), [])
     fixed = {name: settings[name] for name in ("kernel_x", "kernel_t", "order", "estimator", "rng")}
+    fixed["memory"] = memory
     posed = partial(pose, fixed["kernel_x"].clean(x, "x"), None if t is None else fixed["kernel_t"].clean(t, "t"), **fixed)
     last = _entropies(partial(pose, x, t, **fixed), settings)
-    rows = _swept(posed, subsets, last, settings, whole)
+    rows = _swept(posed, subsets, last, prompts if told else None, whole, settings)
     pairs = np.array([[*(blocks[0].size for blocks in repeat), whole.n] for repeat in subsets])
     settings["sizes"] = ladder.tolist()
     found = {curve.name: curve for curve in curves(rows, pairs, ladder, settings)}
@@ -223,9 +239,9 @@ def converge(
         pairs=pairs,
         curves={name: curve.scores for name, curve in found.items()},
         means={name: curve.means for name, curve in found.items()},
-        verdicts={name: verdict(curve, settings) for name, curve in found.items()},
+        verdicts={name: verdict(curve, settings) if told else untold(curve) for name, curve in found.items()},
         settings=settings,
-        question=_question(whole, settings["unit"]),
+        question=_question(whole, settings["unit"], told),
         warnings=_warnings(last, whole),
     )
 
@@ -242,7 +258,7 @@ def _warnings(found: Found, problem: Problem) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for score in scores for text in score.warnings))
 
 
-def _question(problem: Problem, unit: str) -> str:
+def _question(problem: Problem, unit: str, told: bool) -> str:
     if problem.t is None:
         return "A limit is that of more outputs."
     if problem.t.size == problem.n:
@@ -250,27 +266,44 @@ def _question(problem: Problem, unit: str) -> str:
     if unit == "prompt":
         each = f"{problem.n / problem.t.size:.3g}"
         return f"A limit is that of more prompts, with as many outputs each as here ({each}); unit pair asks for more outputs."
-    return f"A limit, and chance, are those of more outputs under the same {problem.t.size:,} prompts, not of other prompts."
+    end = "" if told else f"; with {problem.n / problem.t.size:.2g} of each here, neither can be told"
+    what = f"more outputs under the same {problem.t.size:,} prompts, not of other prompts"
+    return f"A limit, and chance, are those of {what}{end}."
 
 
-def _ladder(sizes: Sequence[int] | None, total: int, settings: dict[str, Any]) -> np.ndarray:
-    """Increasing sizes that end with all units."""
+def _ladder(sizes: Sequence[int] | None, total: int, settings: dict[str, Any], prompts: int = 0) -> np.ndarray:
+    """Increasing sizes that end with all units; with `prompts`, those of outputs under so many, one of each at least."""
     what = noun(settings)
     if total < _FEWEST:
         way_out = ' Use unit="pair".' if what == "prompts" else ""
         raise DataError(f"a curve needs at least {_FEWEST} {what}; there are {total:,}.{way_out}")
+    usual = _usual_ladder(total, prompts)
     if sizes is None:
-        steps = int(2 * math.log2(min(_SPAN, total / 4)) + 1e-9)
-        return np.unique([*np.round(total * 2.0 ** (-np.arange(2, steps + 1) / 2)).astype(int), total])
+        return usual
     wanted = [whole_number(size, "sizes", 2) for size in sizes]
     if any(size > total for size in wanted):
         raise ArgumentError(f"`sizes` go up to {max(wanted):,}, but there are {total:,} {what}.")
     ladder = np.unique([*wanted, total])
-    if ladder.size < 4 or 4 * ladder[0] > total:
+    if np.array_equal(ladder, usual):
+        return ladder
+    if ladder[0] < prompts:
+        raise ArgumentError(f"`sizes` must leave one output of each of {prompts:,} prompts at least; got {wanted}.")
+    most = max(total // 4, prompts)
+    if ladder.size < 4 or ladder[0] > most:
         raise ArgumentError(
-            f"`sizes` must name at least 3 sizes below all {total:,} {what}, the smallest at most {total // 4:,}; got {wanted}."
+            f"`sizes` must name at least 3 sizes below all {total:,} {what}, the smallest at most {most:,}; got {wanted}."
         )
     return ladder
+
+
+def _usual_ladder(total: int, prompts: int) -> np.ndarray:
+    if not prompts:
+        steps = int(2 * math.log2(min(_SPAN, total / 4)) + 1e-9)
+        return np.unique([*np.round(total * 2.0 ** (-np.arange(2, steps + 1) / 2)).astype(int), total])
+    each = total / prompts
+    steps = int(2 * math.log2(min(_SPAN, each)) + 1e-9)
+    counts = np.arange(1, math.ceil(each)) if each <= _STEPS_EACH else np.round(each * 2.0 ** (-np.arange(2, steps + 1) / 2))
+    return np.unique([*np.round(counts * prompts).astype(int), total])
 
 
 def _subsets(units: np.ndarray, ladder: np.ndarray, num_repeats: int, seed: int) -> list[list[list[np.ndarray]]]:
@@ -290,14 +323,45 @@ def _subsets(units: np.ndarray, ladder: np.ndarray, num_repeats: int, seed: int)
     return subsets
 
 
+def _thinned(prompts: np.ndarray, ladder: np.ndarray, num_repeats: int, seed: int) -> list[list[list[np.ndarray]]]:
+    """The same for outputs under the same prompts: stretches of a random order of each prompt's outputs, one at least."""
+    draws, subsets, total = np.random.default_rng(seed), [], prompts.size
+    counts = np.bincount(prompts)
+    for _ in range(num_repeats):
+        by_prompt = draws.permutation(total)
+        by_prompt = by_prompt[np.argsort(prompts[by_prompt], kind="stable")]
+        place = np.empty(total)
+        place[by_prompt] = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+        place = (place + 0.5) / counts[prompts]  # of an output among those of its prompt, from 0 to 1
+        repeat = []
+        for size in ladder[:-1].tolist():
+            starts = np.linspace(0, 1 - size / total, min(_STRETCHES, math.ceil(total / size)))
+            repeat.append([_stretch(prompts, place, start, start + size / total) for start in starts])
+        subsets.append(repeat)
+    return subsets
+
+
+def _stretch(prompts: np.ndarray, place: np.ndarray, start: float, end: float) -> np.ndarray:
+    """Outputs whose place among those of their prompt lies in a stretch, and the nearest of each prompt that has none there."""
+    inside = (place >= start - _ROUNDING) & (place < end - _ROUNDING)
+    for prompt in np.flatnonzero(np.bincount(prompts[inside], minlength=int(prompts.max()) + 1) == 0):
+        members = np.flatnonzero(prompts == prompt)
+        inside[members[np.argmin(np.abs(place[members] - (start + end) / 2))]] = True
+    return np.flatnonzero(inside)
+
+
 def _swept(
     posed: Callable[..., Problem],
     subsets: list[list[list[np.ndarray]]],
     last: Found,
-    settings: dict[str, Any],
+    prompts: np.ndarray | None,
     whole: Problem,
+    settings: dict[str, Any],
 ) -> list[list[list[Found]]]:
-    """Entropies for each repeat, size and stretch; those of all data, the last, end each repeat."""
+    """Entropies for each repeat, size and stretch; those of all data, the last, end each repeat.
+
+    With `prompts`, each keeps its share of all data.
+    """
     sizes = [subset.size for repeat in subsets for blocks in repeat for subset in blocks]
     whole.resources.tell(f"converge: {len(sizes):,} subsets of up to {max(sizes):,} of {whole.n:,} outputs", 0)
     rows, done, work = [], 0, sum(size**2 for size in sizes)
@@ -307,6 +371,8 @@ def _swept(
             found = []
             for subset in blocks:
                 weights = np.bincount(subset, minlength=whole.n) / subset.size
+                if prompts is not None:
+                    weights *= (np.bincount(prompts) / np.bincount(prompts, weights=weights))[prompts] / whole.n
                 found.append(_entropies(partial(posed, weights=weights), settings))
                 done += subset.size**2
                 whole.resources.tell("scores of subsets", done / work)

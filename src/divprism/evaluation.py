@@ -27,7 +27,7 @@ from divprism.kernels import Gaussian, Kernel
 from divprism.samples import Samples
 from divprism.scores import COMBINATIONS, SATURATED, Score, score_from
 from divprism.spectrum import Spectrum
-from divprism.uncertainty import Interval, SamplingError, sampling_error
+from divprism.uncertainty import Interval, SamplingError, check_level, sampling_error
 from divprism.version import __version__
 
 __all__ = ["SCHEMA", "Evaluation", "around", "evaluate", "evaluate_models", "pooled_kernels"]
@@ -221,9 +221,12 @@ def evaluate(
         As in `embed`.
     interval : float, optional
         Level of the intervals, such as 0.95: where the scores would lie for other samples of this size. Costs twenty times the
-        scores of 500 pairs, and twenty times the cluster scores of at most 500 pairs of each cluster.
+        scores of 500 pairs (forty where prompts are drawn and have more than 25 outputs), and twenty times the cluster scores
+        of at most 500 pairs of each cluster. In simulations 90 to 98 of 100 intervals of 95 % hold; 86 to 95 where a few
+        prompts or outputs are far from all others (heavy tails), and up to all where few prompts have two outputs each.
     unit : "pair" or "prompt", optional
-        What was drawn at random, for the intervals. Default: prompts, where there are at least 20 and they repeat.
+        What was drawn at random, for the intervals. Default: prompts, where there are at least 20 and they repeat. Of pairs
+        whose prompts repeat in even numbers, the prompts are taken as given and the outputs as drawn.
     num_permutations : int, optional
         Compare Information with that of so many random pairings (`shuffled_baseline`), each of which costs a joint spectrum;
         0 for none. Default: where prompts have fewer than five outputs on average 19 up to 1,000 pairs, 5 up to 5,000.
@@ -242,6 +245,7 @@ def evaluate(
     [20.0, 5.0, 4.0]
     """
     start = time.perf_counter()
+    interval = None if interval is None else check_level(interval)
     samples = as_samples(x, t, kernel_t)
     _require_one_model(samples, aligned=labels is None and weights is None)
     embedders = {
@@ -272,6 +276,7 @@ def evaluate(
     unchecked: tuple[str, ...] = ()
     if num_permutations is None:
         num_permutations, unchecked = default_permutations(problem)
+    num_permutations = int(num_permutations) if isinstance(num_permutations, np.integer) else num_permutations
     baseline = None if num_permutations == 0 else shuffled_from(problem, num_permutations)
     warnings = _collected(embedded, scores, unchecked)
     runtime = {"seconds": round(time.perf_counter() - start, 6), "divprism": __version__, "numpy": np.__version__}

@@ -147,7 +147,12 @@ SATURATED = ("outputs-all-alike", "outputs-all-apart", "prompts-all-alike", "pro
 
 
 def saturation(operator: str, entropy: float, problem: Problem) -> list[str]:
-    """What is wrong with the bandwidth of one side, told by the effective number of items that it sees."""
+    """What is wrong with the bandwidth of one side, told by the effective number of items that it sees.
+
+    Prompts that are all apart are warned of only where they do not repeat: there Conditional is 1 whatever the model does.
+    Where each has several outputs it is their diversity under the exact prompt, as with `Categorical()`: a question that can be
+    asked, tells models apart, and is what the default rule comes to for a dozen prompts that have little in common.
+    """
     side = {"x": problem.x, "t": problem.t}.get(operator)
     if side is None or not isinstance(side.kernel, Gaussian) or side.size < _ENOUGH:
         return []

@@ -15,6 +15,7 @@ from divprism.cli.options import (
     Quiet,
     Unit,
     check_gates,
+    check_possible,
     choice,
     parse_gates,
     progress_on_stderr,
@@ -64,6 +65,7 @@ def compare(
     check_plot(plot)
     check_details(with_details, form)
     gates = parse_gates(fail_under)
+    check_possible(gates, labels=False)
     sources = [source for source in (reading.source, *(others or [])) if source is not None]
     parts = {source: reading.samples(source) for source in sources} if sources else {"": reading.samples()}
     for part in parts.values():

@@ -6,6 +6,7 @@ import json
 
 import typer
 
+from divprism._jackknife import UNITS
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled, of_model
 from divprism.cli.options import Config, Output, Quiet, choice, progress_on_stderr, say, write_result
 from divprism.cli.report import Plot, check_plot, write_plot
@@ -15,7 +16,6 @@ from divprism.embedding import embed
 from divprism.errors import ArgumentError
 from divprism.kernels import Categorical
 from divprism.samples import Samples
-from divprism.uncertainty import UNITS
 
 __all__ = ["converge"]
 
@@ -52,7 +52,6 @@ def converge(
     choice(form, _FORMATS, "--format")
     check_plot(plot)
     settings, ladder = scoring.settings(context), _sizes(sizes)
-    del settings["memory"]
     whole = reading.samples()
     say(whole.notes, quiet)
     samples = of_model(whole, model)

@@ -75,7 +75,11 @@ def groups(
         if found.labels is None:
             raise ArgumentError("--nested needs groups that rows belong to; directions are soft.")
         kept = {name: value for name, value in settings.items() if name not in ("estimator", "memory")}
-        document["nested"] = nested_scores(samples, None, found.labels, **kept).to_dict()
+        kept |= {name: found.settings[name] for name in ("kernel_x", "kernel_t")}  # as chosen on all rows
+        groups_found = {group.name for group in found.groups}
+        inside = [place for place, name in enumerate(found.labels) if name in groups_found]  # a row in none is named ""
+        names = [found.labels[place] for place in inside]
+        document["nested"] = nested_scores(samples.select(inside), None, names, **kept).to_dict()
     write_result(_FORMATS[form](document, top), output)
 
 

@@ -12,11 +12,11 @@ import typer
 from typer.core import TyperGroup
 
 from divprism._files import write_whole
+from divprism._jackknife import UNITS
 from divprism.errors import ArgumentError, DataError, GateError
 from divprism.evaluation import SCHEMA, Evaluation
 from divprism.readers.guards import MAX_JSON, shown
 from divprism.registry import SCORES
-from divprism.uncertainty import UNITS
 
 __all__ = [
     "Config",
@@ -26,6 +26,7 @@ __all__ = [
     "Quiet",
     "Unit",
     "check_gates",
+    "check_possible",
     "choice",
     "load_config",
     "parse_gates",
@@ -68,7 +69,7 @@ def say(lines: Any, quiet: bool, prefix: str = "") -> None:
             typer.echo(shown(f"{prefix}{line}"), err=True)
 
 
-_OFF = {"interval"}  # None in a result: there was none, which a flag says by 0
+_OFF = {"score": "interval"}  # None in a result: there was none, which this command's flag says by 0
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -118,7 +119,10 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         root = context.find_root().command
         commands = root.commands.values() if isinstance(root, TyperGroup) else ()
         others = {name for command in commands for name in _options(command)} - set(options)
-        values = {key: 0 if value is None and key in _OFF else value for key, value in values.items() if key not in others}
+        off = _OFF.get(context.command.name or "")
+        values = {key: 0 if value is None and key == off else value for key, value in values.items() if key not in others}
+        if "curves" in content and context.command.name != "converge" and values.pop("truncation", None) is not None:
+            say([f"the truncation of {path} is that of its truncated scores, and left out."], False, "warning: ")
     unknown = sorted(set(values) - (set(options) - {"config"}))
     if unknown:
         raise ArgumentError(f"{path} sets {unknown[0]!r}, which {context.info_name} does not know.")
@@ -217,6 +221,15 @@ def parse_gates(texts: list[str] | None) -> dict[str, float]:
         if name not in SCORES:
             raise ArgumentError(f"there is no score {name!r} (--fail-under); choose from {', '.join(SCORES)}.")
     return gates
+
+
+def check_possible(gates: dict[str, float], *, labels: bool, prompts: bool = True) -> None:
+    """Refuse gates on scores that will not be computed, before anything is."""
+    for score in gates:
+        lacking = "labels" if score.startswith("cluster") and not labels else ""
+        lacking = lacking or ("prompts" if score.startswith(("conditional", "information")) and not prompts else "")
+        if lacking:
+            raise ArgumentError(f"--fail-under asks for {score}, which is not computed here: it needs {lacking}.")
 
 
 def check_gates(results: dict[str, Evaluation], gates: dict[str, float]) -> None:

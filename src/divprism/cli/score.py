@@ -15,6 +15,7 @@ from divprism.cli.options import (
     Quiet,
     Unit,
     check_gates,
+    check_possible,
     choice,
     parse_gates,
     progress_on_stderr,
@@ -57,6 +58,7 @@ def score(
     """Score outputs against their prompts: Vendi, Conditional and Information, at the order given and at order 2."""
     choice(form, FORMATS, "--format")
     gates = parse_gates(fail_under)
+    check_possible(gates, labels=labels is not None)
     if (reading.source is None) == (outputs is None):
         raise ArgumentError("name the outputs once: divprism score IN, or --outputs IN.")
     reading = dataclasses.replace(reading, source=reading.source or outputs)
@@ -69,6 +71,7 @@ def score(
     settings |= {"interval": interval or None, "unit": unit, "num_permutations": num_permutations}
     samples = reading.samples()
     say(samples.notes, quiet)
+    check_possible(gates, labels=labels is not None, prompts=samples.prompts is not None)
     if scoring.kernel_t == "gaussian" and getattr(samples.prompts, "ndim", 2) == 1:
         raise ArgumentError("--kernel-t gaussian needs a row of numbers per prompt; these are ids. Leave it out to match ids.")
     settings |= embedding.settings(samples)

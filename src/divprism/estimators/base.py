@@ -10,6 +10,7 @@ import numpy as np
 
 from divprism._blocks import RESOURCES, Resources
 from divprism._sweep import squared_norms
+from divprism._validate import whole_number
 from divprism.entropy import entropy_estimate
 from divprism.errors import ArgumentError
 from divprism.operators import Operator
@@ -46,15 +47,8 @@ class Cost:
 
 def check_tolerance(tolerance: Any) -> None:
     """Refuse a tolerance that is not a positive number."""
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 < tolerance < math.inf:
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float | np.number) or not 0 < tolerance < math.inf:
         raise ArgumentError(f"`tolerance` must be positive and finite; got {tolerance!r}.")
-
-
-def whole_number(value: Any, name: str, least: int) -> int:
-    """A setting as an int of at least `least`, or a sentence."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ArgumentError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")
-    return int(value)
 
 
 QUESTION = Question()

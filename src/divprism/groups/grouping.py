@@ -163,7 +163,8 @@ class LabelGroups(Grouping):
         if codes is None:
             raise DataError(f"`labels` must be flat, one group per output; got shape {np.shape(self.labels)}.")
         check_pairing(side.operator.index.size, codes.size, "labels")
-        return Split(_partition(codes, [str(self.labels[int(place)]) for place in np.unique(codes, return_index=True)[1]]))
+        labels = to_numpy(self.labels)  # by place: a table's column may be indexed by names of its own
+        return Split(_partition(codes, [str(labels[place]) for place in np.unique(codes, return_index=True)[1]]))
 
 
 @dataclass(frozen=True)

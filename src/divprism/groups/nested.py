@@ -89,8 +89,8 @@ def nested_scores(
     kept = {name: resolved[name] for name in ("kernel_x", "kernel_t", "order", "truncation", "estimator", "rng")}
     found: dict[str, list[float]] = {}
     for rows in chosen:
-        part = embedded.select(rows.tolist())
-        problem = pose(part.outputs, part.prompts, codes[rows], **kept)
+        weights = np.bincount(rows, minlength=codes.size) / rows.size  # a kernel matrix has no rows to select
+        problem = pose(embedded.outputs, embedded.prompts, codes, weights=weights, **kept)
         inside = entropies(problem, ["t", "joint"], [kept["order"], 2.0])
         for score, one, order in (("vendi", inside[0], kept["order"]), ("rke", inside[1], 2.0)):
             conditional, cluster = f"conditional_{score}", f"cluster_{score}"
