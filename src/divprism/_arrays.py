@@ -12,7 +12,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array, is_torch_array
 from array_api_compat import device as device_of
 
-from divprism._blocks import row_blocks
+from divprism._blocks import one_blas_thread, row_blocks
 
 __all__ = [
     "Array",
@@ -37,7 +37,7 @@ __all__ = [
 Array: TypeAlias = Any
 """An array of any library that follows the array API standard."""
 
-_LARGE = 1800
+_SMALL, _LARGE = 1000, 1800
 _GLANCE = 32
 _CHUNK_ENTRIES = 1 << 21  # rows are hashed in pieces of about 16 MB of float64
 
@@ -91,12 +91,19 @@ def eigvalsh(matrix: Array) -> np.ndarray:
     NumPy and SciPy each bring a BLAS of their own. After a kernel block the threads of NumPy's still spin for some
     milliseconds, which slows SciPy's by up to a half at n = 500; from n = 1800 on that no longer matters, and SciPy's gains a
     few percent by working in place (on the transpose, because LAPACK wants Fortran order). benchmarks/exact.py shows both.
+    Up to n = 1000 one thread is as fast as two, and where others use the cores too, many times as fast as two that wait for
+    each other.
     """
-    if is_numpy_array(matrix) and matrix.shape[0] >= _LARGE:
-        import scipy.linalg
+    if not is_numpy_array(matrix):
+        return to_numpy(array_namespace(matrix).linalg.eigvalsh(matrix))
+    if matrix.shape[0] <= _SMALL:
+        with one_blas_thread():
+            return np.linalg.eigvalsh(matrix)
+    if matrix.shape[0] < _LARGE:
+        return np.linalg.eigvalsh(matrix)
+    import scipy.linalg
 
-        return scipy.linalg.eigvalsh(matrix.T, overwrite_a=True, check_finite=False)
-    return to_numpy(array_namespace(matrix).linalg.eigvalsh(matrix))
+    return scipy.linalg.eigvalsh(matrix.T, overwrite_a=True, check_finite=False)
 
 
 def fill_diagonal(block: Array, row: int, column: int, length: int) -> Array:

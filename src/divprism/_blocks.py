@@ -13,7 +13,18 @@ from typing import Any, TypeVar
 
 from divprism.errors import ArgumentError
 
-__all__ = ["RESOURCES", "TILE", "Resources", "cores", "in_order", "row_blocks", "side_by_side", "spell_bytes", "spell_seconds"]
+__all__ = [
+    "RESOURCES",
+    "TILE",
+    "Resources",
+    "cores",
+    "in_order",
+    "one_blas_thread",
+    "row_blocks",
+    "side_by_side",
+    "spell_bytes",
+    "spell_seconds",
+]
 
 TILE = 512
 """Rows of a tile: 512 x 512 entries stay in cache between the passes that a kernel block needs."""
@@ -84,7 +95,7 @@ class Resources:
         if not threads and self.executor is None:
             yield _Caller()
             return
-        with _one_blas_thread():
+        with one_blas_thread():
             if self.executor is not None:
                 yield self.executor
                 return
@@ -111,7 +122,7 @@ _entered, _limit, _lock = 0, None, threading.Lock()
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> Iterator[None]:
     """BLAS with one thread, for as long as anyone is inside: the setting is global, so only the last to leave restores it."""
     global _entered, _limit
     with _lock:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from divprism._arrays import eigvalsh
 from divprism.spectrum import Estimate, Spectrum
 
 __all__ = ["entropy_estimate", "entropy_slopes", "matrix_entropy", "renyi_entropy", "truncated"]
@@ -59,10 +60,7 @@ def matrix_entropy(kernel: np.ndarray, masses: np.ndarray, order: float, truncat
     matrix = (kernel if there.size == masses.size else kernel[np.ix_(there, there)]) * np.outer(roots, roots)
     if order == 2 and truncation is None:
         return -math.log(float(np.vdot(matrix, matrix)))
-    from scipy.linalg import eigvalsh
-
-    values = eigvalsh(matrix, overwrite_a=True, check_finite=False)
-    return renyi_entropy(Spectrum.from_eigenvalues(values, noise=0.0, method="exact"), order, truncation)
+    return renyi_entropy(Spectrum.from_eigenvalues(eigvalsh(matrix), noise=0.0, method="exact"), order, truncation)
 
 
 def truncated(spectrum: Spectrum, truncation: int) -> Spectrum:
