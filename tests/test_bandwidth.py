@@ -5,7 +5,7 @@ import pytest
 
 import divprism as dp
 from divprism._arrays import distinct_rows
-from divprism.scores import SATURATED
+from divprism.result import SATURATED
 
 RNG = np.random.default_rng(7)
 CLUSTERS = (3 * RNG.standard_normal((12, 6)))[RNG.integers(0, 12, 400)] + 0.3 * RNG.standard_normal((400, 6))

@@ -21,7 +21,7 @@ LAYERS = [
     "_sweep", "features", "spectrum", "moments", "entropy", "estimators.base", "estimators._direct", "estimators._krylov",
     "estimators._quadrature", "estimators.exact", "estimators.dual", "estimators.lanczos", "estimators.nystrom",
     "estimators.fourier", "estimators.subsample", "estimators.auto", "estimators", "_problem", "report.texts",
-    "report.plots", "scores", "_extrapolation", "toy", "media", "samples", "readers.guards", "readers.arrays",
+    "report.plots", "result", "scores", "_extrapolation", "toy", "media", "samples", "readers.guards", "readers.arrays",
     "readers.tables", "readers.values", "readers.fields", "readers.pairing", "readers.folders", "readers.load", "readers",
     "embedders.base", "embedders.cache", "embedders.pipeline", "embedders.text", "embedders._efficientnet",
     "embedders.image", "embedders._hub", "embedders._inception", "embedders.inception", "embedders.torch_models",

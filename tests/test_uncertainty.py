@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import divprism as dp
 from divprism import _jackknife
 from divprism._problem import pose
-from divprism.scores import COMBINATIONS
+from divprism.result import COMBINATIONS
 from divprism.uncertainty import sampling_error
 
 pytestmark = pytest.mark.usefixtures("one_thread")

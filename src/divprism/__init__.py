@@ -48,9 +48,9 @@ from divprism.groups import (
 from divprism.kernels import Categorical, Cosine, Gaussian, Kernel, Polynomial, Precomputed
 from divprism.metric import Metric
 from divprism.readers import load
+from divprism.result import Score
 from divprism.samples import Samples
 from divprism.scores import (
-    Score,
     conditional_rke,
     conditional_vendi,
     information_rke,

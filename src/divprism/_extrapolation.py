@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from divprism.estimators import Entropy
-from divprism.scores import COMBINATIONS, combined
+from divprism.result import COMBINATIONS, combined
 
 __all__ = ["Curve", "Found", "Verdict", "curves", "figures", "noun", "summary", "untold", "verdict"]
 

@@ -10,7 +10,7 @@ from divprism._problem import Problem, entropies, pose
 from divprism.errors import ArgumentError
 from divprism.estimators.base import whole_number
 from divprism.operators import HadamardOperator
-from divprism.scores import combined
+from divprism.result import combined
 
 __all__ = ["ShuffledBaseline", "default_permutations", "shuffled_baseline", "shuffled_from"]
 

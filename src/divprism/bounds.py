@@ -16,7 +16,7 @@ import numpy as np
 from divprism._problem import Problem
 from divprism._validate import check_order
 from divprism.errors import ArgumentError
-from divprism.scores import Score
+from divprism.result import Score
 
 __all__ = [
     "Bound",

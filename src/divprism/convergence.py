@@ -32,7 +32,7 @@ from divprism.estimators.base import check_tolerance, whole_number
 from divprism.kernels import Kernel
 from divprism.operators import Operator
 from divprism.report.formats import kernel_note
-from divprism.scores import COMBINATIONS, score_from
+from divprism.result import COMBINATIONS, score_from
 
 __all__ = ["Convergence", "Verdict", "converge"]
 

@@ -24,8 +24,8 @@ from divprism.errors import BandwidthWarning, DataError
 from divprism.estimators import Estimator
 from divprism.groups import cluster_score_from
 from divprism.kernels import Gaussian, Kernel
+from divprism.result import COMBINATIONS, SATURATED, Score, score_from
 from divprism.samples import Samples
-from divprism.scores import COMBINATIONS, SATURATED, Score, score_from
 from divprism.spectrum import Spectrum
 from divprism.uncertainty import Interval, SamplingError, check_level, sampling_error
 from divprism.version import __version__

@@ -18,7 +18,7 @@ from divprism.evaluation import Evaluation
 from divprism.features import FourierMap, draw_frequencies
 from divprism.kernels import Gaussian, Kernel, Points
 from divprism.moments import FeatureMoments
-from divprism.scores import COMBINATIONS, build_score, combined
+from divprism.result import COMBINATIONS, build_score, combined
 from divprism.version import __version__
 
 __all__ = ["Metric"]

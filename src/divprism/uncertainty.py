@@ -9,7 +9,7 @@ import numpy as np
 from divprism._jackknife import Sample
 from divprism._problem import Problem
 from divprism.errors import ArgumentError
-from divprism.scores import COMBINATIONS
+from divprism.result import COMBINATIONS
 
 __all__ = ["Interval", "SamplingError", "check_level", "quantile", "sampling_error"]
 

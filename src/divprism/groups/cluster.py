@@ -14,7 +14,7 @@ from divprism.bandwidth import BandwidthRule
 from divprism.errors import ArgumentError, MissingExtraError
 from divprism.estimators import Entropy, Estimator
 from divprism.kernels import Kernel
-from divprism.scores import Score, build_score
+from divprism.result import Score, build_score
 from divprism.spectrum import Estimate
 
 __all__ = ["cluster_rke", "cluster_score_from", "cluster_vendi", "kmeans_labels"]

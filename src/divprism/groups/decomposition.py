@@ -24,8 +24,8 @@ from divprism.groups._inside import Inside, Mode, Wanted, modes_of, rarefied_ven
 from divprism.groups.grouping import EigenGroups, Grouping, LabelGroups, PromptSide, Split
 from divprism.kernels import Categorical, Kernel
 from divprism.registry import spell_settings
+from divprism.result import Score, score_from
 from divprism.samples import Clip, Item, Picture, Samples, Text
-from divprism.scores import Score, score_from
 
 __all__ = ["Decomposition", "PromptGroup", "embedded_pairs", "prompt_groups"]
 

@@ -13,7 +13,7 @@ from divprism.errors import ArgumentError, DataError
 from divprism.groups.cluster import cluster_score_from
 from divprism.groups.decomposition import embedded_pairs
 from divprism.kernels import Kernel
-from divprism.scores import score_from
+from divprism.result import score_from
 
 __all__ = ["NestedScores", "nested_scores"]
 
