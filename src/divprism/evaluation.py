@@ -223,7 +223,8 @@ def evaluate(
         Level of the intervals, such as 0.95: where the scores would lie for other samples of this size. Costs twenty times the
         scores of 500 pairs (forty where prompts are drawn and have more than 25 outputs), and twenty times the cluster scores
         of at most 500 pairs of each cluster. In simulations 90 to 98 of 100 intervals of 95 % hold; 86 to 95 where a few
-        prompts or outputs are far from all others (heavy tails), and up to all where few prompts have two outputs each.
+        prompts or outputs are far from all others (heavy tails), and up to all where few prompts have two outputs each. Of a
+        score within a percent of its end (Information where all prompts are told apart) as few as half, of tiny intervals.
     unit : "pair" or "prompt", optional
         What was drawn at random, for the intervals. Default: prompts, where there are at least 20 and they repeat. Of pairs
         whose prompts repeat in even numbers, the prompts are taken as given and the outputs as drawn.
