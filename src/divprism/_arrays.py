@@ -37,7 +37,7 @@ __all__ = [
 Array: TypeAlias = Any
 """An array of any library that follows the array API standard."""
 
-_SMALL, _LARGE = 1000, 1800
+_SMALL, _LARGE = 400, 1800
 _GLANCE = 32
 _CHUNK_ENTRIES = 1 << 21  # rows are hashed in pieces of about 16 MB of float64
 
@@ -91,8 +91,8 @@ def eigvalsh(matrix: Array) -> np.ndarray:
     NumPy and SciPy each bring a BLAS of their own. After a kernel block the threads of NumPy's still spin for some
     milliseconds, which slows SciPy's by up to a half at n = 500; from n = 1800 on that no longer matters, and SciPy's gains a
     few percent by working in place (on the transpose, because LAPACK wants Fortran order). benchmarks/exact.py shows both.
-    Up to n = 1000 one thread is as fast as two, and where others use the cores too, many times as fast as two that wait for
-    each other.
+    Up to n = 400 one thread is as fast as two, and where others use the cores too, many times as fast as two that wait for each
+    other; a little further it is a tenth slower on its own.
     """
     if not is_numpy_array(matrix):
         return to_numpy(array_namespace(matrix).linalg.eigvalsh(matrix))
