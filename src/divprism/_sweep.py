@@ -20,6 +20,8 @@ from divprism.operators import HadamardOperator, KernelOperator, Operator, is_id
 __all__ = ["Sweep", "common_sweeps", "squared_norms", "squares_work"]
 
 _TILES_PER_TASK = 32  # short tasks: an interrupt waits for the running ones
+_BANDS = 4  # of rows, at least: a small matrix is work for several threads too, and half of it need not be computed
+_NARROWEST = 64  # rows of a band
 
 Source = Callable[[slice, slice], Array]
 
@@ -210,7 +212,7 @@ class Sweep:
 
 
 def _tasks(size: int, tile: int) -> Iterator[_Task]:
-    blocks = list(row_blocks(size, tile))
+    blocks = list(row_blocks(size, min(tile, max(_NARROWEST, -(-size // _BANDS)))))
     for i, rows in enumerate(blocks):
         for first in range(i, len(blocks), _TILES_PER_TASK):
             yield _Task(rows, tuple(blocks[first : first + _TILES_PER_TASK]))
