@@ -155,7 +155,7 @@ class Sweep:
 
     def seconds(self, columns: int) -> tuple[float, float]:
         """About how long all tiles take to compute, and a pass to multiply, by trying one tile."""
-        rows = slice(0, min(self._resources.tile, self.size))
+        rows = self._tasks[0].rows
         task = _Task(rows, (rows,))
         xp = array_namespace(self._like)
         vectors = [xp.zeros((self.size, columns), dtype=dtype, device=device_of(self._like)) for dtype in self.dtypes]

@@ -19,7 +19,7 @@ from divprism.readers import read_array
 from divprism.readers.guards import shown
 from divprism.report.formats import kernel_note
 from divprism.report.texts import literal, number_of, shortened
-from divprism.report.words import entry_label, equal_size_note
+from divprism.report.words import at_equal_size, entry_label, equal_size_note
 from divprism.samples import Samples
 
 __all__ = ["groups"]
@@ -126,7 +126,7 @@ class _Line:
 def _lines(document: Document, top: int, width: int) -> tuple[list[str], list[_Line]]:
     """Heads of the figures, and a line for each group that is large enough."""
     heads = ["vendi", "rke", "share", "n"]
-    fair = _at_equal_size(document)
+    fair = at_equal_size(document)
     lines = []
     for group in [group for group in document["groups"] if not group["small"]][:top]:
         figures = [f"{group['vendi']:.2f}", f"{group['rke']:.2f}", f"{group['share']:.1%}", f"{group['size']:,.0f}"]
@@ -142,11 +142,6 @@ def _lines(document: Document, top: int, width: int) -> tuple[list[str], list[_L
     return ([f"vendi of {document['equal_size']}", *heads] if fair else heads), lines
 
 
-def _at_equal_size(document: Document) -> bool:
-    """Whether groups are compared at another size than their own."""
-    return any(group["rarefied"] not in (None, group["vendi"]) for group in document["groups"])
-
-
 def _notes(document: Document, top: int) -> list[str]:
     """What the groups add up to, what is not shown, and the kernels."""
     order = float(document["settings"]["order"])
@@ -155,7 +150,7 @@ def _notes(document: Document, top: int) -> list[str]:
         f"{document['conditional_vendi']:.4f}; to {document['aggregate_rke']:.4f} at order 2, {document['gap_rke']:+.4f} nats "
         f"from Conditional-RKE {document['conditional_rke']:.4f}"
     ]
-    if _at_equal_size(document):
+    if at_equal_size(document):
         lines.insert(0, equal_size_note(document))
     if abs(document["gap"]) > 0.05:
         lines.append(

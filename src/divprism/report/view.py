@@ -11,7 +11,7 @@ from divprism.report.formats import caption, model_note, model_table, remarks
 from divprism.report.plots import draw_convergence, draw_factors, draw_ranking, draw_spectra, draw_sweep, inline_svg
 from divprism.report.texts import distinct_names, family_of, fitted, isolated, number_of, ranked, sentence, shortened, visible
 from divprism.report.thumbnails import is_thumbnail
-from divprism.report.words import comparison_sentences, entry_label, equal_size_note, headline, percent
+from divprism.report.words import at_equal_size, comparison_sentences, entry_label, equal_size_note, headline, percent
 from divprism.version import __version__
 
 __all__ = ["page_view"]
@@ -241,7 +241,7 @@ def _cell(text: str) -> dict[str, str]:
 
 def _groups(key: str, document: Document) -> dict[str, Any]:
     groups = document["groups"]
-    fair = any(group["rarefied"] not in (None, group["vendi"]) for group in groups)
+    fair = at_equal_size(document)
     heads = ["group", *([f"vendi of {document['equal_size']}"] if fair else []), "vendi", "rke", "share", "outputs", "prompts"]
     notes = [
         f"The groups add up to {document['aggregate']:.4g}, {_signed(document['gap'])} nats from Conditional-Vendi "

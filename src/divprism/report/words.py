@@ -7,7 +7,15 @@ from typing import Any
 
 from divprism.report.texts import isolated, number_of, shortened, visible
 
-__all__ = ["comparison_sentences", "convergence_sentence", "entry_label", "equal_size_note", "headline", "percent"]
+__all__ = [
+    "at_equal_size",
+    "comparison_sentences",
+    "convergence_sentence",
+    "entry_label",
+    "equal_size_note",
+    "headline",
+    "percent",
+]
 
 Document = Mapping[str, Any]
 _CHANCE, _TINY = 0.05, 0.001  # p-values up to the one count as more than chance, and below the other are not spelled out
@@ -92,6 +100,11 @@ def _student(excess: float, spread: float, count: int) -> float:
 
     reach = max(spread * math.sqrt(1 + 1 / count), 1e-12)
     return float(stdtr(count - 1, -excess / reach))
+
+
+def at_equal_size(document: Document) -> bool:
+    """Whether groups are compared at another size than their own."""
+    return any(group["rarefied"] not in (None, group["vendi"]) for group in document["groups"])
 
 
 def equal_size_note(document: Document) -> str:
