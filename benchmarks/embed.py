@@ -29,7 +29,9 @@ from divprism.embedders import _efficientnet, embed_items
 BATCH = 32
 
 
-def bare_rates(pixels: list[np.ndarray], embedder: dp.EfficientNetLite0, repeats: int) -> tuple[float, float]:
+def bare_rates(
+    pixels: list[np.ndarray], embedder: dp.EfficientNetLite0, repeats: int
+) -> tuple[float, float]:
     """Pictures per second of onnxruntime in batches, and of the embedder alone."""
     graph = _efficientnet.graph(_efficientnet.read_weights(embedder._weights))
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
@@ -59,7 +61,14 @@ def function(data: Path, cache: str) -> None:
 
 def command(data: Path, cache: str) -> None:
     """Read, embed and write, in a process of its own."""
-    program = [str(Path(sys.executable).with_name("divprism")), "embed", str(data), "-o", f"{cache}/vectors", "-q"]
+    program = [
+        str(Path(sys.executable).with_name("divprism")),
+        "embed",
+        str(data),
+        "-o",
+        f"{cache}/vectors",
+        "-q",
+    ]
     environment = {**os.environ, "DIVPRISM_CACHE": cache}
     subprocess.run(program, check=True, env=environment, stdout=subprocess.DEVNULL)
 
@@ -86,8 +95,12 @@ def main() -> None:
     pixels = [embedder.prepare(item.content(0)) for item in outputs]
     batched, alone = bare_rates(pixels, embedder, arguments.repeats)
     whole = len(outputs) / best(partial(from_files, outputs, embedder), arguments.repeats)
-    print(f"{len(outputs):,} pictures a second: from files {whole:.0f}, bare model alone {alone:.0f}, in batches {batched:.0f}")
-    print(f"ratio to the bare model: {whole / batched:.2f} in batches of {BATCH}, {whole / alone:.2f} as it is run here")
+    print(
+        f"{len(outputs):,} pictures a second: from files {whole:.0f}, bare model alone {alone:.0f}, in batches {batched:.0f}"
+    )
+    print(
+        f"ratio to the bare model: {whole / batched:.2f} in batches of {BATCH}, {whole / alone:.2f} as it is run here"
+    )
     print(f"dp.embed: {again(partial(function, arguments.data), arguments.repeats)}")
     print(f"divprism embed: {again(partial(command, arguments.data), arguments.repeats)}")
     start = [sys.executable, "-c", "import numpy, typer\ndef f(n: int = 0): pass\ntyper.run(f)"]

@@ -46,7 +46,9 @@ def plain_entropy(kernel: np.ndarray, order: float = 1.0) -> float:
 def plain_conditional(x: np.ndarray, t: np.ndarray, order: float = 1.0) -> float:
     """Conditional-Vendi with all three eigendecompositions, as the definition of the two scores needs them."""
     kernel_x, kernel_t = plain_kernel(x, 25.0), plain_kernel(t, 0.5)
-    _, h_t, h_joint = (plain_entropy(kernel, order) for kernel in (kernel_x, kernel_t, kernel_x * kernel_t))
+    _, h_t, h_joint = (
+        plain_entropy(kernel, order) for kernel in (kernel_x, kernel_t, kernel_x * kernel_t)
+    )
     return math.exp(h_joint - h_t)
 
 
@@ -54,8 +56,14 @@ def clustered_pairs(n: int, prompts: int | None = None) -> tuple[np.ndarray, np.
     """Embeddings in clusters; with `prompts`, that many distinct ones."""
     rng = np.random.default_rng(1)
     z = rng.integers(0, 500, n)
-    x = rng.standard_normal((500, 768))[z] * 45 / 768**0.5 + rng.standard_normal((n, 768)) * 25 / 768**0.5
-    t = rng.standard_normal((100, 512))[z % 100] / 512**0.5 + rng.standard_normal((n, 512)) * 0.5 / 512**0.5
+    x = (
+        rng.standard_normal((500, 768))[z] * 45 / 768**0.5
+        + rng.standard_normal((n, 768)) * 25 / 768**0.5
+    )
+    t = (
+        rng.standard_normal((100, 512))[z % 100] / 512**0.5
+        + rng.standard_normal((n, 512)) * 0.5 / 512**0.5
+    )
     if prompts is not None:
         t = t[np.arange(n) % prompts]
     return x.astype(np.float32), (t / np.linalg.norm(t, axis=1, keepdims=True)).astype(np.float32)
@@ -85,7 +93,9 @@ def cases(n: int) -> list[tuple[str, str, Callable[[], float], Callable[[], floa
     ]  # fmt: skip
 
 
-def race(ours: Callable[[], float], theirs: Callable[[], float], repeats: int, calls: int) -> tuple[float, float, float]:
+def race(
+    ours: Callable[[], float], theirs: Callable[[], float], repeats: int, calls: int
+) -> tuple[float, float, float]:
     """Best times of both, taking turns, and the relative difference of their answers.
 
     A turn is `calls` calls; if it has several, the first is not timed: it meets lazy imports and the BLAS threads of the other
@@ -118,7 +128,17 @@ def main() -> None:
     for n in arguments.sizes:
         for what, peer, ours, theirs, asked in cases(n):
             mine, other, gap = race(ours, theirs, arguments.repeats, calls=10 if n <= 1000 else 1)
-            rows.append({"n": n, "what": what, "peer": peer, "ours": mine, "theirs": other, "asked": asked, "difference": gap})
+            rows.append(
+                {
+                    "n": n,
+                    "what": what,
+                    "peer": peer,
+                    "ours": mine,
+                    "theirs": other,
+                    "asked": asked,
+                    "difference": gap,
+                }
+            )
             times = f"{mine:.4f} | {other:.4f} | {other / mine:.3g}"
             print(f"| {n} | {what} | {peer} | {times} | {asked:.2g} | {gap:.0e} |", flush=True)
     if arguments.json:

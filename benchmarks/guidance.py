@@ -42,7 +42,11 @@ def plain_kernel(rows: torch.Tensor, bandwidth: float | None) -> torch.Tensor:
     """exp(-d^2 / (2 bandwidth^2)) by norms and a product; the median distance if there is no bandwidth."""
     squares = (rows * rows).sum(1)
     distances = (squares[:, None] + squares - 2 * rows @ rows.T).clamp(min=0)
-    scale = distances.detach().flatten().kthvalue(distances.numel() // 2).values if bandwidth is None else bandwidth**2
+    scale = (
+        distances.detach().flatten().kthvalue(distances.numel() // 2).values
+        if bandwidth is None
+        else bandwidth**2
+    )
     return torch.exp(-distances / (2 * scale))
 
 
@@ -53,7 +57,9 @@ def plain_entropy(kernel: torch.Tensor) -> torch.Tensor:
     return -(values * values.log()).sum()
 
 
-def by_autograd(x: torch.Tensor, t: torch.Tensor, bank: tuple[torch.Tensor, ...], order: int, widths: Any) -> torch.Tensor:
+def by_autograd(
+    x: torch.Tensor, t: torch.Tensor, bank: tuple[torch.Tensor, ...], order: int, widths: Any
+) -> torch.Tensor:
     """Gradient of the log score by torch."""
     new = x.clone().requires_grad_()
     kernel_x = plain_kernel(torch.cat([bank[0], new]), widths[0])
@@ -68,10 +74,14 @@ def by_autograd(x: torch.Tensor, t: torch.Tensor, bank: tuple[torch.Tensor, ...]
     return new.grad
 
 
-def steps(order: int, bank: Bank, new: tuple[torch.Tensor, ...], what: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def steps(
+    order: int, bank: Bank, new: tuple[torch.Tensor, ...], what: str
+) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Our step and the peer's; `what` is "given", "median" or "append"."""
     widths = (None, None) if what == "median" else (0.8, 0.3)
-    kernels = {} if what == "median" else {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.3)}
+    kernels = (
+        {} if what == "median" else {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.3)}
+    )
     score = "conditional_rke" if order == 2 else f"conditional_vendi(truncation={TRUNCATION})"
 
     def ours() -> torch.Tensor:
@@ -111,16 +121,26 @@ def _status(key: str) -> int:
 def main() -> None:
     """Run every case and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in (("bank", 4000), ("window", 300), ("batch", 8), ("width", 16384), ("repeats", 3)):
+    for name, default in (
+        ("bank", 4000),
+        ("window", 300),
+        ("batch", 8),
+        ("width", 16384),
+        ("repeats", 3),
+    ):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--json")
     given = parser.parse_args()
-    print("| score | n | step | divprism (s) | autograd (s) | ratio | asked | difference | memory (MB) | autograd (MB) |")
+    print(
+        "| score | n | step | divprism (s) | autograd (s) | ratio | asked | difference | memory (MB) | autograd (MB) |"
+    )
     print("|---|---:|---|---:|---:|---:|---:|---:|---:|---:|")
     rows = []
     for order, n, asked in ((2, given.bank, 30), (1, given.window, 1)):
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-            memory = [pool.apply(peak, (order, n, given.batch, given.width, side)) for side in (0, 1)]
+            memory = [
+                pool.apply(peak, (order, n, given.batch, given.width, side)) for side in (0, 1)
+            ]
         bank, new = filled(n, given.batch, given.width)
         for what in ("given", "median", "append"):
             ours, theirs = steps(order, bank, new, what)
@@ -128,8 +148,20 @@ def main() -> None:
             mine, other = ours(), theirs()
             gap = float((mine - other).norm() / other.norm())
             times = [min(timed(call) for _ in range(given.repeats)) for call in (ours, theirs)]
-            name, ratio = "Conditional-RKE" if order == 2 else "Conditional-Vendi", times[1] / times[0]
-            rows.append({"score": name, "n": n, "what": what, "seconds": times, "asked": wanted, "memory": memory})
+            name, ratio = (
+                "Conditional-RKE" if order == 2 else "Conditional-Vendi",
+                times[1] / times[0],
+            )
+            rows.append(
+                {
+                    "score": name,
+                    "n": n,
+                    "what": what,
+                    "seconds": times,
+                    "asked": wanted,
+                    "memory": memory,
+                }
+            )
             print(
                 f"| {name} | {n} | {what} | {times[0]:.4f} | {times[1]:.4f} | {ratio:.3g} | {wanted} | {gap:.0e} | "
                 f"{memory[0]:.0f} | {memory[1]:.0f} |",

@@ -10,7 +10,11 @@ import subprocess
 import sys
 import time
 
-CASES = {"numpy and scipy.linalg": "import numpy, scipy.linalg", "divprism": "import divprism", "nothing": "pass"}
+CASES = {
+    "numpy and scipy.linalg": "import numpy, scipy.linalg",
+    "divprism": "import divprism",
+    "nothing": "pass",
+}
 
 
 def seconds(statement: str) -> float:
@@ -30,7 +34,9 @@ def main() -> None:
                 times[name].append(elapsed)
     idle = min(times["nothing"])
     for name, values in times.items():
-        print(f"{name:<24} best {min(values) - idle:.3f} s, median {statistics.median(values) - idle:.3f} s")
+        print(
+            f"{name:<24} best {min(values) - idle:.3f} s, median {statistics.median(values) - idle:.3f} s"
+        )
     ratio = (min(times["divprism"]) - idle) / (min(times["numpy and scipy.linalg"]) - idle)
     print(f"ratio of the best: {ratio:.2f} (asked: at most 1.5)")
 

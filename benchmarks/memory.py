@@ -28,7 +28,9 @@ def main() -> None:
     start = time.perf_counter()
     result = dp.evaluate(x, t, kernel_x=dp.Gaussian(25.0), kernel_t=dp.Gaussian(20.0), order=2)
     seconds = time.perf_counter() - start
-    print(f"n = {n:,}: peak {peak_gigabytes():.2f} GB, of which {data:.2f} GB with the data loaded; {seconds:.0f} s")
+    print(
+        f"n = {n:,}: peak {peak_gigabytes():.2f} GB, of which {data:.2f} GB with the data loaded; {seconds:.0f} s"
+    )
     print({name: round(float(score), 4) for name, score in result.scores.items()})
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 import divprism as dp
-from divprism.samples import Picture, Samples
+from divprism.data.samples import Picture, Samples
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from browser import chromium, show
@@ -25,7 +25,9 @@ def pictures(count: int, rng: np.random.Generator) -> tuple[Picture, ...]:
     """Pictures of 256 x 256: smooth noise with grain, as a photograph has it."""
     made = []
     for place in range(count):
-        rough = Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).resize((256, 256), Image.Resampling.BICUBIC)
+        rough = Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).resize(
+            (256, 256), Image.Resampling.BICUBIC
+        )
         grain = rng.normal(0, 8, (256, 256, 3))
         pixels = np.clip(np.asarray(rough) + grain, 0, 255).astype(np.uint8)
         buffer = io.BytesIO()
@@ -61,7 +63,9 @@ def main() -> None:
             timing = "const [t] = performance.getEntriesByType('navigation'); return t.loadEventEnd - t.startTime"
             times.append(window.execute_script(timing) / 1000)
     thumbnails = page.count("data:image/jpeg;base64,")
-    print(f"{n:,} samples, {thumbnails} thumbnails: {len(page.encode()) / 1e6:.2f} MB, opens in {min(times):.2f} s (best of 5)")
+    print(
+        f"{n:,} samples, {thumbnails} thumbnails: {len(page.encode()) / 1e6:.2f} MB, opens in {min(times):.2f} s (best of 5)"
+    )
 
 
 if __name__ == "__main__":

@@ -49,7 +49,9 @@ def ours(n: int, repeats: int, memory: str | None) -> dict:
         "first": first,
         "gigabytes": peak_gigabytes(),
         "entropies": {name: score.entropy for name, score in found.scores.items()},
-        "errors": {name: score.standard_error / score.value for name, score in found.scores.items()},
+        "errors": {
+            name: score.standard_error / score.value for name, score in found.scores.items()
+        },
         "method": found.conditional_vendi.method,
     }
 
@@ -66,7 +68,11 @@ def definition(n: int) -> dict:
         values = values[values > 0]
         found.append(float(-(values @ np.log(values))))
     h_x, h_t, h_joint = found
-    entropies = {"vendi": h_x, "conditional_vendi": h_joint - h_t, "information_vendi": h_x + h_t - h_joint}
+    entropies = {
+        "vendi": h_x,
+        "conditional_vendi": h_joint - h_t,
+        "information_vendi": h_x + h_t - h_joint,
+    }
     return {"n": n, "eigvalsh": seconds, "entropies": entropies}
 
 
@@ -74,12 +80,17 @@ def stream(n: int) -> dict:
     """Metric over chunks that are made on the way; their making is not timed."""
     metric = dp.Metric(*KERNELS.values(), num_features=500)
     rng = np.random.default_rng(0)
-    centres_x, centres_t = rng.standard_normal((500, 768)) * 45 / 768**0.5, rng.standard_normal((100, 512)) / 512**0.5
+    centres_x, centres_t = (
+        rng.standard_normal((500, 768)) * 45 / 768**0.5,
+        rng.standard_normal((100, 512)) / 512**0.5,
+    )
     seconds = 0.0
     for _ in range(n // 10_000):
         z = rng.integers(0, 500, 10_000)
         x = (centres_x[z] + rng.standard_normal((10_000, 768)) * 25 / 768**0.5).astype(np.float32)
-        t = (centres_t[z % 100] + rng.standard_normal((10_000, 512)) * 0.5 / 512**0.5).astype(np.float32)
+        t = (centres_t[z % 100] + rng.standard_normal((10_000, 512)) * 0.5 / 512**0.5).astype(
+            np.float32
+        )
         start = time.perf_counter()
         metric.update(x, t)
         seconds += time.perf_counter() - start
@@ -97,7 +108,9 @@ def apart(what: str, *arguments: object) -> dict:
 
 def scale_table(sizes: list[int], exact_up_to: int, repeats: int, memory: str) -> list[dict]:
     """Print a row per size as it is measured."""
-    print("| n | divprism (s) | peak (GB) | three eigvalsh (s) | ratio | stated error | error | method |")
+    print(
+        "| n | divprism (s) | peak (GB) | three eigvalsh (s) | ratio | stated error | error | method |"
+    )
     print("|---:|---:|---:|---:|---:|---:|---:|---|")
     rows, largest = [], None
     for n in sizes:
@@ -107,17 +120,24 @@ def scale_table(sizes: list[int], exact_up_to: int, repeats: int, memory: str) -
         elif largest is not None:
             row["extrapolated"] = largest["eigvalsh"] * (n / largest["n"]) ** 3
         if "exact" in row:
-            off = max(abs(row["entropies"][name] - value) for name, value in row["exact"]["entropies"].items())
+            off = max(
+                abs(row["entropies"][name] - value)
+                for name, value in row["exact"]["entropies"].items()
+            )
             peer, error = row["exact"]["eigvalsh"], f"{off:.1e}"
             told = f"{peer:.3g}"
         else:
             peer, error = row.get("extrapolated", np.nan), "-"
             told = f"({peer:.0f})"
         stated = max(row["errors"].values())
-        times = f"{row['seconds']:.3g} | {row['gigabytes']:.2f} | {told} | {peer / row['seconds']:.3g}"
+        times = (
+            f"{row['seconds']:.3g} | {row['gigabytes']:.2f} | {told} | {peer / row['seconds']:.3g}"
+        )
         print(f"| {n:,} | {times} | {stated:.1e} | {error} | {row['method']} |", flush=True)
         rows.append(row)
-    print("\nIn brackets: extrapolated by n^3 from the largest size measured. Errors are relative, of the worst of the scores.")
+    print(
+        "\nIn brackets: extrapolated by n^3 from the largest size measured. Errors are relative, of the worst of the scores."
+    )
     return rows
 
 
@@ -127,7 +147,10 @@ def stream_table(sizes: list[int]) -> list[dict]:
     rows = []
     for n in sizes:
         row = apart("stream", n)
-        print(f"| {n:,} | {row['seconds']:.3g} | {1e6 * row['seconds'] / n:.3g} | {row['gigabytes']:.2f} |", flush=True)
+        print(
+            f"| {n:,} | {row['seconds']:.3g} | {1e6 * row['seconds'] / n:.3g} | {row['gigabytes']:.2f} |",
+            flush=True,
+        )
         rows.append(row)
     return rows
 
@@ -157,10 +180,14 @@ def main() -> None:
         rows = stream_table(arguments.sizes or [100_000, 300_000, 1_000_000])
     else:
         sizes = arguments.sizes or (
-            [1000, 2000, 5000, 10_000] if arguments.quick else [1000, 2000, 4000, 10_000, 20_000, 50_000]
+            [1000, 2000, 5000, 10_000]
+            if arguments.quick
+            else [1000, 2000, 4000, 10_000, 20_000, 50_000]
         )
         exact_up_to = min(arguments.exact_up_to, 2000) if arguments.quick else arguments.exact_up_to
-        rows = scale_table(sizes, exact_up_to, 1 if arguments.quick else arguments.repeats, arguments.memory)
+        rows = scale_table(
+            sizes, exact_up_to, 1 if arguments.quick else arguments.repeats, arguments.memory
+        )
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(rows, file, indent=1)

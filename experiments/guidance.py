@@ -41,19 +41,34 @@ def sample(
     With `banks` latents are told apart from those of the same step of earlier batches, in place of finished ones.
     """
     scheduler: Any = diffusers.DDIMScheduler(
-        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", timestep_spacing="trailing", clip_sample=False
+        beta_start=0.00085,
+        beta_end=0.012,
+        beta_schedule="scaled_linear",
+        timestep_spacing="trailing",
+        clip_sample=False,
     )
     noise, prompts = torch.Generator().manual_seed(0), np.arange(PROMPTS)
     kinds, distances = [], []
-    start = float(scheduler.alphas_cumprod[-1]) ** 0.5  # this schedule does not begin with noise alone
+    start = (
+        float(scheduler.alphas_cumprod[-1]) ** 0.5
+    )  # this schedule does not begin with noise alone
     for _ in range(batches):
         clean, x = torch.randn(2, PROMPTS, *SHAPE, generator=noise, dtype=torch.float64)
-        drawn = means[torch.arange(PROMPTS), torch.multinomial(WEIGHTS, PROMPTS, replacement=True, generator=noise)]
+        drawn = means[
+            torch.arange(PROMPTS),
+            torch.multinomial(WEIGHTS, PROMPTS, replacement=True, generator=noise),
+        ]
         x = start * (drawn.reshape(x.shape) + WITHIN * clean) + (1 - start**2) ** 0.5 * x
-        with guide.attach(SimpleNamespace(scheduler=scheduler), prompts) if banks is None else nullcontext():
+        with (
+            guide.attach(SimpleNamespace(scheduler=scheduler), prompts)
+            if banks is None
+            else nullcontext()
+        ):
             scheduler.set_timesteps(STEPS)
             for step, t in enumerate(scheduler.timesteps):
-                found = denoised(x.flatten(1), means, float(scheduler.alphas_cumprod[t])).reshape(x.shape)
+                found = denoised(x.flatten(1), means, float(scheduler.alphas_cumprod[t])).reshape(
+                    x.shape
+                )
                 x = scheduler.step(found, t, x).prev_sample
                 if banks is not None and step % guide.every == 0:
                     here = replace(guide, bank=banks.setdefault(step, Bank()))
@@ -78,7 +93,10 @@ ROWS = [
     ("conditional_rke, first half, every 5", {"strength": 0.03, "stop": 0.5, "every": 5}),
     ("conditional_rke, first half, every 5", {"strength": 0.1, "stop": 0.5, "every": 5}),
     ("conditional_rke, second half, every 5", {"strength": 0.1, "start": 0.5, "every": 5}),
-    ("conditional_rke, median bandwidths", {"strength": 0.1, "bandwidth_z": None, "bandwidth_t": None}),
+    (
+        "conditional_rke, median bandwidths",
+        {"strength": 0.1, "bandwidth_z": None, "bandwidth_t": None},
+    ),
     ("conditional_rke, bank of the same step", {"strength": 0.03}),
     ("conditional_rke, bank of the same step", {"strength": 0.1}),
 ]
@@ -87,18 +105,25 @@ ROWS = [
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=75, help="batches, each of one sample per prompt")
+    parser.add_argument(
+        "--batches", type=int, default=75, help="batches, each of one sample per prompt"
+    )
     batches = parser.parse_args().batches
     torch.set_num_threads(1)
     draw = torch.Generator().manual_seed(1)
     means = torch.randn(PROMPTS, KINDS, int(np.prod(SHAPE)), generator=draw, dtype=torch.float64)
-    print("| guidance | strength | kinds per prompt | rare ones | distance |\n|---|---:|---:|---:|---:|")
+    print(
+        "| guidance | strength | kinds per prompt | rare ones | distance |\n|---|---:|---:|---:|---:|"
+    )
     for label, settings in ROWS:
         score = label.split(",")[0].replace("none", "rke")
         guide = DiversityGuidance.preset(score, **settings)
         kinds, distance = sample(guide, means, batches, {} if "same step" in label else None)
         per_prompt = np.mean([float(vendi(column, kernel=Categorical())) for column in kinds.T])
-        print(f"| {label} | {guide.strength:g} | {per_prompt:.2f} | {np.mean(kinds > 0):.2f} | {distance:.2f} |", flush=True)
+        print(
+            f"| {label} | {guide.strength:g} | {per_prompt:.2f} | {np.mean(kinds > 0):.2f} | {distance:.2f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

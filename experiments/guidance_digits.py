@@ -69,7 +69,9 @@ class Settings:
     strengths: tuple[float, ...] = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3)
     tuning_seeds: tuple[int, ...] = (100, 101, 102)
     tolerated: float = 0.005  # alignment that guidance may cost
-    bandwidth_t: float = 0.3  # of prompts, in guidance and in scores: that of Conditional Vendi, App. E.3
+    bandwidth_t: float = (
+        0.3  # of prompts, in guidance and in scores: that of Conditional Vendi, App. E.3
+    )
 
 
 QUICK = Settings(train_steps=2000, train_batch=64, rounds=5, seeds=(0, 1, 2), strengths=())
@@ -89,7 +91,11 @@ class Digits:
         found = load_digits()
         sentences = [template.format(digit) for digit in DIGITS for template in TEMPLATES]
         embedded = torch.tensor(dp.WordLlama().embed_batch(sentences))
-        return cls(torch.tensor(found.data / 8 - 1, dtype=torch.float32), torch.tensor(found.target), embedded)
+        return cls(
+            torch.tensor(found.data / 8 - 1, dtype=torch.float32),
+            torch.tensor(found.target),
+            embedded,
+        )
 
 
 class Denoiser(nn.Module):
@@ -98,14 +104,21 @@ class Denoiser(nn.Module):
     def __init__(self, width: int, prompt_width: int) -> None:
         super().__init__()
         self.register_buffer("frequencies", torch.exp(torch.linspace(0, -math.log(1e4), 32)))
-        self.told = nn.Sequential(nn.Linear(64 + prompt_width, width), nn.SiLU(), nn.Linear(width, width))
+        self.told = nn.Sequential(
+            nn.Linear(64 + prompt_width, width), nn.SiLU(), nn.Linear(width, width)
+        )
         self.first = nn.Linear(PIXELS, width)
         self.blocks = nn.ModuleList(
-            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width)) for _ in range(3)
+            nn.Sequential(
+                nn.LayerNorm(width), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width)
+            )
+            for _ in range(3)
         )
         self.last = nn.Linear(width, PIXELS)
 
-    def forward(self, latents: torch.Tensor, times: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, latents: torch.Tensor, times: torch.Tensor, prompts: torch.Tensor
+    ) -> torch.Tensor:
         """The velocity that the schedulers ask for."""
         angles = times[:, None].float() * self.frequencies
         told = self.told(torch.cat([angles.sin(), angles.cos(), 4 * prompts], dim=1))
@@ -132,7 +145,9 @@ def train_denoiser(digits: Digits, settings: Settings) -> Denoiser:
         prompts = digits.prompts[sentences] * (torch.rand(size, 1) > 0.1)
         pictures, noise = digits.pictures[rows], torch.randn(size, PIXELS)
         wanted = schedule.get_velocity(pictures, noise, times)
-        loss = nn.functional.mse_loss(model(schedule.add_noise(pictures, noise, times), times, prompts), wanted)
+        loss = nn.functional.mse_loss(
+            model(schedule.add_noise(pictures, noise, times), times, prompts), wanted
+        )
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -156,7 +171,9 @@ class Judge:
         self.head = nn.Linear(64, 10)
         held_out = torch.arange(len(digits.pictures)) % 5 == 0
         pictures, labels = digits.pictures[~held_out], digits.labels[~held_out]
-        optimiser = torch.optim.AdamW([*self.body.parameters(), *self.head.parameters()], 1e-3, weight_decay=0.05)
+        optimiser = torch.optim.AdamW(
+            [*self.body.parameters(), *self.head.parameters()], 1e-3, weight_decay=0.05
+        )
         for _ in range(steps):
             rows = torch.randint(len(pictures), (128,))
             noisy = pictures[rows] + 0.2 * torch.randn(128, PIXELS)
@@ -191,10 +208,14 @@ class Pipeline:
         """Latents at the end of a run."""
         self.scheduler.set_timesteps(self.settings.sampling_steps)
         for time in self.scheduler.timesteps:
-            latents = self.scheduler.step(self._velocity(latents, time, prompts), time, latents).prev_sample
+            latents = self.scheduler.step(
+                self._velocity(latents, time, prompts), time, latents
+            ).prev_sample
         return latents
 
-    def _velocity(self, latents: torch.Tensor, time: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
+    def _velocity(
+        self, latents: torch.Tensor, time: torch.Tensor, prompts: torch.Tensor
+    ) -> torch.Tensor:
         """What the model says, led away from what it says without prompts."""
         times = time.repeat(len(latents))
         both = torch.cat([torch.zeros_like(prompts), prompts])
@@ -216,7 +237,10 @@ def generate(
     drawn, places = [], []
     for _ in range(settings.rounds):
         chosen = torch.randint(len(digits.prompts), (settings.batch,), generator=source)
-        latents, prompts = torch.randn(settings.batch, PIXELS, generator=source), digits.prompts[chosen]
+        latents, prompts = (
+            torch.randn(settings.batch, PIXELS, generator=source),
+            digits.prompts[chosen],
+        )
         with nullcontext() if guide is None else guide.attach(pipe, prompts=prompts):
             drawn.append(pipe(latents, prompts))
         places.append(chosen)
@@ -226,11 +250,17 @@ def generate(
 def _guide(method: str, strength: float, settings: Settings) -> DiversityGuidance:
     bandwidth_t = settings.bandwidth_t if method.startswith("conditional") else None
     return DiversityGuidance(
-        method, strength=strength, every=settings.guide_every, bandwidth_t=bandwidth_t, bank=Bank(settings.window)
+        method,
+        strength=strength,
+        every=settings.guide_every,
+        bandwidth_t=bandwidth_t,
+        bank=Bank(settings.window),
     )
 
 
-def measure(latents: torch.Tensor, places: torch.Tensor, digits: Digits, judge: Judge, settings: Settings) -> dict[str, float]:
+def measure(
+    latents: torch.Tensor, places: torch.Tensor, digits: Digits, judge: Judge, settings: Settings
+) -> dict[str, float]:
     """The columns of Table 1 for one set of pictures, and how much of the real data it reaches (in pixels)."""
     pictures = latents.clamp(-judge.limit, judge.limit)
     features, seen = judge.look(pictures)
@@ -261,7 +291,11 @@ def interval(values: Sequence[float]) -> dict[str, float]:
 def _column(name: str, rows: Sequence[dict[str, float]]) -> dict[str, float]:
     """A column of the table, over seeds."""
     found = interval([row[name] for row in rows])
-    return {key: min(max(value, 0.0), 1.0) for key, value in found.items()} if name in SHARES else found
+    return (
+        {key: min(max(value, 0.0), 1.0) for key, value in found.items()}
+        if name in SHARES
+        else found
+    )
 
 
 class Study:
@@ -281,14 +315,23 @@ class Study:
         """Latents and the places of their prompts."""
         key = method, strength, seed
         if key not in self.drawn:
-            self.drawn[key] = generate(self.model, self.digits, method, strength, seed, self.settings)
+            self.drawn[key] = generate(
+                self.model, self.digits, method, strength, seed, self.settings
+            )
         return self.drawn[key]
 
-    def rows(self, method: str, strength: float, seeds: Sequence[int], judge: Judge) -> list[dict[str, float]]:
+    def rows(
+        self, method: str, strength: float, seeds: Sequence[int], judge: Judge
+    ) -> list[dict[str, float]]:
         """What is measured, for each seed."""
         drawn = [self.draw(method, strength, seed) for seed in seeds]
-        found = [measure(latents, places, self.digits, judge, self.settings) for latents, places in drawn]
-        print(f"{method} at {strength:g}: alignment {np.mean([row['alignment'] for row in found]):.4f}", file=sys.stderr)
+        found = [
+            measure(latents, places, self.digits, judge, self.settings) for latents, places in drawn
+        ]
+        print(
+            f"{method} at {strength:g}: alignment {np.mean([row['alignment'] for row in found]):.4f}",
+            file=sys.stderr,
+        )
         return found
 
     def sweep(self) -> dict[str, dict[str, dict[str, float]]]:
@@ -321,16 +364,24 @@ def differences(rows: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, 
     found = {}
     for plain in ("vendi", "rke"):
         pairs = list(zip(rows[f"conditional_{plain}"], rows[plain], strict=True))
-        found[plain] = {name: interval([there[name] - here[name] for there, here in pairs]) for name in (*COLUMNS, *REACH)}
+        found[plain] = {
+            name: interval([there[name] - here[name] for there, here in pairs])
+            for name in (*COLUMNS, *REACH)
+        }
     return found
 
 
 def summary(study: Study, strengths: dict[str, float], judge: Judge) -> dict:
     """Every method on the seeds of the report, as the JSON has it."""
-    rows = {method: study.rows(method, strengths.get(method, 0.0), study.settings.seeds, judge) for method in METHODS}
+    rows = {
+        method: study.rows(method, strengths.get(method, 0.0), study.settings.seeds, judge)
+        for method in METHODS
+    }
 
     def columns(names: Sequence[str]) -> dict:
-        return {method: {name: _column(name, found) for name in names} for method, found in rows.items()}
+        return {
+            method: {name: _column(name, found) for name in names} for method, found in rows.items()
+        }
 
     return {
         "strengths": strengths,
@@ -346,7 +397,9 @@ def run(settings: Settings) -> dict:
     strengths = dict.fromkeys(METHODS[1:], settings.strength)
     found = summary(study, strengths, study.judge)
     judged = {"accuracy": study.judge.accuracy, "bandwidth": study.judge.bandwidth}
-    found.update(settings=asdict(settings), judge=judged, raw=summary(study, strengths, study.raw_judge))
+    found.update(
+        settings=asdict(settings), judge=judged, raw=summary(study, strengths, study.raw_judge)
+    )
     if settings.strengths:
         sweep = study.sweep()
         own = summary(study, chosen_strengths(sweep, settings.tolerated), study.judge)
@@ -362,11 +415,19 @@ def _cell(entry: dict[str, float], factor: float, decimals: int) -> str:
 def _table(found: dict) -> str:
     """Table 1, with intervals, and what is reached of the real data."""
     titles = [title for title, *_ in COLUMNS.values()]
-    lines = ["| guidance | strength | " + " | ".join([*titles, *REACH]) + " |", "|---|---:|" + "---:|" * (len(titles) + 2)]
+    lines = [
+        "| guidance | strength | " + " | ".join([*titles, *REACH]) + " |",
+        "|---|---:|" + "---:|" * (len(titles) + 2),
+    ]
     for method, entries in found["methods"].items():
-        cells = [_cell(entries[name], factor, decimals) for name, (_, factor, decimals, _) in COLUMNS.items()]
+        cells = [
+            _cell(entries[name], factor, decimals)
+            for name, (_, factor, decimals, _) in COLUMNS.items()
+        ]
         cells += [f"{found['reach'][method][name]['mean']:.2f}" for name in REACH]
-        lines.append(f"| {method} | {found['strengths'].get(method, 0):g} | " + " | ".join(cells) + " |")
+        lines.append(
+            f"| {method} | {found['strengths'].get(method, 0):g} | " + " | ".join(cells) + " |"
+        )
     return "\n".join(lines)
 
 
@@ -380,22 +441,33 @@ def _verdict(entry: dict[str, float], sign: int) -> str:
 
 def _claims(found: dict) -> str:
     """The paper's claims, column by column."""
-    lines = ["| column | claimed | conditional_vendi - vendi | | conditional_rke - rke | |", "|---|---|---:|---|---:|---|"]
+    lines = [
+        "| column | claimed | conditional_vendi - vendi | | conditional_rke - rke | |",
+        "|---|---|---:|---|---:|---|",
+    ]
     for name, (title, factor, decimals, sign) in COLUMNS.items():
         cells = []
         for plain in ("vendi", "rke"):
             entry = found["differences"][plain][name]
             cells += [_cell(entry, factor, decimals), _verdict(entry, sign)]
-        lines.append(f"| {title} | {('equal', 'higher', 'lower')[sign]} | " + " | ".join(cells) + " |")
+        lines.append(
+            f"| {title} | {('equal', 'higher', 'lower')[sign]} | " + " | ".join(cells) + " |"
+        )
     return "\n".join(lines)
 
 
 def _sweep_table(sweep: dict) -> str:
     titles = [title for title, *_ in COLUMNS.values()]
-    lines = ["| guidance | strength | " + " | ".join([*titles, *REACH]) + " |", "|---|---:|" + "---:|" * (len(titles) + 2)]
+    lines = [
+        "| guidance | strength | " + " | ".join([*titles, *REACH]) + " |",
+        "|---|---:|" + "---:|" * (len(titles) + 2),
+    ]
     for method, strengths in sweep.items():
         for strength, means in strengths.items():
-            cells = [f"{factor * means[name]:.{decimals}f}" for name, (_, factor, decimals, _) in COLUMNS.items()]
+            cells = [
+                f"{factor * means[name]:.{decimals}f}"
+                for name, (_, factor, decimals, _) in COLUMNS.items()
+            ]
             cells += [f"{means[name]:.2f}" for name in REACH]
             lines.append(f"| {method} | {strength} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -429,12 +501,22 @@ def page(found: dict) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, print, and write what is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="three seeds, fewer pictures, a shorter training, one strength")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="three seeds, fewer pictures, a shorter training, one strength",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to a file")
-    parser.add_argument("--write", action="store_true", help="replace the figures in docs/guidance_digits.md")
+    parser.add_argument(
+        "--write", action="store_true", help="replace the figures in docs/guidance_digits.md"
+    )
     chosen = parser.parse_args(arguments)
-    torch.set_num_threads(1)  # sums of two threads round differently, and these networks are too small to gain
+    torch.set_num_threads(
+        1
+    )  # sums of two threads round differently, and these networks are too small to gain
     warnings.simplefilter("ignore", dp.BandwidthWarning)
     if chosen.quick and chosen.write:
         parser.error("--write is for the figures of the full run, and --quick is a shorter one.")

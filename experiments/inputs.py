@@ -36,7 +36,13 @@ def block(command: str, data: Path) -> str:
     """A console block: the command and all that it printed, notes of stderr first, and the seconds that it took."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     start = time.perf_counter()
-    done = subprocess.run(shlex.split(command), cwd=data, capture_output=True, text=True, env={**os.environ, "PATH": path})
+    done = subprocess.run(
+        shlex.split(command),
+        cwd=data,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path},
+    )
     seconds = time.perf_counter() - start
     if done.returncode:
         raise SystemExit(f"{command}: {done.stderr}")
@@ -45,9 +51,13 @@ def block(command: str, data: Path) -> str:
 
 def main() -> None:
     """Run all, print, and write if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")
-    parser.add_argument("--write", action="store_true", help="replace the figures in docs/inputs.md")
+    parser.add_argument(
+        "--write", action="store_true", help="replace the figures in docs/inputs.md"
+    )
     arguments = parser.parse_args()
     missing = [name for name in COMMANDS if not (arguments.data / name).is_dir()]
     if missing:

@@ -37,12 +37,15 @@ def novelty(data: Path) -> str:
     names = list(found)
     ranks = {
         score: spearmanr(
-            [published[model] for model in names], [float(found[model].scores[score]) for model in names]
+            [published[model] for model in names],
+            [float(found[model].scores[score]) for model in names],
         ).statistic
         for score in ("conditional_vendi", "vendi", "conditional_rke", "information_vendi")
     }
     told = ", ".join(f"{score} {value:.2f}" for score, value in ranks.items())
-    table = "\n".join(["| model | distinct_k | vendi | conditional_vendi |", "|---|---:|---:|---:|", *rows])
+    table = "\n".join(
+        ["| model | distinct_k | vendi | conditional_vendi |", "|---|---:|---:|---:|", *rows]
+    )
     return f"## NoveltyBench: a published ranking\n\nSpearman with distinct_k over {len(names)} models: {told}.\n\n{table}\n"
 
 
@@ -57,7 +60,11 @@ def temperature(data: Path) -> str:
     for model, points in curves.items():
         values = [value for _, value in sorted(points)]
         rising += all(later > earlier for earlier, later in itertools.pairwise(values))
-        rows.append(f"| {model} | " + ", ".join(f"{degree:g}: {value:.2f}" for degree, value in sorted(points)) + " |")
+        rows.append(
+            f"| {model} | "
+            + ", ".join(f"{degree:g}: {value:.2f}" for degree, value in sorted(points))
+            + " |"
+        )
     table = "\n".join(["| model | conditional_vendi by temperature |", "|---|---|", *rows])
     return f"## Temperature\n\nConditional-Vendi rises at every step for {rising} of {len(curves)} models.\n\n{table}\n"
 
@@ -65,13 +72,24 @@ def temperature(data: Path) -> str:
 def varieties(data: Path) -> str:
     """Scores of photos of fruit as ever more varieties of each are allowed."""
     samples = dp.embed(dp.load(data / "real_fruits"))
-    names = [json.loads(line)["file"] for line in (data / "real_fruits" / "metadata.jsonl").read_text().splitlines()]
-    prompts = [json.loads(line)["prompt"] for line in (data / "real_fruits" / "metadata.jsonl").read_text().splitlines()]
+    names = [
+        json.loads(line)["file"]
+        for line in (data / "real_fruits" / "metadata.jsonl").read_text().splitlines()
+    ]
+    prompts = [
+        json.loads(line)["prompt"]
+        for line in (data / "real_fruits" / "metadata.jsonl").read_text().splitlines()
+    ]
     kinds = [re.sub(r"_\d+\.\w+$", "", Path(name).name) for name in names]
     order = {
-        prompt: sorted({kind for kind, other in zip(kinds, prompts, strict=True) if other == prompt}) for prompt in prompts
+        prompt: sorted(
+            {kind for kind, other in zip(kinds, prompts, strict=True) if other == prompt}
+        )
+        for prompt in prompts
     }
-    place = np.array([order[prompt].index(kind) for kind, prompt in zip(kinds, prompts, strict=True)])
+    place = np.array(
+        [order[prompt].index(kind) for kind, prompt in zip(kinds, prompts, strict=True)]
+    )
     rule = dp.StableScore()
     kernels = {
         "kernel_x": dp.Gaussian(rule.bandwidth(samples.outputs)),
@@ -81,7 +99,11 @@ def varieties(data: Path) -> str:
     for count in range(1, max(map(len, order.values())) + 1):
         rows.append(_even(samples, np.flatnonzero(place < count), place, count, kernels))
     table = "\n".join(
-        ["| varieties | n | vendi | conditional_vendi | information_vendi |", "|---:|---:|---:|---:|---:|", *rows]
+        [
+            "| varieties | n | vendi | conditional_vendi | information_vendi |",
+            "|---:|---:|---:|---:|---:|",
+            *rows,
+        ]
     )
     return (
         "## Fruit: a known number of varieties\n\nThe same number of photos of each fruit at every step; one bandwidth.\n\n"
@@ -89,7 +111,9 @@ def varieties(data: Path) -> str:
     )
 
 
-def _even(samples: dp.Samples, rows: np.ndarray, place: np.ndarray, count: int, kernels: dict) -> str:
+def _even(
+    samples: dp.Samples, rows: np.ndarray, place: np.ndarray, count: int, kernels: dict
+) -> str:
     """Scores of as many photos of each fruit as one variety has, spread evenly over the first `count` varieties."""
     each = 24 // count
     prompts = np.unique(np.asarray(samples.prompts), axis=0, return_inverse=True)[1].reshape(-1)
@@ -99,8 +123,13 @@ def _even(samples: dp.Samples, rows: np.ndarray, place: np.ndarray, count: int, 
         for variety in range(count)
         for row in rows[(prompts[rows] == prompt) & (place[rows] == variety)][:each]
     ]
-    found = dp.evaluate(np.asarray(samples.outputs)[kept], np.asarray(samples.prompts)[kept], **kernels)
-    scores = " | ".join(f"{float(score):.3f}" for score in (found.vendi, found.conditional_vendi, found.information_vendi))
+    found = dp.evaluate(
+        np.asarray(samples.outputs)[kept], np.asarray(samples.prompts)[kept], **kernels
+    )
+    scores = " | ".join(
+        f"{float(score):.3f}"
+        for score in (found.vendi, found.conditional_vendi, found.information_vendi)
+    )
     return f"| {count} | {len(kept):,} | {scores} |"
 
 
@@ -113,10 +142,22 @@ def captioners(data: Path) -> str:
         for model, result in found.items()
     ]
     table = "\n".join(
-        ["| captioner | n | conditional_vendi | information_vendi | excess, nats |", "|---|---:|---:|---:|---:|", *rows]
+        [
+            "| captioner | n | conditional_vendi | information_vendi | excess, nats |",
+            "|---|---:|---:|---:|---:|",
+            *rows,
+        ]
     )
-    blind = [result.baseline.excess_information for model, result in found.items() if "unconditional" in model]
-    seeing = [r.baseline.excess_information for m, r in found.items() if "unconditional" not in m and "constant" not in m]
+    blind = [
+        result.baseline.excess_information
+        for model, result in found.items()
+        if "unconditional" in model
+    ]
+    seeing = [
+        r.baseline.excess_information
+        for m, r in found.items()
+        if "unconditional" not in m and "constant" not in m
+    ]
     return (
         "## Captions: information, or bias?\n\n"
         f"Excess information of the two that never see the picture: at most {max(map(abs, blind)):.4f} nats from zero; of "
@@ -135,9 +176,13 @@ STUDIES: tuple[Callable[[Path], str], ...] = (novelty, temperature, varieties, c
 
 def main() -> None:
     """Run all, print, and write if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")
-    parser.add_argument("--write", action="store_true", help="replace the figures in docs/validity.md")
+    parser.add_argument(
+        "--write", action="store_true", help="replace the figures in docs/validity.md"
+    )
     arguments = parser.parse_args()
     missing = [
         name

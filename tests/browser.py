@@ -17,7 +17,9 @@ def chromium():
     """A driver; without chromium the test is skipped, or fails where DIVPRISM_NEEDS_BROWSER says that there must be one."""
     browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if browser is None or driver is None:
-        told = "no chromium and chromedriver here (Debian: apt-get install chromium chromium-driver)"
+        told = (
+            "no chromium and chromedriver here (Debian: apt-get install chromium chromium-driver)"
+        )
         if os.environ.get("DIVPRISM_NEEDS_BROWSER"):
             pytest.fail(told)
         pytest.skip(told)

@@ -18,7 +18,17 @@ import divprism as dp
 
 ROWS = records(("one", "two"))
 TRICKY = [
-    *(b"\0", b"\xff" * 4, b"\x7f\xff\xff\xff", b"\xff" * 8, b"\r\n", b'"', b"{", b"[" * 2000, b"\xed\xa0\x80"),
+    *(
+        b"\0",
+        b"\xff" * 4,
+        b"\x7f\xff\xff\xff",
+        b"\xff" * 8,
+        b"\r\n",
+        b'"',
+        b"{",
+        b"[" * 2000,
+        b"\xed\xa0\x80",
+    ),
     *(b"1e999", b"NaN", b"-", b"../", b"\\ud800"),
 ]
 """Numbers, signs and names that readers trip over."""
@@ -103,7 +113,9 @@ def mutated(content: bytes, rng: np.random.Generator) -> bytes:
         stop = min(len(data), start + int(rng.integers(1, 64)))
         match rng.integers(0, 6):
             case 0:
-                data[start:stop] = bytes(byte ^ (1 << int(rng.integers(8))) for byte in data[start:stop])
+                data[start:stop] = bytes(
+                    byte ^ (1 << int(rng.integers(8))) for byte in data[start:stop]
+                )
             case 1:
                 del data[start:stop]
             case 2:
@@ -133,7 +145,9 @@ def main() -> None:
         path.write_bytes(mutated(content, rng))
         start = time.perf_counter()
         try:
-            samples = dp.load(folder if media else path, output_field="prompt" if kind == ".txt" else None)
+            samples = dp.load(
+                folder if media else path, output_field="prompt" if kind == ".txt" else None
+            )
             for output in samples.outputs if media else ():
                 output.digest(), output.content(4)
         except dp.DivprismError as error:
@@ -141,7 +155,9 @@ def main() -> None:
             assert len(str(error).splitlines()) == 1, str(error)
         slowest = max(slowest, time.perf_counter() - start)
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    sys.stdout.write(json.dumps({"slowest": slowest, "peak": peak, "refused": refused / count}) + "\n")
+    sys.stdout.write(
+        json.dumps({"slowest": slowest, "peak": peak, "refused": refused / count}) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -53,7 +53,9 @@ def _text_config(width=WIDTH):
 def _tokenizer():
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["<|startoftext|>", "<|endoftext|>", *letters, *(letter + "</w>" for letter in letters)]
-    return CLIPTokenizer(vocab={word: place for place, word in enumerate(words)}, merges=[], model_max_length=16)
+    return CLIPTokenizer(
+        vocab={word: place for place, word in enumerate(words)}, merges=[], model_max_length=16
+    )
 
 
 def stable_diffusion():
@@ -103,8 +105,19 @@ def stable_diffusion_3():
         caption_projection_dim=8,
         pooled_projection_dim=WIDTH,
     )
-    absent = dict.fromkeys(["text_encoder", "text_encoder_2", "text_encoder_3", "tokenizer", "tokenizer_2", "tokenizer_3"])
-    return diffusers.StableDiffusion3Pipeline(transformer=transformer, scheduler=flow(), vae=_vae(shift_factor=0.0), **absent)
+    absent = dict.fromkeys(
+        [
+            "text_encoder",
+            "text_encoder_2",
+            "text_encoder_3",
+            "tokenizer",
+            "tokenizer_2",
+            "tokenizer_3",
+        ]
+    )
+    return diffusers.StableDiffusion3Pipeline(
+        transformer=transformer, scheduler=flow(), vae=_vae(shift_factor=0.0), **absent
+    )
 
 
 def pixart(kind=diffusers.PixArtAlphaPipeline):
@@ -120,7 +133,9 @@ def pixart(kind=diffusers.PixArtAlphaPipeline):
         out_channels=8,
         use_additional_conditions=False,
     )
-    return kind(tokenizer=None, text_encoder=None, vae=_vae(), transformer=transformer, scheduler=ddim())
+    return kind(
+        tokenizer=None, text_encoder=None, vae=_vae(), transformer=transformer, scheduler=ddim()
+    )
 
 
 def dit():
@@ -160,7 +175,11 @@ def flux():
 
 def wan():
     vae = diffusers.AutoencoderKLWan(
-        base_dim=3, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1, temperal_downsample=[False, True, True]
+        base_dim=3,
+        z_dim=16,
+        dim_mult=[1, 1, 1, 1],
+        num_res_blocks=1,
+        temperal_downsample=[False, True, True],
     )
     transformer = diffusers.WanTransformer3DModel(
         patch_size=(1, 2, 2),
@@ -176,7 +195,9 @@ def wan():
         qk_norm="rms_norm_across_heads",
         rope_max_seq_len=32,
     )
-    return diffusers.WanPipeline(tokenizer=None, text_encoder=None, vae=vae, transformer=transformer, scheduler=flow())
+    return diffusers.WanPipeline(
+        tokenizer=None, text_encoder=None, vae=vae, transformer=transformer, scheduler=flow()
+    )
 
 
 def lumina():
@@ -185,14 +206,23 @@ def lumina():
         multiple_of=16, ffn_dim_multiplier=None, norm_eps=1e-5, learn_sigma=True, qk_norm=True, cross_attention_dim=WIDTH,
         scaling_factor=1.0,
     )  # fmt: skip
-    return diffusers.LuminaPipeline(transformer=transformer, scheduler=flow(), vae=_vae(), text_encoder=None, tokenizer=None)
+    return diffusers.LuminaPipeline(
+        transformer=transformer, scheduler=flow(), vae=_vae(), text_encoder=None, tokenizer=None
+    )
 
 
-_BETAS = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear", "timestep_spacing": "trailing"}
+_BETAS = {
+    "beta_start": 0.00085,
+    "beta_end": 0.012,
+    "beta_schedule": "scaled_linear",
+    "timestep_spacing": "trailing",
+}
 
 
 def ddim(**changes):
-    return diffusers.DDIMScheduler(**_BETAS, clip_sample=False, set_alpha_to_one=False, steps_offset=1, **changes)
+    return diffusers.DDIMScheduler(
+        **_BETAS, clip_sample=False, set_alpha_to_one=False, steps_offset=1, **changes
+    )
 
 
 def euler(**changes):
@@ -214,7 +244,9 @@ OTHERS = {
     "unipc": lambda: diffusers.UniPCMultistepScheduler(**_BETAS),
     "heun": lambda: diffusers.HeunDiscreteScheduler(**_BETAS),
     "dpm": lambda: diffusers.DPMSolverMultistepScheduler(**_BETAS),
-    "dpm-single": lambda: diffusers.DPMSolverSinglestepScheduler(**_UNSPACED, lower_order_final=True),
+    "dpm-single": lambda: diffusers.DPMSolverSinglestepScheduler(
+        **_UNSPACED, lower_order_final=True
+    ),
 }
 """Schedulers that keep latents of their own, or several model outputs."""
 
@@ -226,7 +258,10 @@ def embeddings(count, seed=0, tokens=TOKENS):
 
 
 def _sequences(count, seed):
-    return {"prompt_embeds": embeddings(count, seed), "negative_prompt_embeds": embeddings(count, 99)}
+    return {
+        "prompt_embeds": embeddings(count, seed),
+        "negative_prompt_embeds": embeddings(count, 99),
+    }
 
 
 def _pooled(count, seed):
@@ -239,7 +274,11 @@ def _pooled(count, seed):
 
 def _masked(count, seed):
     mask = torch.ones(count, TOKENS)
-    return {**_sequences(count, seed), "prompt_attention_mask": mask, "negative_prompt_attention_mask": mask}
+    return {
+        **_sequences(count, seed),
+        "prompt_attention_mask": mask,
+        "negative_prompt_attention_mask": mask,
+    }
 
 
 def arguments(name, count=3, seed=0):
@@ -247,12 +286,20 @@ def arguments(name, count=3, seed=0):
     if name in ("sdxl", "sd3"):
         made = _pooled(count, seed)
         if name == "sdxl":
-            made = {key: value[:, : WIDTH // 2] if "pooled" in key else value for key, value in made.items()}
+            made = {
+                key: value[:, : WIDTH // 2] if "pooled" in key else value
+                for key, value in made.items()
+            }
         return made
     if name == "lumina":
         return _masked(count, seed)
     if name.startswith("pixart"):
-        return {"prompt": None, "negative_prompt": None, **_masked(count, seed), "use_resolution_binning": False}
+        return {
+            "prompt": None,
+            "negative_prompt": None,
+            **_masked(count, seed),
+            "use_resolution_binning": False,
+        }
     if name == "flux":
         return {key: value for key, value in _pooled(count, seed).items() if "negative" not in key} | {
             "height": 16, "width": 16

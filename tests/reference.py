@@ -22,7 +22,12 @@ def polynomial(x: np.ndarray, degree: int, scale: float, offset: float) -> np.nd
     return raw / np.outer(root, root)
 
 
-def entropy(kernel: np.ndarray, order: float, truncation: int | None = None, weights: np.ndarray | None = None) -> float:
+def entropy(
+    kernel: np.ndarray,
+    order: float,
+    truncation: int | None = None,
+    weights: np.ndarray | None = None,
+) -> float:
     n = len(kernel)
     root = np.sqrt(np.full(n, 1 / n) if weights is None else weights)
     values = np.sort(scipy.linalg.eigvalsh(kernel * np.outer(root, root)))[::-1]
@@ -39,8 +44,12 @@ def entropy(kernel: np.ndarray, order: float, truncation: int | None = None, wei
     return math.log((values**order).sum()) / (1 - order)
 
 
-def scores(kernel_x: np.ndarray, kernel_t: np.ndarray, order: float, truncation: int | None = None) -> dict[str, float]:
-    h_x, h_t, h_joint = (entropy(kernel, order, truncation) for kernel in (kernel_x, kernel_t, kernel_x * kernel_t))
+def scores(
+    kernel_x: np.ndarray, kernel_t: np.ndarray, order: float, truncation: int | None = None
+) -> dict[str, float]:
+    h_x, h_t, h_joint = (
+        entropy(kernel, order, truncation) for kernel in (kernel_x, kernel_t, kernel_x * kernel_t)
+    )
     return {
         "vendi": math.exp(h_x),
         "conditional_vendi": math.exp(h_joint - h_t),

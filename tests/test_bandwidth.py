@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 import divprism as dp
-from divprism._arrays import distinct_rows
-from divprism.result import SATURATED
+from divprism.core.arrays import distinct_rows
+from divprism.scores.score import SATURATED
 
 RNG = np.random.default_rng(7)
-CLUSTERS = (3 * RNG.standard_normal((12, 6)))[RNG.integers(0, 12, 400)] + 0.3 * RNG.standard_normal((400, 6))
+CLUSTERS = (3 * RNG.standard_normal((12, 6)))[RNG.integers(0, 12, 400)] + 0.3 * RNG.standard_normal(
+    (400, 6)
+)
 
 
 def _variance(x, bandwidth, rule, rng=0):
@@ -22,14 +24,21 @@ def _variance(x, bandwidth, rule, rng=0):
 def test_the_variance_is_below_the_threshold_and_exceeds_it_one_step_down():
     rule = dp.StableScore()
     bandwidth = rule.bandwidth(CLUSTERS)
-    assert _variance(CLUSTERS, bandwidth, rule) <= rule.threshold < _variance(CLUSTERS, bandwidth * 2 ** (-1 / 16), rule)
+    assert (
+        _variance(CLUSTERS, bandwidth, rule)
+        <= rule.threshold
+        < _variance(CLUSTERS, bandwidth * 2 ** (-1 / 16), rule)
+    )
 
 
 def test_all_larger_bandwidths_are_stable_too():
     rule = dp.StableScore()
     bandwidth = rule.bandwidth(CLUSTERS)
     median = dp.MedianDistance().bandwidth(CLUSTERS)
-    assert all(_variance(CLUSTERS, width, rule) <= rule.threshold for width in np.geomspace(bandwidth, 4 * median, 9))
+    assert all(
+        _variance(CLUSTERS, width, rule) <= rule.threshold
+        for width in np.geomspace(bandwidth, 4 * median, 9)
+    )
     tiny = median / 1000  # every row a kind of its own: no variance, and no bandwidth to choose
     assert _variance(CLUSTERS, tiny, rule) < rule.threshold and tiny < bandwidth
 
@@ -57,14 +66,19 @@ def test_few_kinds_of_rows_get_the_smallest_bandwidth():
     assert dp.StableScore().bandwidth(x) == pytest.approx(np.sqrt(2) / 8)
 
 
-@pytest.mark.parametrize("x", [np.ones((50, 3)), np.ones((1, 3)), np.array([[0.0], [2.0]]), np.array([[0.0], [2.0], [2.0]])])
+@pytest.mark.parametrize(
+    "x",
+    [np.ones((50, 3)), np.ones((1, 3)), np.array([[0.0], [2.0]]), np.array([[0.0], [2.0], [2.0]])],
+)
 def test_data_too_small_for_the_rule_get_the_median_distance(x):
     assert dp.StableScore().bandwidth(x) == dp.MedianDistance().bandwidth(x)
 
 
 def test_copies_are_looked_for_once(monkeypatch):
     looked = []
-    monkeypatch.setattr("divprism.bandwidth.distinct_rows", lambda x: looked.append(x) or distinct_rows(x))
+    monkeypatch.setattr(
+        "divprism.scores.bandwidth.distinct_rows", lambda x: looked.append(x) or distinct_rows(x)
+    )
     dp.StableScore().bandwidth(CLUSTERS)
     assert len(looked) == 1
 
@@ -83,13 +97,20 @@ def test_bandwidths_that_say_nothing_are_named(name):
         found = dp.evaluate(CLUSTERS[:120], PROMPTS, **DEGENERATE[name])
     assert [text.split(":")[0] for text in found.warnings] == [name]
     if name.startswith("outputs"):
-        assert dp.vendi(CLUSTERS[:120], kernel=DEGENERATE[name]["kernel_x"]).warnings == found.warnings
+        assert (
+            dp.vendi(CLUSTERS[:120], kernel=DEGENERATE[name]["kernel_x"]).warnings == found.warnings
+        )
 
 
 def test_prompts_that_are_all_apart_are_named():
     """One output per prompt, and prompts that have nothing in common: conditional is 1 for any model."""
-    with pytest.warns(dp.BandwidthWarning, match="prompts-all-apart: nearly each of 120 pairs has a kind of prompt to itself"):
-        found = dp.evaluate(CLUSTERS[:120], np.eye(120), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.1))
+    with pytest.warns(
+        dp.BandwidthWarning,
+        match="prompts-all-apart: nearly each of 120 pairs has a kind of prompt to itself",
+    ):
+        found = dp.evaluate(
+            CLUSTERS[:120], np.eye(120), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.1)
+        )
     assert float(found.conditional_vendi) == pytest.approx(1.0)
 
 
@@ -106,5 +127,10 @@ def test_prompts_that_are_all_apart_and_repeat_are_asked_for_exactly(recwarn):
 def test_what_is_no_matter_of_bandwidth_is_not_named(recwarn):
     constant = dp.evaluate(np.ones((40, 2)), np.repeat(np.arange(4), 10))
     unlike = dp.evaluate(np.eye(40), np.repeat(np.arange(40), 1), kernel_x=dp.Cosine())
-    assert not [text for found in (constant, unlike) for text in found.warnings if text.startswith(SATURATED)]
+    assert not [
+        text
+        for found in (constant, unlike)
+        for text in found.warnings
+        if text.startswith(SATURATED)
+    ]
     assert not recwarn

@@ -13,13 +13,19 @@ T = np.repeat(RNG.standard_normal((15, 3)), 4, axis=0)
 X[7] = X[4]  # one output twice, under the same prompt
 
 
-@pytest.mark.parametrize("chosen", [{}, {"order": 2}, {"order": 0.5}, {"order": float("inf")}, {"truncation": 5}], ids=str)
+@pytest.mark.parametrize(
+    "chosen",
+    [{}, {"order": 2}, {"order": 0.5}, {"order": float("inf")}, {"truncation": 5}],
+    ids=str,
+)
 def test_every_point_is_the_score_at_those_bandwidths(chosen):
     sweep = dp.bandwidth_sweep(X, T, bandwidths_x=[0.3, 2.0], bandwidths_t=[0.2, 5.0], **chosen)
     for side, width in ((side, width) for side in "xt" for width in range(2)):
         part = getattr(sweep, side)
         widths = {"x": sweep.x.chosen, "t": sweep.t.chosen} | {side: part.bandwidths[width]}
-        right = dp.evaluate(X, T, kernel_x=dp.Gaussian(widths["x"]), kernel_t=dp.Gaussian(widths["t"]), **chosen)
+        right = dp.evaluate(
+            X, T, kernel_x=dp.Gaussian(widths["x"]), kernel_t=dp.Gaussian(widths["t"]), **chosen
+        )
         for name in ("vendi", "conditional_vendi", "information_vendi"):
             assert part.scores[name][width] == pytest.approx(float(getattr(right, name)), rel=1e-9)
         prompts = dp.vendi(T, kernel=dp.Gaussian(widths["t"]), **chosen)
@@ -51,14 +57,20 @@ def test_of_many_pairs_a_draw_is_used():
 def test_a_draw_of_pairs_keeps_the_bandwidth_of_all():
     """Bandwidths are those of `evaluate` on all pairs; only the curves are of a draw."""
     sweep = dp.bandwidth_sweep(X, T, max_rows=20, bandwidth_rule=dp.MedianDistance())
-    assert sweep.x.chosen == dp.MedianDistance().bandwidth(X) and sweep.t.chosen == dp.MedianDistance().bandwidth(T)
+    assert sweep.x.chosen == dp.MedianDistance().bandwidth(
+        X
+    ) and sweep.t.chosen == dp.MedianDistance().bandwidth(T)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-3, 1e200])
 def test_units_of_measurement_do_not_matter(scale):
     right = dp.bandwidth_sweep(X, T, bandwidths_x=[0.5, 2.0], bandwidths_t=[1.0])
-    found = dp.bandwidth_sweep(scale * X, T, bandwidths_x=[0.5 * scale, 2 * scale], bandwidths_t=[1.0])
-    np.testing.assert_allclose(found.x.scores["conditional_vendi"], right.x.scores["conditional_vendi"], rtol=1e-9)
+    found = dp.bandwidth_sweep(
+        scale * X, T, bandwidths_x=[0.5 * scale, 2 * scale], bandwidths_t=[1.0]
+    )
+    np.testing.assert_allclose(
+        found.x.scores["conditional_vendi"], right.x.scores["conditional_vendi"], rtol=1e-9
+    )
     assert found.x.chosen == pytest.approx(scale * right.x.chosen)
 
 
@@ -67,14 +79,20 @@ def test_units_of_measurement_do_not_matter(scale):
 def test_neither_the_order_of_pairs_nor_copies_of_all_matter(seed, copies):
     order = np.random.default_rng(seed).permutation(np.tile(np.arange(60), copies))
     grids = {"bandwidths_x": [0.3, 3.0], "bandwidths_t": [0.5]}
-    right, found = dp.bandwidth_sweep(X, T, **grids), dp.bandwidth_sweep(X[order], T[order], **grids, max_rows=180)
+    right, found = (
+        dp.bandwidth_sweep(X, T, **grids),
+        dp.bandwidth_sweep(X[order], T[order], **grids, max_rows=180),
+    )
     np.testing.assert_allclose(found.x.scores["vendi"], right.x.scores["vendi"], rtol=1e-9)
     np.testing.assert_allclose(found.t.scores["prompts"], right.t.scores["prompts"], rtol=1e-9)
 
 
 @pytest.mark.parametrize("rows", [np.ones((1, 2)), np.ones((10, 2))])
 def test_outputs_that_are_all_equal_score_one_at_every_bandwidth(rows):
-    assert dp.bandwidth_sweep(rows, bandwidths_x=[1e-3, 1.0]).x.scores["vendi"].tolist() == [1.0, 1.0]
+    assert dp.bandwidth_sweep(rows, bandwidths_x=[1e-3, 1.0]).x.scores["vendi"].tolist() == [
+        1.0,
+        1.0,
+    ]
 
 
 def test_conditional_times_information_is_vendi_at_every_point():
@@ -90,7 +108,10 @@ def test_conditional_times_information_is_vendi_at_every_point():
         ({"max_rows": 1}, "`max_rows` must be a whole number of at least 2; got 1"),
         ({"max_rows": 2.5}, "`max_rows` must be a whole number of at least 2; got 2.5"),
         ({"bandwidths_x": ["wide"]}, r"`bandwidths_x` must be positive and finite; got \['wide'\]"),
-        ({"bandwidth_rule": "median"}, r"`bandwidth_rule` must be an object such as dp.StableScore\(\); got 'median'"),
+        (
+            {"bandwidth_rule": "median"},
+            r"`bandwidth_rule` must be an object such as dp.StableScore\(\); got 'median'",
+        ),
         ({"order": -1}, "`order` must be positive"),
     ],
 )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import divprism as dp
-from divprism import bounds
+from divprism.analysis import bounds
 from divprism.report import render
 
 
@@ -38,16 +38,20 @@ def test_order_1_is_corollary_2_also_under_truncation():
 
 def test_the_bound_of_fourier_features_is_theorem_3():
     reach = math.sqrt(128 * math.log(60) / 5000)
-    assert bounds.fourier_vendi_bound(4.0, 10**6, 5000) == pytest.approx(((0.5 + reach) ** -2, (0.5 - reach) ** -2))
+    assert bounds.fourier_vendi_bound(4.0, 10**6, 5000) == pytest.approx(
+        ((0.5 + reach) ** -2, (0.5 - reach) ** -2)
+    )
 
 
 def test_conditional_bounds_are_theorems_1_and_2():
     spread = 1 + math.sqrt(2 * math.log(80))
     reach = spread * (math.sqrt(6) * math.log(6e9) + math.sqrt(3) * math.log(3e9)) / math.sqrt(1e9)
-    assert bounds.conditional_vendi_bound(2.0, 10**9, dimension_x=2, dimension_t=3) == pytest.approx(
-        (2 * math.exp(-reach), 2 * math.exp(reach))
-    )
-    plain = math.sqrt(20 * 6 * math.log(80) / 1e9) * math.log(6e9)  # the short form of the paper's body is the wider one
+    assert bounds.conditional_vendi_bound(
+        2.0, 10**9, dimension_x=2, dimension_t=3
+    ) == pytest.approx((2 * math.exp(-reach), 2 * math.exp(reach)))
+    plain = math.sqrt(20 * 6 * math.log(80) / 1e9) * math.log(
+        6e9
+    )  # the short form of the paper's body is the wider one
     assert reach < plain
     reach = math.sqrt(7 / 1e9) * (2 + math.sqrt(8 * math.log(80))) * math.log(7e9)
     assert bounds.conditional_vendi_bound(2.0, 10**9, truncation=7) == pytest.approx(
@@ -77,7 +81,9 @@ def test_samples_of_a_known_law_stay_within():
 def test_bounds_that_overflow_are_infinite():
     """Just above order 1 the norm is taken to a power of -201; a little room below it is no upper end."""
     norm, reach = 4.0 ** (-0.005 / 1.005), bounds.eigenvalue_bound(125, 0.05)
-    assert 0 < norm - reach < 0.1 and bounds.vendi_bound(4.0, 125, 1.005, truncation=1)[1] == math.inf
+    assert (
+        0 < norm - reach < 0.1 and bounds.vendi_bound(4.0, 125, 1.005, truncation=1)[1] == math.inf
+    )
     assert bounds.vendi_bound(4.0, 1000, 1.0, dimension=10**6)[1] == math.inf
 
 
@@ -94,7 +100,9 @@ def test_evaluations_carry_the_bounds_that_apply():
     assert set(found.bounds) == {"rke"}  # at order 1 a Gaussian kernel has no theorem
     low, high = bounds.vendi_bound(float(found.rke), 1000, delta=0.1)
     assert found.bounds["rke"] == bounds.Bound(low, high, "Truncated Vendi, Cor. 1")
-    finite = dp.evaluate(LINES, LINES[::-1], kernel_x=dp.Cosine(), kernel_t=dp.Cosine(), interval=0.95)
+    finite = dp.evaluate(
+        LINES, LINES[::-1], kernel_x=dp.Cosine(), kernel_t=dp.Cosine(), interval=0.95
+    )
     assert {name: bound.theorem for name, bound in finite.bounds.items()} == {
         "vendi": "Truncated Vendi, Cor. 2",
         "conditional_vendi": "Conditional Vendi, Thm 1",
@@ -112,8 +120,14 @@ def test_truncation_and_order_choose_the_theorem():
         "conditional_vendi": "Conditional Vendi, Thm 2",
         "rke": "Truncated Vendi, Thm 2",
     }
-    assert bounds_at(ROWS, kernel_x=dp.Gaussian(4.0), order=3)["vendi"].theorem == "Truncated Vendi, Cor. 1"
-    assert bounds_at(LINES, kernel_x=dp.Cosine(), order=1.5)["vendi"].theorem == "Truncated Vendi, Cor. 2"
+    assert (
+        bounds_at(ROWS, kernel_x=dp.Gaussian(4.0), order=3)["vendi"].theorem
+        == "Truncated Vendi, Cor. 1"
+    )
+    assert (
+        bounds_at(LINES, kernel_x=dp.Cosine(), order=1.5)["vendi"].theorem
+        == "Truncated Vendi, Cor. 2"
+    )
     for order in (0.5, math.inf):
         assert set(bounds_at(LINES, kernel_x=dp.Cosine(), order=order)) == {"rke"}
 
@@ -122,7 +136,11 @@ def test_truncation_and_order_choose_the_theorem():
     ("x", "t", "settings"),
     [
         (ROWS[:20], None, {}),  # Theorem 1 asks for 26
-        (ROWS[:400], np.repeat(np.arange(100), 4), {}),  # prompts drawn: outputs of one are not independent
+        (
+            ROWS[:400],
+            np.repeat(np.arange(100), 4),
+            {},
+        ),  # prompts drawn: outputs of one are not independent
         (ROWS[:400], None, {"weights": np.arange(1, 401) / np.arange(1, 401).sum()}),
     ],
 )
@@ -133,23 +151,31 @@ def test_where_no_theorem_applies_there_is_no_bound(x, t, settings):
 
 
 def test_only_exact_scores_are_bounded():
-    found = dp.evaluate(ROWS, kernel_x=dp.Gaussian(4.0), estimator=dp.Subsample(200), order=2, interval=0.95)
+    found = dp.evaluate(
+        ROWS, kernel_x=dp.Gaussian(4.0), estimator=dp.Subsample(200), order=2, interval=0.95
+    )
     assert found.rke.standard_error > 0 and found.bounds == {}
 
 
 def test_conditional_rke_of_a_known_law_stays_within():
     """T normal, X = T + 0.7 noise, Gaussian kernels: norms of both operators are determinants."""
     spread = 2 * np.array([[1.49, 1.0], [1.0, 1.0]])  # of the differences of X and of T
-    truth = np.linalg.det(np.eye(2) + 2 * spread / 4) / (1 + 4 / 4)  # two dimensions: the square of the root of each
+    truth = np.linalg.det(np.eye(2) + 2 * spread / 4) / (
+        1 + 4 / 4
+    )  # two dimensions: the square of the root of each
     for seed in range(20):
         generator = np.random.default_rng(seed)
         t = generator.standard_normal((600, 2))
         x = t + 0.7 * generator.standard_normal((600, 2))
-        found = dp.evaluate(x, t, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(2.0), order=2, interval=0.95)
+        found = dp.evaluate(
+            x, t, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(2.0), order=2, interval=0.95
+        )
         bound, interval = found.bounds["conditional_rke"], found.intervals["conditional_rke"]
         assert bound.low <= truth <= bound.high
         assert bound.low < interval.low and interval.high < bound.high
-    assert float(found.conditional_rke) == pytest.approx(truth, rel=0.1)  # the formula is right: three standard errors
+    assert float(found.conditional_rke) == pytest.approx(
+        truth, rel=0.1
+    )  # the formula is right: three standard errors
 
 
 def test_the_ratio_of_two_norms_is_narrower_than_theorem_3():
@@ -157,7 +183,9 @@ def test_the_ratio_of_two_norms_is_narrower_than_theorem_3():
     for t, joint in [(1.0, 1.0), (0.5, 0.25), (0.9, 0.1), (0.2, 0.15)]:
         for n in (10**9, 10**12):
             found = bounds._ratio(n, {"t": t, "joint": joint}, 0.05)
-            low, high = bounds.conditional_rke_bound((t / joint) ** 2, n, prompts=(t, t), joint=(joint, joint))
+            low, high = bounds.conditional_rke_bound(
+                (t / joint) ** 2, n, prompts=(t, t), joint=(joint, joint)
+            )
             assert low <= found.low <= (t / joint) ** 2 <= found.high < high
 
 
@@ -181,7 +209,9 @@ def test_documents_hold_finite_numbers_and_tables_tell_what_informs():
 
 def test_comparisons_carry_bounds_of_independent_pairs():
     t = np.arange(400) % 4
-    models = {name: dp.Samples(spread * ROWS[:400], t) for name, spread in (("free", 1.0), ("fixed", 0.5))}
+    models = {
+        name: dp.Samples(spread * ROWS[:400], t) for name, spread in (("free", 1.0), ("fixed", 0.5))
+    }
     found = dp.compare(models, kernel_x=dp.Gaussian(4.0))
     alone = dp.evaluate(models["free"], kernel_x=dp.Gaussian(4.0), interval=0.95)
     assert set(alone.bounds) == {"rke", "conditional_rke"}
@@ -193,15 +223,42 @@ def test_comparisons_carry_bounds_of_independent_pairs():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: bounds.eigenvalue_bound(10), r"Truncated Vendi, Thm 1 asks for n of at least 26; got 10"),
-        (lambda: bounds.eigenvalue_bound(1000, delta=1.0), "`delta` must be between 0 and 1; got 1.0"),
-        (lambda: bounds.vendi_bound(2.0, 1000, 1.0), "below order 2 the bounds need the `dimension`"),
-        (lambda: bounds.vendi_bound(2.0, 1000, 0.5), "the bounds are for orders from 1 on, not 0.5"),
-        (lambda: bounds.vendi_bound(2.0, 100, 1.0, dimension=3), r"Cor. 2 \(a\) asks for n of at least"),
-        (lambda: bounds.fourier_vendi_bound(2.0, 1000, 50, 1.0), "the bound is for orders above 1, not 1"),
-        (lambda: bounds.conditional_vendi_bound(2.0, 10**6), "the bound needs `dimension_x` and `dimension_t`"),
-        (lambda: bounds.conditional_rke_bound(2.0, 10**6, prompts=(0, 1), joint=(0.5, 1)), "must be rising pairs of norms"),
-        (lambda: bounds.conditional_rke_bound(2.0, 10, prompts=(0.5, 1), joint=(0.5, 1)), "Thm 3 asks for n of at least"),
+        (
+            lambda: bounds.eigenvalue_bound(10),
+            r"Truncated Vendi, Thm 1 asks for n of at least 26; got 10",
+        ),
+        (
+            lambda: bounds.eigenvalue_bound(1000, delta=1.0),
+            "`delta` must be between 0 and 1; got 1.0",
+        ),
+        (
+            lambda: bounds.vendi_bound(2.0, 1000, 1.0),
+            "below order 2 the bounds need the `dimension`",
+        ),
+        (
+            lambda: bounds.vendi_bound(2.0, 1000, 0.5),
+            "the bounds are for orders from 1 on, not 0.5",
+        ),
+        (
+            lambda: bounds.vendi_bound(2.0, 100, 1.0, dimension=3),
+            r"Cor. 2 \(a\) asks for n of at least",
+        ),
+        (
+            lambda: bounds.fourier_vendi_bound(2.0, 1000, 50, 1.0),
+            "the bound is for orders above 1, not 1",
+        ),
+        (
+            lambda: bounds.conditional_vendi_bound(2.0, 10**6),
+            "the bound needs `dimension_x` and `dimension_t`",
+        ),
+        (
+            lambda: bounds.conditional_rke_bound(2.0, 10**6, prompts=(0, 1), joint=(0.5, 1)),
+            "must be rising pairs of norms",
+        ),
+        (
+            lambda: bounds.conditional_rke_bound(2.0, 10, prompts=(0.5, 1), joint=(0.5, 1)),
+            "Thm 3 asks for n of at least",
+        ),
     ],
 )
 def test_where_a_theorem_does_not_apply_it_is_refused(call, message):

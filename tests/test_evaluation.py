@@ -9,19 +9,26 @@ import reference
 from made import jsonl, records
 
 import divprism as dp
-from divprism import registry, toy
+from divprism.data import toy
+from divprism.scores import registry
 
 
 def test_settings_fed_back_give_the_same_bits(pairs):
     first = dp.evaluate(*pairs, order=1.5, truncation=9)
     again = dp.evaluate(*pairs, **first.settings)
-    assert [float(score) for score in again.scores.values()] == [float(score) for score in first.scores.values()]
+    assert [float(score) for score in again.scores.values()] == [
+        float(score) for score in first.scores.values()
+    ]
     for name in ("conditional_vendi", "information_rke"):
         score = first.scores[name]
-        assert float(getattr(dp, name)(*pairs, **score.settings)) == pytest.approx(float(score), rel=1e-14)
+        assert float(getattr(dp, name)(*pairs, **score.settings)) == pytest.approx(
+            float(score), rel=1e-14
+        )
     for name in ("vendi", "rke"):
         score = first.scores[name]
-        assert float(getattr(dp, name)(pairs[0], **score.settings)) == pytest.approx(float(score), rel=1e-14)
+        assert float(getattr(dp, name)(pairs[0], **score.settings)) == pytest.approx(
+            float(score), rel=1e-14
+        )
 
 
 def test_the_rule_and_the_number_are_recorded(pairs):
@@ -40,25 +47,40 @@ def test_the_median_distance_is_that_of_distinct_rows(pairs, library):
     for data in (pairs[0], np.tile(pairs[0], (3, 1)), pairs[0] + 1e6):
         assert rule.bandwidth(library(data)) == pytest.approx(np.median(gaps), rel=1e-9)
     assert rule.bandwidth(library(np.ones((5, 2)))) == 1.0
-    assert rule.bandwidth(library(pairs[0] * 1e-200)) == pytest.approx(1e-200 * np.median(gaps), rel=1e-9)
+    assert rule.bandwidth(library(pairs[0] * 1e-200)) == pytest.approx(
+        1e-200 * np.median(gaps), rel=1e-9
+    )
 
 
 def test_the_median_distance_of_many_rows_is_drawn_by_the_seed():
     x = np.random.default_rng(0).standard_normal((500, 4))
     rule = dp.MedianDistance(max_rows=50)
     assert rule.bandwidth(x, rng=1) == rule.bandwidth(x, rng=1) != rule.bandwidth(x, rng=2)
-    assert rule.bandwidth(x, rng=1) == pytest.approx(dp.MedianDistance().bandwidth(x), rel=0.1)  # 50 of 500 rows
+    assert rule.bandwidth(x, rng=1) == pytest.approx(
+        dp.MedianDistance().bandwidth(x), rel=0.1
+    )  # 50 of 500 rows
 
 
 def test_the_document_is_json_with_finite_numbers(pairs):
     found = dp.evaluate(*pairs, order=math.inf)
-    document = json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} in the document"))
+    document = json.loads(
+        found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} in the document")
+    )
     assert document["schema"] == 1
     assert document["settings"]["order"] == "inf"
     assert document["scores"]["vendi"]["value"] == found.vendi.value
     assert document["data"]["n"] == 60
     assert document["data"]["prompts"] == len(np.unique(pairs[1], axis=0))
-    assert set(document) == {"schema", "scores", "baseline", "data", "settings", "embedders", "runtime", "warnings"}
+    assert set(document) == {
+        "schema",
+        "scores",
+        "baseline",
+        "data",
+        "settings",
+        "embedders",
+        "runtime",
+        "warnings",
+    }
 
 
 def test_the_hash_follows_the_data(pairs):
@@ -100,9 +122,13 @@ def test_texts_are_embedded(kind, pairs):
 def test_texts_on_both_sides_and_pictures():
     from PIL import Image
 
-    found = dp.evaluate(TEXTS[:10], TEXTS[:10], kernel_x=dp.Gaussian(0.1), kernel_t=dp.Gaussian(0.1))
+    found = dp.evaluate(
+        TEXTS[:10], TEXTS[:10], kernel_x=dp.Gaussian(0.1), kernel_t=dp.Gaussian(0.1)
+    )
     assert (found.data["outputs"], found.data["prompts"]) == (2, 2)
-    assert [float(score) for score in (found.vendi, found.conditional_vendi)] == pytest.approx([2, 1])
+    assert [float(score) for score in (found.vendi, found.conditional_vendi)] == pytest.approx(
+        [2, 1]
+    )
     pictures = [Image.new("RGB", (20, 20), colour) for colour in ("red", "blue", "red")]
     found = dp.evaluate(pictures, ["a", "b", "a"])
     assert (found.data["outputs"], found.embedders[0]["id"]) == (2, "efficientnet-lite0")
@@ -111,7 +137,9 @@ def test_texts_on_both_sides_and_pictures():
 def test_texts_are_ids_where_the_kernel_says_so(pairs):
     by_number = dp.evaluate(pairs[0], [i % 2 for i in range(60)])
     by_text = dp.evaluate(pairs[0], TEXTS, kernel_t=dp.Categorical())
-    assert float(by_number.conditional_vendi) == pytest.approx(float(by_text.conditional_vendi), rel=1e-14)
+    assert float(by_number.conditional_vendi) == pytest.approx(
+        float(by_text.conditional_vendi), rel=1e-14
+    )
     assert by_text.embedders == by_text.warnings == ()
     single = dp.conditional_vendi(pairs[0], TEXTS)  # a single score embeds nothing, and says so
     assert float(single) == pytest.approx(float(by_text.conditional_vendi), rel=1e-14)
@@ -122,7 +150,9 @@ def test_empty_texts_are_skipped_and_counted():
     found = dp.evaluate(["a", " ", "b"], ["p", "p", "q"])
     assert (found.data["n"], found.data["skipped"]) == (2, 1)
     assert found.warnings[0].startswith("1 outputs were skipped")
-    with pytest.raises(dp.DataError, match="1 outputs are empty and left out, so labels and weights do not fit"):
+    with pytest.raises(
+        dp.DataError, match="1 outputs are empty and left out, so labels and weights do not fit"
+    ):
         dp.evaluate(["a", " ", "b"], ["p", "p", "q"], labels=[1, 2, 3])
     with pytest.raises(dp.DataError, match="every output, or its prompt, is empty"):
         dp.evaluate(["", " "])
@@ -144,7 +174,10 @@ def test_an_embedder_of_ones_own(pairs):
     assert sorted(seen) == ["a", "bb"]
     assert found.embedders[0]["id"] == "lengths"
     refusals = [
-        ({"embedder_x": dp.EfficientNetLite0()}, "efficientnet-lite0 embeds pictures, but the outputs are texts"),
+        (
+            {"embedder_x": dp.EfficientNetLite0()},
+            "efficientnet-lite0 embeds pictures, but the outputs are texts",
+        ),
         ({"embedder_t": dp.WordLlama()}, "`embedder_t` was given, but the prompts are missing"),
         ({"embedder_x": "wordllama"}, "`embedder_x` must be an embedder such as dp.WordLlama"),
         ({"cache": 3}, "`cache` must be a folder, a Cache, or False; got 3"),
@@ -152,7 +185,9 @@ def test_an_embedder_of_ones_own(pairs):
     for arguments, message in refusals:
         with pytest.raises(dp.ArgumentError, match=message):
             dp.evaluate(["a", "b"], **arguments)
-    with pytest.raises(dp.ArgumentError, match="`embedder_x` was given, but the outputs are vectors"):
+    with pytest.raises(
+        dp.ArgumentError, match="`embedder_x` was given, but the outputs are vectors"
+    ):
         dp.evaluate(pairs[0], embedder_x=dp.WordLlama())
 
 
@@ -163,7 +198,10 @@ def test_models_share_embedding_and_bandwidth(tmp_path):
     assert list(results) == ["one", "two"]
     first, second = (result.to_dict() for result in results.values())
     assert first["settings"] == second["settings"]
-    assert first["settings"]["bandwidth_rule"] == "stable(threshold=0.01, num_subsets=20, max_rows=500)"
+    assert (
+        first["settings"]["bandwidth_rule"]
+        == "stable(threshold=0.01, num_subsets=20, max_rows=500)"
+    )
     assert (first["data"]["model"], second["data"]["model"]) == ("one", "two")
     alone = dp.evaluate(dp.load(path).by_model()["one"], **results["one"].settings)
     assert alone.to_dict()["scores"] == first["scores"]
@@ -171,7 +209,9 @@ def test_models_share_embedding_and_bandwidth(tmp_path):
         dp.evaluate(path)
     with pytest.raises(dp.ArgumentError, match="`x` is Samples, which hold their own prompts"):
         dp.evaluate(dp.load(path), ["p"])
-    with pytest.raises(dp.ArgumentError, match="prompts of a file or folder must be a file or folder too"):
+    with pytest.raises(
+        dp.ArgumentError, match="prompts of a file or folder must be a file or folder too"
+    ):
         dp.evaluate(path, ["p"])
 
 
@@ -181,11 +221,16 @@ def test_cluster_scores_are_means_over_groups(order, truncation, pairs, library)
     x, _ = pairs
     labels = np.repeat([3, 1, 2], [30, 20, 10])
     kernel = dp.Gaussian(2.0)
-    inside = [math.exp(reference.entropy(reference.gaussian(x[labels == g], 2.0), order, truncation)) for g in (3, 1, 2)]
+    inside = [
+        math.exp(reference.entropy(reference.gaussian(x[labels == g], 2.0), order, truncation))
+        for g in (3, 1, 2)
+    ]
     value = np.dot([30 / 60, 20 / 60, 10 / 60], inside)
     arguments = {"order": order, "truncation": truncation}
     found = dp.cluster_vendi(library(x), labels, kernel=kernel, **arguments)
-    assert float(found) == pytest.approx(value, rel=1e-5 if order < 1 else 1e-9)  # below order 1 the reference has a floor
+    assert float(found) == pytest.approx(
+        value, rel=1e-5 if order < 1 else 1e-9
+    )  # below order 1 the reference has a floor
     names = [f"group {g}" for g in labels]
     both = dp.evaluate(library(x), None, names, kernel_x=kernel, **arguments)
     assert float(both.cluster_vendi) == pytest.approx(float(found), rel=1e-12)
@@ -226,7 +271,13 @@ def test_a_score_is_a_float_with_a_name(pairs):
 
 @pytest.mark.parametrize(
     "kernel",
-    [dp.Gaussian(2.5), dp.Cosine(), dp.Polynomial(np.int64(2), 0.5, 0.0), dp.Polynomial(2, np.float32(0.5)), dp.Categorical()],
+    [
+        dp.Gaussian(2.5),
+        dp.Cosine(),
+        dp.Polynomial(np.int64(2), 0.5, 0.0),
+        dp.Polynomial(2, np.float32(0.5)),
+        dp.Categorical(),
+    ],
 )
 def test_spelling_and_parsing_undo_each_other(kernel):
     assert registry.parse(registry.spell(kernel), registry.KERNELS, "kernel") == kernel
@@ -256,12 +307,18 @@ def test_toy_worlds_move_as_in_the_paper(rng):
     kernels = {"kernel_x": dp.Gaussian(toy.BANDWIDTH), "kernel_t": dp.Gaussian(toy.BANDWIDTH)}
 
     def ends(series):
-        first, last = (dp.evaluate(world.x, world.t, **kernels) for world in (series[0], series[-1]))
+        first, last = (
+            dp.evaluate(world.x, world.t, **kernels) for world in (series[0], series[-1])
+        )
         return [(float(e.conditional_vendi), float(e.information_vendi)) for e in (first, last)]
 
-    (conditional_1, information_1), (conditional_4, information_4) = ends(toy.text_series(n=400, rng=rng))
+    (conditional_1, information_1), (conditional_4, information_4) = ends(
+        toy.text_series(n=400, rng=rng)
+    )
     assert information_4 > 1.5 * information_1
     assert conditional_4 < conditional_1 / 1.5
-    (conditional_2, information_2), (conditional_6, information_6) = ends(toy.image_series(n=400, rng=rng))
+    (conditional_2, information_2), (conditional_6, information_6) = ends(
+        toy.image_series(n=400, rng=rng)
+    )
     assert conditional_6 > 1.5 * conditional_2
     assert information_6 < information_2

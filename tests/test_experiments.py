@@ -11,7 +11,9 @@ import pytest
 
 FOLDER = Path(__file__).parent.parent / "experiments"
 
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning:diffusers")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:__array__ implementation:DeprecationWarning:diffusers"
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,9 @@ def guidance():
     sys.modules[spec.name] = module  # where dataclasses look for their module
     spec.loader.exec_module(module)
     every = module.Digits.load()
-    module.Digits.load = lambda: module.Digits(every.pictures[:200], every.labels[:200], every.prompts)
+    module.Digits.load = lambda: module.Digits(
+        every.pictures[:200], every.labels[:200], every.prompts
+    )
     yield module
     del sys.modules[spec.name]
 
@@ -43,19 +47,29 @@ def test_guidance_of_digits_fills_the_table(guidance, tiny, tmp_path, monkeypatc
     found = json.loads((tmp_path / "found.json").read_text())
     columns = {"alignment", "kernel_distance", "conditional_vendi", "vendi", "in_batch_similarity"}
     for table in (found, found["raw"], found["own_strengths"]):
-        assert set(table["methods"]) == {"none", "vendi", "rke", "conditional_vendi", "conditional_rke"}
+        assert set(table["methods"]) == {
+            "none",
+            "vendi",
+            "rke",
+            "conditional_vendi",
+            "conditional_rke",
+        }
         for entries in table["methods"].values():
             assert set(entries) == columns
             for entry in entries.values():
                 assert entry["low"] <= entry["mean"] <= entry["high"]
     assert set(found["strengths"].values()) == set(found["raw"]["strengths"].values()) == {0.03}
-    assert set(found["own_strengths"]["strengths"].values()) == {0.02}  # everything is tolerated, so the largest
+    assert set(found["own_strengths"]["strengths"].values()) == {
+        0.02
+    }  # everything is tolerated, so the largest
     told = capsys.readouterr().out
     assert told.count("| conditional_rke | 0.02 |") == 2  # for each, and in the sweep
     assert guidance.Settings(**found["settings"]).train_steps == 20
 
 
-def test_a_quick_run_has_one_strength_and_is_not_published(guidance, tiny, tmp_path, monkeypatch, capsys):
+def test_a_quick_run_has_one_strength_and_is_not_published(
+    guidance, tiny, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(guidance, "QUICK", dataclasses.replace(tiny, strengths=()))
     monkeypatch.setattr(guidance.torch, "set_num_threads", lambda threads: None)
     guidance.main(["--quick", "--json", str(tmp_path / "found.json")])
@@ -83,14 +97,23 @@ def test_intervals_over_seeds_are_those_of_student(guidance):
     """t = 4.303 for three seeds: 2 +- 4.303 x 1 / sqrt(3)."""
     found = guidance.interval([1.0, 2.0, 3.0])
     assert found["mean"] == 2
-    assert np.allclose([found["low"], found["high"]], [2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5])
+    assert np.allclose(
+        [found["low"], found["high"]], [2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5]
+    )
 
 
 def test_a_strength_is_taken_only_if_no_smaller_one_cost_alignment(guidance):
     def means(*alignments):
-        return {f"{strength:g}": {"alignment": value} for strength, value in zip((0.1, 0.2, 0.3), alignments, strict=True)}
+        return {
+            f"{strength:g}": {"alignment": value}
+            for strength, value in zip((0.1, 0.2, 0.3), alignments, strict=True)
+        }
 
-    sweep = {"none": {"0": {"alignment": 1.0}}, "vendi": means(1.0, 0.996, 0.9), "rke": means(0.9, 1.0, 1.0)}
+    sweep = {
+        "none": {"0": {"alignment": 1.0}},
+        "vendi": means(1.0, 0.996, 0.9),
+        "rke": means(0.9, 1.0, 1.0),
+    }
     sweep |= {"conditional_vendi": means(1.0, 0.9, 1.0), "conditional_rke": means(1.0, 1.0, 1.0)}
     expected = {"vendi": 0.2, "rke": 0.1, "conditional_vendi": 0.1, "conditional_rke": 0.3}
     assert guidance.chosen_strengths(sweep, 0.005) == expected
@@ -98,7 +121,13 @@ def test_a_strength_is_taken_only_if_no_smaller_one_cost_alignment(guidance):
 
 @pytest.mark.parametrize(
     ("low", "high", "sign", "said"),
-    [(1, 2, 1, "holds"), (-2, -1, -1, "holds"), (1, 2, -1, "the reverse"), (-1, 1, 1, "undecided"), (-1, 1, 0, "equal")],
+    [
+        (1, 2, 1, "holds"),
+        (-2, -1, -1, "holds"),
+        (1, 2, -1, "the reverse"),
+        (-1, 1, 1, "undecided"),
+        (-1, 1, 0, "equal"),
+    ],
 )
 def test_verdicts_read_the_interval(guidance, low, high, sign, said):
     assert guidance._verdict({"low": low, "high": high}, sign) == said

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 import divprism as dp
-from divprism._blocks import row_blocks
-from divprism.fidelity import KernelDistance
+from divprism.analysis.fidelity import KernelDistance
+from divprism.core.tiles import row_blocks
 
 BETWEEN = {  # outputs against real data
     "kernel_distance": lambda x, y: float(dp.kernel_distance(x, y)),
@@ -44,15 +44,24 @@ def _dense_recall(x, y, k):
 
 def _dense_coverage(x, y, k):
     radii = np.sort(cdist(y, y), axis=1)[:, k]
-    return np.mean([np.linalg.norm(x - row, axis=1).min() <= radius for row, radius in zip(y, radii, strict=True)])
+    return np.mean(
+        [
+            np.linalg.norm(x - row, axis=1).min() <= radius
+            for row, radius in zip(y, radii, strict=True)
+        ]
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_blocks_agree_with_the_definitions(seed, library, monkeypatch):
     x, y = _clouds(seed)
-    monkeypatch.setattr("divprism.fidelity.row_blocks", lambda size, rows=7: row_blocks(size, min(rows, 7)))
+    monkeypatch.setattr(
+        "divprism.analysis.fidelity.row_blocks", lambda size, rows=7: row_blocks(size, min(rows, 7))
+    )
     there = library(x), library(y)
-    assert float(dp.kernel_distance(*there)) == pytest.approx(_dense_kernel_distance(x, y), rel=1e-10)
+    assert float(dp.kernel_distance(*there)) == pytest.approx(
+        _dense_kernel_distance(x, y), rel=1e-10
+    )
     for k in (1, 3, 5):
         assert dp.recall(*there, num_neighbours=k) == pytest.approx(_dense_recall(x, y, k))
         assert dp.coverage(*there, num_neighbours=k) == pytest.approx(_dense_coverage(x, y, k))
@@ -63,7 +72,10 @@ def test_the_error_is_that_of_leaving_rows_out_one_by_one():
     spread = 0.0
     for first, second, exchange in ((x, y, False), (y, x, True)):
         left = [np.delete(first, i, axis=0) for i in range(len(first))]
-        values = [_dense_kernel_distance(*((second, rest) if exchange else (rest, second))) for rest in left]
+        values = [
+            _dense_kernel_distance(*((second, rest) if exchange else (rest, second)))
+            for rest in left
+        ]
         spread += (len(first) - 1) * np.var(values)
     assert dp.kernel_distance(x, y).standard_error == pytest.approx(np.sqrt(spread), rel=1e-9)
 
@@ -124,7 +136,9 @@ def test_a_model_that_drops_modes_loses_both():
 def test_coverage_of_one_distribution_is_as_expected():
     """1 - 2^-k in the limit (Naeem et al., 2020): a real row's k nearest of 2n rows are all real with probability 2^-k."""
     found = [dp.coverage(*_clouds(seed, 200, 200, 2, 0.0), num_neighbours=2) for seed in range(40)]
-    assert abs(np.mean(found) - 0.75) < 4 * np.std(found) / np.sqrt(40) + 1 / 200  # the limit in n is off by order 1 / n
+    assert (
+        abs(np.mean(found) - 0.75) < 4 * np.std(found) / np.sqrt(40) + 1 / 200
+    )  # the limit in n is off by order 1 / n
 
 
 @pytest.mark.parametrize("score", BETWEEN)
@@ -153,12 +167,17 @@ def test_cosines_know_directions_and_pairs_only(seed):
     prompts = rng.integers(0, 6, 24)
     order, lengths = rng.permutation(24), rng.uniform(0.1, 10, (24, 1))
     assert dp.alignment((lengths * x)[order], t[order]) == pytest.approx(dp.alignment(x, t))
-    assert dp.in_batch_similarity((lengths * x)[order], prompts[order]) == pytest.approx(dp.in_batch_similarity(x, prompts))
+    assert dp.in_batch_similarity((lengths * x)[order], prompts[order]) == pytest.approx(
+        dp.in_batch_similarity(x, prompts)
+    )
 
 
 def test_in_batch_similarity_is_the_mean_of_cosines(library):
     rng = np.random.default_rng(0)
-    x, prompts = rng.standard_normal((30, 6)) + 0.5, np.r_[np.repeat(np.arange(5), 5), 5, 5, 5, 6, 7]
+    x, prompts = (
+        rng.standard_normal((30, 6)) + 0.5,
+        np.r_[np.repeat(np.arange(5), 5), 5, 5, 5, 6, 7],
+    )
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     each = [
         np.mean([a @ b for a, b in itertools.combinations(unit[prompts == prompt], 2)])
@@ -166,8 +185,12 @@ def test_in_batch_similarity_is_the_mean_of_cosines(library):
     ]
     assert dp.in_batch_similarity(library(x), prompts) == pytest.approx(np.mean(each), rel=1e-12)
     embedded = rng.standard_normal((8, 3))[prompts]
-    assert dp.in_batch_similarity(library(x), library(embedded)) == pytest.approx(np.mean(each), rel=1e-12)
-    assert dp.in_batch_similarity(x, [f"prompt {prompt}" for prompt in prompts]) == pytest.approx(np.mean(each), rel=1e-12)
+    assert dp.in_batch_similarity(library(x), library(embedded)) == pytest.approx(
+        np.mean(each), rel=1e-12
+    )
+    assert dp.in_batch_similarity(x, [f"prompt {prompt}" for prompt in prompts]) == pytest.approx(
+        np.mean(each), rel=1e-12
+    )
 
 
 def test_in_batch_similarity_has_its_limits():
@@ -177,7 +200,10 @@ def test_in_batch_similarity_has_its_limits():
 
 
 def test_alignment_cuts_pair_by_pair_and_scales(library):
-    x, t = np.array([[1.0, 0.0], [3.0, 4.0], [1.0, 1.0]]), np.array([[-1.0, 0.0], [1.0, 0.0], [5.0, 5.0]])
+    x, t = (
+        np.array([[1.0, 0.0], [3.0, 4.0], [1.0, 1.0]]),
+        np.array([[-1.0, 0.0], [1.0, 0.0], [5.0, 5.0]]),
+    )
     assert dp.alignment(library(x), library(t)) == pytest.approx(100 * (0 + 0.6 + 1) / 3)
     assert dp.alignment(library(x), library(t), scale=2.5) == pytest.approx(2.5 * 1.6 / 3)
 
@@ -192,24 +218,51 @@ def test_half_precision_is_worked_on_in_double():
 
 X = np.random.default_rng(0).standard_normal((6, 3))
 REFUSED = [
-    (lambda: dp.kernel_distance(X, X[:, :2]), r"`x` and `reference` must come from one embedder; got rows of width 3 and 2"),
-    (lambda: dp.kernel_distance(X[:2], X), r"`x` must have at least 3 rows for a distance with an error; got 2"),
+    (
+        lambda: dp.kernel_distance(X, X[:, :2]),
+        r"`x` and `reference` must come from one embedder; got rows of width 3 and 2",
+    ),
+    (
+        lambda: dp.kernel_distance(X[:2], X),
+        r"`x` must have at least 3 rows for a distance with an error; got 2",
+    ),
     (lambda: dp.kernel_distance(X, X[:1]), r"`reference` must have at least 3 rows .* got 1"),
     (lambda: dp.kernel_distance(X * 1e120, X), r"kernel values between rows overflow. Rescale"),
     (lambda: dp.kernel_distance(X, X[0]), r"`reference` must have shape \(n, d\)"),
     (lambda: dp.recall(X * np.nan, X), r"6 of 6 rows of `x` contain NaN"),
-    (lambda: dp.recall(X[:3], X), r"3 rows of `x` have at most 2 neighbours each; got `num_neighbours` 3"),
-    (lambda: dp.coverage(X, X[:5]), r"5 rows of `reference` have at most 4 neighbours each; got `num_neighbours` 5"),
-    (lambda: dp.recall(X, X, num_neighbours=0), r"`num_neighbours` must be a whole number of at least 1; got 0"),
-    (lambda: dp.coverage(X, X, num_neighbours=2.0), r"`num_neighbours` must be a whole number of at least 1; got 2.0"),
+    (
+        lambda: dp.recall(X[:3], X),
+        r"3 rows of `x` have at most 2 neighbours each; got `num_neighbours` 3",
+    ),
+    (
+        lambda: dp.coverage(X, X[:5]),
+        r"5 rows of `reference` have at most 4 neighbours each; got `num_neighbours` 5",
+    ),
+    (
+        lambda: dp.recall(X, X, num_neighbours=0),
+        r"`num_neighbours` must be a whole number of at least 1; got 0",
+    ),
+    (
+        lambda: dp.coverage(X, X, num_neighbours=2.0),
+        r"`num_neighbours` must be a whole number of at least 1; got 2.0",
+    ),
     (lambda: dp.alignment(X, X[:5]), r"must pair up row by row; got 6 outputs and 5 prompts"),
     (lambda: dp.alignment(X, X[:, :2]), r"`x` and `t` must come from one embedder"),
     (lambda: dp.alignment(X, X, scale=0), r"`scale` must be a positive number; got 0"),
     (lambda: dp.alignment(X, X, scale="100"), r"`scale` must be a positive number; got '100'"),
-    (lambda: dp.alignment(X, X * (np.arange(6) != 2)[:, None]), r"row 2 of `t` is all zeros, so its cosine .* Drop it\.$"),
+    (
+        lambda: dp.alignment(X, X * (np.arange(6) != 2)[:, None]),
+        r"row 2 of `t` is all zeros, so its cosine .* Drop it\.$",
+    ),
     (lambda: dp.in_batch_similarity(X * 0, [0] * 6), r"row 0 of `x` is all zeros"),
-    (lambda: dp.in_batch_similarity(X, range(6)), r"each of the 6 prompts has a single output. Similarity needs two"),
-    (lambda: dp.in_batch_similarity(X, [0, 0, 1]), r"must pair up row by row; got 6 outputs and 3 prompts"),
+    (
+        lambda: dp.in_batch_similarity(X, range(6)),
+        r"each of the 6 prompts has a single output. Similarity needs two",
+    ),
+    (
+        lambda: dp.in_batch_similarity(X, [0, 0, 1]),
+        r"must pair up row by row; got 6 outputs and 3 prompts",
+    ),
     (lambda: dp.in_batch_similarity(X, np.linspace(0, 1, 6)), r"`t` must hold group ids"),
 ]
 
@@ -255,7 +308,9 @@ def test_recall_and_coverage_do_not_know_an_origin(far):
     """Steps of a half are exact at all these places, and the arithmetic of differences with them."""
     x, real = np.array([[0.0], [1.0], [2.0], [3.0]]) + far, np.array([[0.5], [6.0], [10.0]]) + far
     assert dp.recall(x, real, num_neighbours=1) == pytest.approx(1 / 3)
-    assert dp.coverage(x, real, num_neighbours=1) == pytest.approx(2 / 3)  # of 0.5 and of 6: to 3 it is 3, to 0.5 more
+    assert dp.coverage(x, real, num_neighbours=1) == pytest.approx(
+        2 / 3
+    )  # of 0.5 and of 6: to 3 it is 3, to 0.5 more
 
 
 def test_one_stray_row_does_not_blur_the_others():

@@ -9,7 +9,7 @@ import pytest
 from made import PROMPTS, clip, jsonl, picture, records, write
 
 import divprism as dp
-from divprism.samples import Clip, Picture
+from divprism.data.samples import Clip, Picture
 
 
 def pictures(*names):
@@ -17,7 +17,10 @@ def pictures(*names):
 
 
 def named(samples):
-    return {output.source.stem: prompt.text for prompt, output in zip(samples.prompts, samples.outputs, strict=True)}
+    return {
+        output.source.stem: prompt.text
+        for prompt, output in zip(samples.prompts, samples.outputs, strict=True)
+    }
 
 
 def listed(folder, names, prompts):
@@ -40,7 +43,10 @@ def test_files_named_after_listed_prompts_get_them_whatever_their_order(join, tm
 
 
 def test_one_file_that_no_prompt_names_is_refused_and_not_paired_by_order(tmp_path):
-    with pytest.raises(dp.DataError, match=r"1 of 3 files in .*images are named after no prompt .*\(first: cow-0\).*metadata"):
+    with pytest.raises(
+        dp.DataError,
+        match=r"1 of 3 files in .*images are named after no prompt .*\(first: cow-0\).*metadata",
+    ):
         listed(tmp_path, ["zebra-0", "apple-0", "cow-0"], ["zebra", "apple", "dog"])
 
 
@@ -74,9 +80,15 @@ def test_blanks_and_punctuation_may_be_replaced_in_names(tmp_path):
 
 def test_numbers_that_count_prompts_from_0_or_1_alike_are_refused(tmp_path):
     names = [f"{i}_{j}" for i in (1, 2, 3) for j in (0, 1)]
-    with pytest.raises(dp.DataError, match=r"count prompts from 1 to 3, of 4 given, which fits a count from 0 and one from 1"):
+    with pytest.raises(
+        dp.DataError,
+        match=r"count prompts from 1 to 3, of 4 given, which fits a count from 0 and one from 1",
+    ):
         listed(tmp_path / "both", names, "abcd")
-    assert set(named(listed(tmp_path / "one", names, "abc")).items()) >= {("1_0", "a"), ("3_1", "c")}
+    assert set(named(listed(tmp_path / "one", names, "abc")).items()) >= {
+        ("1_0", "a"),
+        ("3_1", "c"),
+    }
     zero = listed(tmp_path / "zero", [*names, "0_0"], "abcd")
     assert named(zero)["1_1"] == "b" and zero.warnings == ()
     with pytest.raises(dp.DataError, match=r"count prompts from 0 to 3, of 3 given"):
@@ -98,7 +110,10 @@ def test_numbers_that_never_repeat_pair_one_to_one(tmp_path):
 
 def test_names_of_digits_only_are_no_prompts(tmp_path):
     write(tmp_path, pictures("00000-99123", "00001-99124"))
-    with pytest.raises(dp.DataError, match=r"are numbers only \(first: 00000-99123\).*--prompts LIST.*metadata\.jsonl"):
+    with pytest.raises(
+        dp.DataError,
+        match=r"are numbers only \(first: 00000-99123\).*--prompts LIST.*metadata\.jsonl",
+    ):
         dp.load(tmp_path)
 
 
@@ -106,8 +121,14 @@ def test_names_of_digits_only_are_no_prompts(tmp_path):
 
 
 def test_folders_of_folders_of_pictures_need_to_be_told_to_be_clips(tmp_path):
-    write(tmp_path, {f"model {m}/{p}/{i}.png": picture(i) for m in "ab" for p in PROMPTS for i in range(2)})
-    with pytest.raises(dp.DataError, match=r"--output-kind video.*clips.*if they are prompts instead, name .*model a"):
+    write(
+        tmp_path,
+        {f"model {m}/{p}/{i}.png": picture(i) for m in "ab" for p in PROMPTS for i in range(2)},
+    )
+    with pytest.raises(
+        dp.DataError,
+        match=r"--output-kind video.*clips.*if they are prompts instead, name .*model a",
+    ):
         dp.load(tmp_path)
     samples = dp.load(tmp_path, output_kind="video")
     assert [type(output) for output in samples.outputs] == [Clip] * 4
@@ -119,32 +140,49 @@ def test_folders_of_folders_of_pictures_need_to_be_told_to_be_clips(tmp_path):
 def test_folders_of_folders_of_videos_are_never_clips(kind, tmp_path):
     (tmp_path / "model" / "a dog").mkdir(parents=True)
     clip(tmp_path / "model" / "a dog" / "0.mp4")
-    with pytest.raises(dp.DataError, match=r"holds videos two folders deep; name .*model, .*a folder per prompt"):
+    with pytest.raises(
+        dp.DataError, match=r"holds videos two folders deep; name .*model, .*a folder per prompt"
+    ):
         dp.load(tmp_path, output_kind=kind)
 
 
 def geneval(count=2):
-    lines = {f"{i:05}/metadata.jsonl": jsonl([{"tag": "colors", "prompt": PROMPTS[i]}]) for i in range(count)}
+    lines = {
+        f"{i:05}/metadata.jsonl": jsonl([{"tag": "colors", "prompt": PROMPTS[i]}])
+        for i in range(count)
+    }
     grids = {f"{i:05}/grid.png": picture(90 + i) for i in range(count)}
-    return lines | grids | {f"{i:05}/samples/{j:04}.png": picture(4 * i + j) for i in range(count) for j in range(4)}
+    return (
+        lines
+        | grids
+        | {f"{i:05}/samples/{j:04}.png": picture(4 * i + j) for i in range(count) for j in range(4)}
+    )
 
 
 def test_folders_of_geneval_give_each_sample_the_prompt_of_its_metadata(tmp_path):
     write(tmp_path, geneval())
     samples = dp.load(tmp_path, strict=True)
     assert [type(output) for output in samples.outputs] == [Picture] * 8
-    assert [prompt.text for prompt in samples.prompts] == [text for text in PROMPTS for _ in range(4)]
+    assert [prompt.text for prompt in samples.prompts] == [
+        text for text in PROMPTS for _ in range(4)
+    ]
     assert "GenEval" in samples.notes[-1]
-    write(tmp_path, {"00002/metadata.jsonl": jsonl([{"prompt": "p"}]), "00000/other.png": picture(8)})
+    write(
+        tmp_path, {"00002/metadata.jsonl": jsonl([{"prompt": "p"}]), "00000/other.png": picture(8)}
+    )
     told = dp.load(tmp_path).warnings
     assert "1 of 3 folders" in told[0] and "hold no output (first: 00002)" in told[0]
     assert told[1].startswith("1 files or folders") and "other.png" in told[1]
 
 
-@pytest.mark.parametrize("content", [b"", jsonl([{"prompt": "a"}] * 2), jsonl([{"tag": "a"}]), jsonl([{"prompt": 3}])])
+@pytest.mark.parametrize(
+    "content", [b"", jsonl([{"prompt": "a"}] * 2), jsonl([{"tag": "a"}]), jsonl([{"prompt": 3}])]
+)
 def test_a_line_of_geneval_without_its_prompt_is_refused(content, tmp_path):
     write(tmp_path, geneval() | {"00001/metadata.jsonl": content})
-    with pytest.raises(dp.DataError, match=r"00001/metadata.jsonl must be one line with the prompt in 'prompt'"):
+    with pytest.raises(
+        dp.DataError, match=r"00001/metadata.jsonl must be one line with the prompt in 'prompt'"
+    ):
         dp.load(tmp_path)
     (tmp_path / "00001" / "metadata.jsonl").unlink()
     with pytest.raises(dp.DataError, match=r"00001 has samples/ but no metadata.jsonl"):
@@ -157,7 +195,9 @@ PER_PROMPT = {f"{PROMPTS[i // 2]}/{i}.png": picture(i) for i in range(4)}
 def told(folder, *words, **options):
     """The one warning that a folder gives, which --strict refuses."""
     samples = dp.load(folder, **options)
-    assert len(samples.warnings) == 1 and all(word in samples.warnings[0] for word in words), samples.warnings
+    assert len(samples.warnings) == 1 and all(word in samples.warnings[0] for word in words), (
+        samples.warnings
+    )
     with pytest.raises(dp.DataError, match=r"\(--strict\)"):
         dp.load(folder, strict=True, **options)
     return samples
@@ -170,7 +210,11 @@ def test_a_stray_picture_beside_the_folders_is_told_and_the_folders_are_read(tmp
 
 
 def test_folders_that_are_links_count_as_folders_unless_they_lead_outside(tmp_path):
-    write(tmp_path, {f".kept/{name}": content for name, content in PER_PROMPT.items()} | {"in/sheet.png": picture(9)})
+    write(
+        tmp_path,
+        {f".kept/{name}": content for name, content in PER_PROMPT.items()}
+        | {"in/sheet.png": picture(9)},
+    )
     write(tmp_path / "in", {f".kept/{name}": content for name, content in PER_PROMPT.items()})
     for text in PROMPTS:
         (tmp_path / "in" / text).symlink_to(tmp_path / "in" / ".kept" / text)
@@ -189,12 +233,18 @@ def test_a_folder_of_grids_beside_the_pictures_is_told_and_the_pictures_are_read
 
 def test_as_many_pictures_beside_folders_as_in_them_are_refused(tmp_path):
     write(tmp_path, PER_PROMPT | pictures("a-0", "b-0", "c-0"))
-    with pytest.raises(dp.DataError, match=r"holds 3 outputs, and 4 more in folders beside them; .*apart"):
+    with pytest.raises(
+        dp.DataError, match=r"holds 3 outputs, and 4 more in folders beside them; .*apart"
+    ):
         dp.load(tmp_path)
 
 
 def test_a_preview_beside_folders_of_frames_is_told(tmp_path):
-    write(tmp_path, {f"a-{i}/{j}.png": picture(j) for i in range(2) for j in range(2)} | pictures("x", "y", "z"))
+    write(
+        tmp_path,
+        {f"a-{i}/{j}.png": picture(j) for i in range(2) for j in range(2)}
+        | pictures("x", "y", "z"),
+    )
     assert len(told(tmp_path, "3 files beside the folders", output_kind="video")) == 2
     write(tmp_path / "in", {"a-0/0.png": picture(), "a-0/thumbs/0.png": picture()})
     assert len(told(tmp_path / "in", "1 files or folders", "thumbs", output_kind="video")) == 1
@@ -221,14 +271,23 @@ def test_pictures_of_kinds_that_are_not_read_are_told(tmp_path):
     write(tmp_path, pictures("a-0", "a-1") | {"a-2.heic": b"?", "notes.md": "no output"})
     told(tmp_path, "1 pictures or videos", "a-2.heic")
     write(tmp_path / "only", {"a-2.heic": b"?"})
-    with pytest.raises(dp.DataError, match=r"holds neither a table nor pictures.* 1 pictures or videos .*a-2\.heic"):
+    with pytest.raises(
+        dp.DataError, match=r"holds neither a table nor pictures.* 1 pictures or videos .*a-2\.heic"
+    ):
         dp.load(tmp_path / "only")
 
 
 # --- JSON that is no table
 
 
-ARGUMENTS = {"seed": 1, "weights": __file__, "from": "../p.txt", "list": "p.txt", "sizes": [1, 2], "nested": {"steps": 20}}
+ARGUMENTS = {
+    "seed": 1,
+    "weights": __file__,
+    "from": "../p.txt",
+    "list": "p.txt",
+    "sizes": [1, 2],
+    "nested": {"steps": 20},
+}
 
 
 def test_a_json_object_that_names_no_file_is_noted_and_not_a_table(tmp_path):
@@ -245,7 +304,9 @@ def test_a_json_object_that_names_no_file_is_noted_and_not_a_table(tmp_path):
     assert len(samples) == 2 and any("args.json: not read" in note for note in samples.notes)
 
 
-@pytest.mark.parametrize("content", [{"gone.png": "a"}, {"a prompt": ["gone.png"]}, {"gone.png": {"prompt": "a"}}])
+@pytest.mark.parametrize(
+    "content", [{"gone.png": "a"}, {"a prompt": ["gone.png"]}, {"gone.png": {"prompt": "a"}}]
+)
 def test_a_map_of_files_that_are_gone_is_still_a_map(content, tmp_path):
     write(tmp_path, pictures("0", "1") | {"map.json": json.dumps(content)})
     with pytest.raises(dp.DataError, match=r"names gone.png, but there is no such file"):
@@ -273,12 +334,21 @@ def arrow(path: Path, rows):
 
 
 def state(*names):
-    return {"state.json": json.dumps({"_data_files": [{"filename": name} for name in names], "_split": None})}
+    return {
+        "state.json": json.dumps(
+            {"_data_files": [{"filename": name} for name in names], "_split": None}
+        )
+    }
 
 
 def test_a_datasets_folder_is_the_files_of_its_state_and_no_caches(tmp_path):
     write(tmp_path, state("data-00000-of-00002.arrow", "data-00001-of-00002.arrow"))
-    for name in ("cache-0123.arrow", "data-00000-of-00002.arrow", "data-00001-of-00002.arrow", "tmp.arrow"):
+    for name in (
+        "cache-0123.arrow",
+        "data-00000-of-00002.arrow",
+        "data-00001-of-00002.arrow",
+        "tmp.arrow",
+    ):
         arrow(tmp_path / name, records())
     assert len(dp.load(tmp_path)) == 2 * len(records())
 
@@ -286,9 +356,13 @@ def test_a_datasets_folder_is_the_files_of_its_state_and_no_caches(tmp_path):
 def test_a_mapped_dataset_leaves_the_saved_one_as_it_was(tmp_path):
     datasets = pytest.importorskip("datasets")
     datasets.Dataset.from_list(records()).save_to_disk(str(tmp_path / "saved"))
-    datasets.load_from_disk(str(tmp_path / "saved")).map(lambda row: {"output": row["output"] + "!"})
+    datasets.load_from_disk(str(tmp_path / "saved")).map(
+        lambda row: {"output": row["output"] + "!"}
+    )
     assert list((tmp_path / "saved").glob("cache-*.arrow"))
-    assert [output.text for output in dp.load(tmp_path / "saved").outputs] == [row["output"] for row in records()]
+    assert [output.text for output in dp.load(tmp_path / "saved").outputs] == [
+        row["output"] for row in records()
+    ]
 
 
 def test_a_state_names_files_inside_its_folder_only(tmp_path):
@@ -304,13 +378,20 @@ def test_a_state_names_files_inside_its_folder_only(tmp_path):
         dp.load(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("content", ["[]", "{}", '{"_data_files": 3}', '{"_data_files": [{"name": "a"}]}'])
+@pytest.mark.parametrize(
+    "content", ["[]", "{}", '{"_data_files": 3}', '{"_data_files": [{"name": "a"}]}']
+)
 def test_a_state_that_lists_no_files_is_refused(content, tmp_path):
     write(tmp_path, {"state.json": content})
-    with pytest.raises(dp.DataError, match=r"state.json does not list its files under '_data_files', as `save_to_disk` writes"):
+    with pytest.raises(
+        dp.DataError,
+        match=r"state.json does not list its files under '_data_files', as `save_to_disk` writes",
+    ):
         dp.load(tmp_path)
     write(tmp_path, state("gone.arrow"))
-    with pytest.raises(dp.DataError, match=r"state.json names gone.arrow, but there is no such file"):
+    with pytest.raises(
+        dp.DataError, match=r"state.json names gone.arrow, but there is no such file"
+    ):
         dp.load(tmp_path)
     write(tmp_path, state())
     with pytest.raises(dp.DataError, match=r"is a datasets folder without any .arrow file"):

@@ -18,7 +18,11 @@ def _kernels(row):
     return {"kernel_x": dp.Gaussian(bandwidth_x), "kernel_t": dp.Gaussian(bandwidth_t)}
 
 
-@pytest.mark.parametrize("row", GOLDEN["conditional"], ids=lambda r: f"{r['data']}-{r['kernel']}-{r['sigma']}-{r['order']}")
+@pytest.mark.parametrize(
+    "row",
+    GOLDEN["conditional"],
+    ids=lambda r: f"{r['data']}-{r['kernel']}-{r['sigma']}-{r['order']}",
+)
 def test_conditional_and_information_agree_with_the_published_code(row, library):
     x, t = (library(side) for side in DATA[row["data"]])
     found = dp.evaluate(x, t, order=row["order"], **_kernels(row))
@@ -27,7 +31,9 @@ def test_conditional_and_information_agree_with_the_published_code(row, library)
     assert found.vendi.entropy == pytest.approx(row["H_X"], rel=TOLERANCE)
 
 
-@pytest.mark.parametrize("row", GOLDEN["truncated_conditional"], ids=lambda r: f"{r['data']}-{r['order']}-{r['t']}")
+@pytest.mark.parametrize(
+    "row", GOLDEN["truncated_conditional"], ids=lambda r: f"{r['data']}-{r['order']}-{r['t']}"
+)
 def test_truncated_conditional_agrees_with_the_published_code(row, library):
     x, t = (library(side) for side in DATA[row["data"]])
     found = dp.evaluate(x, t, order=row["order"], truncation=row["t"], **_kernels(row))
@@ -35,7 +41,9 @@ def test_truncated_conditional_agrees_with_the_published_code(row, library):
     assert found.information_vendi.entropy == pytest.approx(row["I_X_T"], rel=TOLERANCE)
 
 
-@pytest.mark.parametrize("row", GOLDEN["truncated_vendi"], ids=lambda r: f"{r['data']}-{r['alpha']}-{r['t']}")
+@pytest.mark.parametrize(
+    "row", GOLDEN["truncated_vendi"], ids=lambda r: f"{r['data']}-{r['alpha']}-{r['t']}"
+)
 def test_truncated_vendi_agrees_with_the_published_code(row, library):
     x = library(DATA[row["data"]][0])
     found = dp.vendi(x, kernel=dp.Gaussian(row["sigma"]), order=row["alpha"], truncation=row["t"])
@@ -45,7 +53,9 @@ def test_truncated_vendi_agrees_with_the_published_code(row, library):
 @pytest.mark.parametrize("row", GOLDEN["vendi_score"], ids=lambda r: str(r["q"]))
 def test_a_kernel_matrix_gives_what_vendi_score_gives(row, library):
     matrix = library(np.array(row["K"], float))
-    assert float(dp.vendi(matrix, kernel=dp.Precomputed(), order=row["q"])) == pytest.approx(row["score"], rel=TOLERANCE)
+    assert float(dp.vendi(matrix, kernel=dp.Precomputed(), order=row["q"])) == pytest.approx(
+        row["score"], rel=TOLERANCE
+    )
 
 
 EYE4 = np.repeat(np.eye(4), 5, axis=0)
@@ -63,7 +73,9 @@ BY_HAND = {
 def test_four_prompts_five_outputs_each(case, order, ids, library):
     x, vendi, conditional, information = BY_HAND[case]
     t = np.repeat(np.arange(4), 5) if ids else library(EYE4)
-    found = dp.evaluate(library(x), t, kernel_x=dp.Cosine(), kernel_t=None if ids else dp.Cosine(), order=order)
+    found = dp.evaluate(
+        library(x), t, kernel_x=dp.Cosine(), kernel_t=None if ids else dp.Cosine(), order=order
+    )
     values = [float(found.vendi), float(found.conditional_vendi), float(found.information_vendi)]
     assert values == pytest.approx([vendi, conditional, information], rel=1e-12)
 
@@ -73,7 +85,9 @@ def test_conditional_is_the_geometric_mean_over_equal_disjoint_prompts(library):
     ids = np.repeat(np.arange(10), 50)
     kernel = dp.Gaussian(8.0)
     inside = [math.log(float(dp.vendi(library(x[ids == i]), kernel=kernel))) for i in range(10)]
-    assert float(dp.conditional_vendi(library(x), ids, kernel_x=kernel)) == pytest.approx(math.exp(np.mean(inside)), rel=1e-11)
+    assert float(dp.conditional_vendi(library(x), ids, kernel_x=kernel)) == pytest.approx(
+        math.exp(np.mean(inside)), rel=1e-11
+    )
 
 
 LITTLE = [[1, 0.9, 0], [0.9, 1, 0], [0, 0, 1]]
@@ -107,11 +121,18 @@ def test_iris(library):
     from sklearn.datasets import load_iris
 
     x = library(load_iris().data)
-    assert float(dp.vendi(x, kernel=dp.Gaussian.from_gamma(0.1))) == pytest.approx(3.169734945125444, rel=TOLERANCE)
-    assert float(dp.vendi(x, kernel=dp.Cosine())) == pytest.approx(1.2078299095671847, rel=TOLERANCE)
+    assert float(dp.vendi(x, kernel=dp.Gaussian.from_gamma(0.1))) == pytest.approx(
+        3.169734945125444, rel=TOLERANCE
+    )
+    assert float(dp.vendi(x, kernel=dp.Cosine())) == pytest.approx(
+        1.2078299095671847, rel=TOLERANCE
+    )
 
 
-@pytest.mark.parametrize(("bandwidth", "value"), [(1, 87.98666355123106), (2, 14.05375279818545), (4, 2.4098973094243132)])
+@pytest.mark.parametrize(
+    ("bandwidth", "value"),
+    [(1, 87.98666355123106), (2, 14.05375279818545), (4, 2.4098973094243132)],
+)
 def test_rke_of_a_normal_sample(bandwidth, value, library):
     x = library(np.random.RandomState(0).randn(100, 8))
     assert float(dp.rke(x, kernel=dp.Gaussian(bandwidth))) == pytest.approx(value, rel=TOLERANCE)

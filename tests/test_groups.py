@@ -15,9 +15,16 @@ from hypothesis import strategies as st
 from made import jsonl, picture, write
 
 import divprism as dp
-from divprism.groups.decomposition import prompt_groups
-from divprism.groups.grouping import EigenDirections, EigenGroups, KMeansGroups, LabelGroups, PromptGroups, rotation
-from divprism.groups.nested import nested_scores
+from divprism.analysis.groups.decomposition import prompt_groups
+from divprism.analysis.groups.grouping import (
+    EigenDirections,
+    EigenGroups,
+    KMeansGroups,
+    LabelGroups,
+    PromptGroups,
+    rotation,
+)
+from divprism.analysis.groups.nested import nested_scores
 
 ORDERS = [0.5, 1.0, 1.0 + 1e-7, 1.01, 2.0, 3.5, math.inf]
 
@@ -25,7 +32,9 @@ ORDERS = [0.5, 1.0, 1.0 + 1e-7, 1.01, 2.0, 3.5, math.inf]
 def world(sizes, modes, rng=0):
     """Groups of given sizes, each with so many modes of its own; rows shuffled. Outputs, group of each, mode of each."""
     group = np.repeat(np.arange(len(sizes)), sizes)
-    mode = np.concatenate([np.arange(size) % count for size, count in zip(sizes, modes, strict=True)])
+    mode = np.concatenate(
+        [np.arange(size) % count for size, count in zip(sizes, modes, strict=True)]
+    )
     order = np.random.default_rng(rng).permutation(group.size)
     group, mode = group[order], mode[order]
     codes = np.unique(np.stack([group, mode]), axis=1, return_inverse=True)[1].ravel()
@@ -46,14 +55,25 @@ def vectors_of(group, spread=0.0, rng=1):
 @pytest.mark.parametrize("grouping", ["labels", "prompts", "eigen", "directions"])
 def test_disjoint_groups_add_up_to_the_conditional_score_exactly(order, grouping):
     rng = np.random.default_rng(5)
-    group = np.repeat([0, 1, 2, 3], [4, 9, 6, 11])  # sizes all different: eigenvectors are the indicators
+    group = np.repeat(
+        [0, 1, 2, 3], [4, 9, 6, 11]
+    )  # sizes all different: eigenvectors are the indicators
     x = rng.standard_normal((30, 3)) + group[:, None]
-    ways = {"labels": LabelGroups(group), "prompts": PromptGroups(), "eigen": EigenGroups(), "directions": EigenDirections()}
+    ways = {
+        "labels": LabelGroups(group),
+        "prompts": PromptGroups(),
+        "eigen": EigenGroups(),
+        "directions": EigenDirections(),
+    }
     found = prompt_groups(x, group, ways[grouping], kernel_x=dp.Gaussian(1.5), order=order)
-    assert found.gap == pytest.approx(0, abs=1e-9)  # near order 1 entropies are divided by 1 - order
+    assert found.gap == pytest.approx(
+        0, abs=1e-9
+    )  # near order 1 entropies are divided by 1 - order
     assert found.gap_rke == pytest.approx(0, abs=1e-12)
     assert found.coverage == pytest.approx(1, abs=1e-12)
-    assert found.aggregate == pytest.approx(float(dp.conditional_vendi(x, group, kernel_x=dp.Gaussian(1.5), order=order)))
+    assert found.aggregate == pytest.approx(
+        float(dp.conditional_vendi(x, group, kernel_x=dp.Gaussian(1.5), order=order))
+    )
 
 
 def test_the_aggregate_is_geometric_at_order_one_and_harmonic_by_squared_share_at_order_two():
@@ -68,20 +88,36 @@ def test_cluster_scores_are_those_of_the_functions():
     rng = np.random.default_rng(0)
     x, labels = rng.standard_normal((40, 4)), rng.integers(0, 5, 40)
     found = prompt_groups(x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(2.0), order=1.7)
-    assert found.cluster_vendi == pytest.approx(float(dp.cluster_vendi(x, labels, kernel=dp.Gaussian(2.0), order=1.7)))
-    assert found.cluster_rke == pytest.approx(float(dp.cluster_rke(x, labels, kernel=dp.Gaussian(2.0))))
-    assert float(found.conditional_rke) == pytest.approx(float(dp.conditional_rke(x, labels, kernel_x=dp.Gaussian(2.0))))
+    assert found.cluster_vendi == pytest.approx(
+        float(dp.cluster_vendi(x, labels, kernel=dp.Gaussian(2.0), order=1.7))
+    )
+    assert found.cluster_rke == pytest.approx(
+        float(dp.cluster_rke(x, labels, kernel=dp.Gaussian(2.0)))
+    )
+    assert float(found.conditional_rke) == pytest.approx(
+        float(dp.conditional_rke(x, labels, kernel_x=dp.Gaussian(2.0)))
+    )
 
 
-ROWS, KINDS = np.random.default_rng(1).standard_normal((40, 3)), np.random.default_rng(2).integers(0, 5, 40)
+ROWS, KINDS = (
+    np.random.default_rng(1).standard_normal((40, 3)),
+    np.random.default_rng(2).integers(0, 5, 40),
+)
 
 
-@given(st.integers(0, 2**32 - 1), st.permutations(range(5)), st.sampled_from([0.5, 1.0, 2.0, math.inf]), st.integers(1, 3))
+@given(
+    st.integers(0, 2**32 - 1),
+    st.permutations(range(5)),
+    st.sampled_from([0.5, 1.0, 2.0, math.inf]),
+    st.integers(1, 3),
+)
 @settings(max_examples=30, deadline=None)
 def test_cluster_scores_know_neither_names_nor_order_nor_copies(seed, names, order, copies):
     rows = np.random.default_rng(seed).permutation(np.tile(np.arange(40), copies))
     right = dp.cluster_vendi(ROWS, KINDS, kernel=dp.Gaussian(1.0), order=order)
-    found = dp.cluster_vendi(ROWS[rows], np.array(names)[KINDS[rows]], kernel=dp.Gaussian(1.0), order=order)
+    found = dp.cluster_vendi(
+        ROWS[rows], np.array(names)[KINDS[rows]], kernel=dp.Gaussian(1.0), order=order
+    )
     assert float(found) == pytest.approx(float(right), rel=1e-9)
 
 
@@ -90,17 +126,26 @@ def test_cluster_scores_know_neither_names_nor_order_nor_copies(seed, names, ord
 def test_groups_know_neither_names_nor_order(seed, names):
     rows = np.random.default_rng(seed).permutation(40)
     right, found = (
-        prompt_groups(x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(1.0), min_size=2, num_modes=0)
+        prompt_groups(
+            x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(1.0), min_size=2, num_modes=0
+        )
         for x, labels in ((ROWS, KINDS), (ROWS[rows], np.array(names)[KINDS[rows]]))
     )
     scores = {group.name: group.vendi for group in found.groups}
-    assert scores == pytest.approx({str(names[int(group.name)]): group.vendi for group in right.groups})
-    assert (found.aggregate, found.cluster_rke) == pytest.approx((right.aggregate, right.cluster_rke))
+    assert scores == pytest.approx(
+        {str(names[int(group.name)]): group.vendi for group in right.groups}
+    )
+    assert (found.aggregate, found.cluster_rke) == pytest.approx(
+        (right.aggregate, right.cluster_rke)
+    )
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_cluster_scores_lie_between_those_of_their_groups(order):
-    inside = [float(dp.vendi(ROWS[kind == KINDS], kernel=dp.Gaussian(1.0), order=order)) for kind in range(5)]
+    inside = [
+        float(dp.vendi(ROWS[kind == KINDS], kernel=dp.Gaussian(1.0), order=order))
+        for kind in range(5)
+    ]
     found = float(dp.cluster_vendi(ROWS, KINDS, kernel=dp.Gaussian(1.0), order=order))
     assert min(inside) < found < max(inside)
     assert found == pytest.approx(np.average(inside, weights=np.bincount(KINDS)))
@@ -111,7 +156,9 @@ def test_weights_of_outputs_weigh_their_clusters():
     for kind in range(5):
         weights = (kind == KINDS) / (kind == KINDS).sum()
         found = dp.cluster_vendi(ROWS, KINDS, kernel=dp.Gaussian(1.0), weights=weights)
-        assert float(found) == pytest.approx(float(dp.vendi(ROWS[kind == KINDS], kernel=dp.Gaussian(1.0))))
+        assert float(found) == pytest.approx(
+            float(dp.vendi(ROWS[kind == KINDS], kernel=dp.Gaussian(1.0)))
+        )
 
 
 def test_a_group_is_scored_as_its_outputs_alone():
@@ -120,7 +167,9 @@ def test_a_group_is_scored_as_its_outputs_alone():
     found = prompt_groups(x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(2.0), order=3)
     for group in found.groups:
         inside = x[labels == group.name]
-        assert group.vendi == pytest.approx(float(dp.vendi(inside, kernel=dp.Gaussian(2.0), order=3)))
+        assert group.vendi == pytest.approx(
+            float(dp.vendi(inside, kernel=dp.Gaussian(2.0), order=3))
+        )
         assert group.rke == pytest.approx(float(dp.rke(inside, kernel=dp.Gaussian(2.0))))
         assert (group.size, group.share) == (len(inside), len(inside) / 40)
 
@@ -129,7 +178,9 @@ def test_plain_directions_are_the_eigenvectors_of_the_whole_matrix():
     """Against the paper's formula on all rows, nothing merged: K_X o v v'."""
     rng = np.random.default_rng(2)
     x, t = rng.standard_normal((30, 3)), rng.standard_normal((12, 2))[rng.integers(0, 12, 30)]
-    found = prompt_groups(x, t, EigenDirections(4), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.7), order=1)
+    found = prompt_groups(
+        x, t, EigenDirections(4), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.7), order=1
+    )
     values, vectors = np.linalg.eigh(reference.gaussian(t, 0.7) / 30)
     by_name = {group.name: group for group in found.groups}
     for place in range(4):
@@ -151,9 +202,17 @@ def test_plain_directions_are_the_eigenvectors_of_the_whole_matrix():
 def test_all_directions_together_are_the_joint_matrix():
     rng = np.random.default_rng(2)
     t = rng.standard_normal((8, 2))
-    found = prompt_groups(np.zeros((8, 1)), t, EigenDirections(8), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.5))
+    found = prompt_groups(
+        np.zeros((8, 1)),
+        t,
+        EigenDirections(8),
+        kernel_x=dp.Gaussian(1.0),
+        kernel_t=dp.Gaussian(0.5),
+    )
     assert found.coverage == pytest.approx(1, abs=1e-12)
-    assert found.aggregate == pytest.approx(1, abs=1e-12)  # equal outputs: nothing is the model's own
+    assert found.aggregate == pytest.approx(
+        1, abs=1e-12
+    )  # equal outputs: nothing is the model's own
     assert found.gap == pytest.approx(0, abs=1e-9)
 
 
@@ -170,7 +229,9 @@ def test_disjoint_groups_of_equal_size_are_recovered_exactly(rng, spread):
     pairs = set(zip(found.labels, group.tolist(), strict=True))
     assert len(pairs) == len({name for name, _ in pairs}) == 7
     assert sorted(round(group.vendi, 6) for group in found.groups) == [1, 1, 2, 2, 3, 3, 4]
-    assert found.gap == pytest.approx(0, abs=1e-2 if spread else 1e-9)  # prompts of a group are no longer the same
+    assert found.gap == pytest.approx(
+        0, abs=1e-2 if spread else 1e-9
+    )  # prompts of a group are no longer the same
     assert found.warnings == ()
 
 
@@ -208,7 +269,9 @@ def test_prompts_that_have_nothing_in_common_are_not_forced_into_groups():
     turn = 2 * np.pi * np.arange(200) / 200
     ring = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     with pytest.raises(dp.DataError, match="200 distinct prompts are all but unrelated"):
-        prompt_groups(ring, ring, EigenGroups(1), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.01))
+        prompt_groups(
+            ring, ring, EigenGroups(1), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.01)
+        )
 
 
 def test_modes_share_no_outputs_and_show_only_what_is_theirs():
@@ -216,7 +279,9 @@ def test_modes_share_no_outputs_and_show_only_what_is_theirs():
     rng = np.random.default_rng(0)
     kind = np.repeat([0, 1, 2], [12, 8, 2])
     x = 6.0 * np.eye(3)[kind] + 0.3 * rng.standard_normal((22, 3))
-    found = prompt_groups(x, np.zeros(22, int), PromptGroups(), kernel_x=dp.Gaussian(1.5), num_modes=3, num_examples=6)
+    found = prompt_groups(
+        x, np.zeros(22, int), PromptGroups(), kernel_x=dp.Gaussian(1.5), num_modes=3, num_examples=6
+    )
     modes = found.groups[0].modes
     shown = [row for mode in modes for row in mode.outputs]
     assert len(shown) == len(set(shown))
@@ -228,7 +293,9 @@ def test_groups_of_one_size_are_ranked_by_their_exact_score():
     """Forty outputs each, more than groups are compared at where sizes differ: nothing is drawn."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((160, 3)) * np.repeat([1.0, 1.02, 1.01, 0.99], 40)[:, None]
-    found = prompt_groups(x, np.repeat(np.arange(4), 40), PromptGroups(), kernel_x=dp.Gaussian(1.0), num_modes=0)
+    found = prompt_groups(
+        x, np.repeat(np.arange(4), 40), PromptGroups(), kernel_x=dp.Gaussian(1.0), num_modes=0
+    )
     assert [group.rarefied for group in found.groups] == [group.vendi for group in found.groups]
     assert [group.vendi for group in found.groups] == sorted(group.vendi for group in found.groups)
     assert {group.rarefied_error for group in found.groups} == {0.0}
@@ -244,20 +311,32 @@ def test_a_group_knows_how_many_prompts_it_has():
 def test_kmeans_groups_are_those_of_the_labels():
     x, group, _ = world([10, 20, 30], [1, 2, 3])
     found = prompt_groups(x, vectors_of(group), KMeansGroups(3), kernel_x=dp.Cosine())
-    assert [(group.size, round(group.vendi, 9)) for group in found.groups] == [(10, 1), (20, 2), (30, 3)]
+    assert [(group.size, round(group.vendi, 9)) for group in found.groups] == [
+        (10, 1),
+        (20, 2),
+        (30, 3),
+    ]
 
 
 def test_equal_prompts_are_told_by_their_text_and_not_by_their_vectors():
     texts = ["one dog", "One  dog", "one dog", "a cat"]
-    found = prompt_groups(np.eye(4), texts, PromptGroups(), kernel_x=dp.Cosine(), min_size=2, embedder_t=_lengths)
-    assert sorted((group.name, group.size) for group in found.groups) == [("One  dog", 1), ("a cat", 1), ("one dog", 2)]
+    found = prompt_groups(
+        np.eye(4), texts, PromptGroups(), kernel_x=dp.Cosine(), min_size=2, embedder_t=_lengths
+    )
+    assert sorted((group.name, group.size) for group in found.groups) == [
+        ("One  dog", 1),
+        ("a cat", 1),
+        ("one dog", 2),
+    ]
 
 
 def _lengths(texts):
     return np.array([[len(text.replace(" ", "")), 1.0] for text in texts])
 
 
-@pytest.mark.parametrize("grouping", [EigenGroups(3), EigenDirections(3), KMeansGroups(3), PromptGroups()])
+@pytest.mark.parametrize(
+    "grouping", [EigenGroups(3), EigenDirections(3), KMeansGroups(3), PromptGroups()]
+)
 def test_the_same_seed_gives_the_same_result(grouping, pairs):
     first, again = (prompt_groups(*pairs, grouping, rng=3) for _ in range(2))
     assert first.to_dict() == again.to_dict()
@@ -268,8 +347,12 @@ def test_every_library_gives_the_same_groups(library, pairs):
         settings = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Gaussian(1.0), "min_size": 2}
         right = prompt_groups(*pairs, grouping, **settings)
         found = prompt_groups(*(library(np.array(side)) for side in pairs), grouping, **settings)
-        assert [group.prompts for group in found.groups] == [group.prompts for group in right.groups]
-        assert [group.vendi for group in found.groups] == pytest.approx([group.vendi for group in right.groups])
+        assert [group.prompts for group in found.groups] == [
+            group.prompts for group in right.groups
+        ]
+        assert [group.vendi for group in found.groups] == pytest.approx(
+            [group.vendi for group in right.groups]
+        )
 
 
 def test_large_sets_of_prompts_are_solved_by_lanczos_alike(monkeypatch):
@@ -298,14 +381,20 @@ def test_modes_are_the_kinds_of_outputs_with_their_shares():
 def test_no_more_modes_are_told_than_there_are_kinds():
     rng = np.random.default_rng(0)
     x = np.concatenate([1e-3 * rng.standard_normal((20, 3)), 100 * np.eye(3)[np.arange(20) % 2]])
-    found = prompt_groups(x, np.repeat([0, 1], 20), PromptGroups(), kernel_x=dp.Gaussian(1.0), num_modes=5)
+    found = prompt_groups(
+        x, np.repeat([0, 1], 20), PromptGroups(), kernel_x=dp.Gaussian(1.0), num_modes=5
+    )
     assert [len(group.modes) for group in found.groups] == [1, 2]
-    assert prompt_groups(x, np.repeat([0, 1], 20), PromptGroups(), num_modes=0).groups[0].modes == ()
+    assert (
+        prompt_groups(x, np.repeat([0, 1], 20), PromptGroups(), num_modes=0).groups[0].modes == ()
+    )
 
 
 def test_typical_prompts_lie_in_the_middle_of_their_group():
     t = np.array([[0.0], [1.0], [0.5], [0.5], [10.0], [11.0], [10.4]])
-    found = prompt_groups(np.eye(7), t, LabelGroups([0, 0, 0, 0, 1, 1, 1]), kernel_t=dp.Gaussian(1.0), min_size=2)
+    found = prompt_groups(
+        np.eye(7), t, LabelGroups([0, 0, 0, 0, 1, 1, 1]), kernel_t=dp.Gaussian(1.0), min_size=2
+    )
     assert {group.name: group.prompts[0] for group in found.groups} == {"0": 2, "1": 6}
     assert all(len(set(group.prompts)) == 3 for group in found.groups)
 
@@ -323,14 +412,24 @@ def test_groups_are_compared_at_equal_size():
     """Two groups that draw from the same ten kinds are equally diverse, however many outputs they have."""
     rng = np.random.default_rng(0)
     kinds = np.eye(10)
-    x = np.concatenate([kinds[rng.permutation(10)], kinds[rng.integers(0, 10, 500)], kinds[rng.integers(0, 4, 300)]])
-    found = prompt_groups(x, np.repeat([0, 1, 2], [10, 500, 300]), PromptGroups(), kernel_x=dp.Cosine())
+    x = np.concatenate(
+        [
+            kinds[rng.permutation(10)],
+            kinds[rng.integers(0, 10, 500)],
+            kinds[rng.integers(0, 4, 300)],
+        ]
+    )
+    found = prompt_groups(
+        x, np.repeat([0, 1, 2], [10, 500, 300]), PromptGroups(), kernel_x=dp.Cosine()
+    )
     one = {group.name: group for group in found.groups}
     assert found.equal_size == 10
     assert [group.name for group in found.groups] == ["2", "1", "0"]
     assert (one["0"].rarefied, one["0"].rarefied_error) == (one["0"].vendi, 0)
     # ten draws from ten kinds with replacement: the mean of exp(entropy) by brute force
-    counts = np.array([np.bincount(rng.integers(0, 10, 10), minlength=10) for _ in range(20_000)]) / 10
+    counts = (
+        np.array([np.bincount(rng.integers(0, 10, 10), minlength=10) for _ in range(20_000)]) / 10
+    )
     right = np.exp(-(counts * np.log(np.maximum(counts, 1e-300))).sum(axis=1)).mean()
     assert one["1"].rarefied == pytest.approx(right, abs=4 * one["1"].rarefied_error)
     assert one["1"].vendi > 9.5 > one["1"].rarefied
@@ -340,7 +439,10 @@ def test_the_error_of_a_comparison_is_honest():
     """Over seeds the rarefied score spreads as its standard error says."""
     x = np.random.default_rng(0).standard_normal((200, 2))
     settings = {"kernel_x": dp.Gaussian(0.5), "num_modes": 0}
-    found = [prompt_groups(x, np.repeat([0, 1], [190, 10]), PromptGroups(), rng=seed, **settings).groups for seed in range(40)]
+    found = [
+        prompt_groups(x, np.repeat([0, 1], [190, 10]), PromptGroups(), rng=seed, **settings).groups
+        for seed in range(40)
+    ]
     large = [next(group for group in groups if group.name == "0") for groups in found]
     spread = np.std([group.rarefied for group in large], ddof=1)
     assert np.mean([group.rarefied_error for group in large]) == pytest.approx(
@@ -351,7 +453,12 @@ def test_the_error_of_a_comparison_is_honest():
 def test_the_document_is_plain_and_names_what_rows_stand_for():
     texts = ["a", "b", "c", "d"] * 3
     found = prompt_groups(
-        texts, ["p"] * 6 + ["q"] * 6, PromptGroups(), embedder_x=_letters, embedder_t=_letters, order=math.inf
+        texts,
+        ["p"] * 6 + ["q"] * 6,
+        PromptGroups(),
+        embedder_x=_letters,
+        embedder_t=_letters,
+        order=math.inf,
     )
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     group = document["groups"][0]
@@ -386,8 +493,12 @@ class Column:
 
 def test_labels_are_taken_by_their_place():
     labels = ["b"] * 4 + ["a"] * 4 + ["c"] * 4
-    found = prompt_groups(np.eye(12), np.arange(12), kernel_x=dp.Cosine(), grouping=LabelGroups(Column(labels)))
-    assert {group.name for group in found.groups} == {"a", "b", "c"} and found.labels == tuple(labels)
+    found = prompt_groups(
+        np.eye(12), np.arange(12), kernel_x=dp.Cosine(), grouping=LabelGroups(Column(labels))
+    )
+    assert {group.name for group in found.groups} == {"a", "b", "c"} and found.labels == tuple(
+        labels
+    )
 
 
 # --- nested subsets
@@ -411,8 +522,12 @@ def test_conditional_and_cluster_rise_together_where_groups_are_disjoint():
     assert found.spearman == pytest.approx({"vendi": 1.0, "rke": 1.0})
     assert found.pearson["vendi"] > 0.98
     at = order[:24]
-    assert found.conditional_vendi[2] == pytest.approx(float(dp.conditional_vendi(x[at], group[at], kernel_x=dp.Cosine())))
-    assert found.cluster_rke[2] == pytest.approx(float(dp.cluster_rke(x[at], group[at], kernel=dp.Cosine())))
+    assert found.conditional_vendi[2] == pytest.approx(
+        float(dp.conditional_vendi(x[at], group[at], kernel_x=dp.Cosine()))
+    )
+    assert found.cluster_rke[2] == pytest.approx(
+        float(dp.cluster_rke(x[at], group[at], kernel=dp.Cosine()))
+    )
 
 
 def test_correlations_are_those_of_scipy():
@@ -420,8 +535,13 @@ def test_correlations_are_those_of_scipy():
 
     rng = np.random.default_rng(0)
     x, t = rng.standard_normal((60, 2)), rng.standard_normal((60, 2))
-    rows = [rng.permutation(60)[:60] if size == 60 else np.arange(size) for size in (5, 8, 20, 25, 40, 60)]
-    found = nested_scores(x, t, np.arange(60) % 4, rows, kernel_x=dp.Gaussian(0.8), kernel_t=dp.Gaussian(1.0))
+    rows = [
+        rng.permutation(60)[:60] if size == 60 else np.arange(size)
+        for size in (5, 8, 20, 25, 40, 60)
+    ]
+    found = nested_scores(
+        x, t, np.arange(60) % 4, rows, kernel_x=dp.Gaussian(0.8), kernel_t=dp.Gaussian(1.0)
+    )
     for score in ("vendi", "rke"):
         both = getattr(found, f"conditional_{score}"), getattr(found, f"cluster_{score}")
         assert found.pearson[score] == pytest.approx(stats.pearsonr(*both).statistic)
@@ -429,7 +549,9 @@ def test_correlations_are_those_of_scipy():
 
 
 def test_a_constant_score_has_no_correlation():
-    found = nested_scores(np.zeros((9, 1)), np.arange(9) // 3, np.arange(9) // 3, kernel_x=dp.Gaussian(1.0))
+    found = nested_scores(
+        np.zeros((9, 1)), np.arange(9) // 3, np.arange(9) // 3, kernel_x=dp.Gaussian(1.0)
+    )
     assert found.pearson == found.spearman == {"vendi": None, "rke": None}
     json.dumps(found.to_dict(), allow_nan=False)
 
@@ -454,12 +576,22 @@ T = np.arange(12) // 4
         ((X, T), {"num_examples": 0}, "`num_examples`"),
         ((X, T), {"min_size": 1}, "`min_size`"),
         ((X, T), {"order": 0}, "`order` must be positive"),
-        ((X, X), {"memory": 1000}, r"eigenvectors of 12 distinct prompts need .* above the memory budget"),
-        ((X, T, PromptGroups()), {"memory": 200, "order": 2}, r"outputs of a group need .* num_modes=0 leaves the modes out"),
+        (
+            (X, X),
+            {"memory": 1000},
+            r"eigenvectors of 12 distinct prompts need .* above the memory budget",
+        ),
+        (
+            (X, T, PromptGroups()),
+            {"memory": 200, "order": 2},
+            r"outputs of a group need .* num_modes=0 leaves the modes out",
+        ),
     ],
 )
 def test_what_cannot_be_grouped_is_refused(arguments, settings, message):
-    kernels = {"kernel_x": dp.Gaussian(1.0), "estimator": dp.Lanczos()} if "memory" in settings else {}
+    kernels = (
+        {"kernel_x": dp.Gaussian(1.0), "estimator": dp.Lanczos()} if "memory" in settings else {}
+    )
     if "memory" in settings and arguments[1] is X:
         kernels["kernel_t"] = dp.Gaussian(1.0)
     with pytest.raises(ValueError, match=message):
@@ -468,7 +600,9 @@ def test_what_cannot_be_grouped_is_refused(arguments, settings, message):
 
 def test_several_models_are_refused_with_the_way_to_one():
     samples = dp.Samples(X, T, models=("one", "two") * 6)
-    with pytest.raises(dp.DataError, match=r"2 models, and groups are of one: dp.load\(...\).by_model"):
+    with pytest.raises(
+        dp.DataError, match=r"2 models, and groups are of one: dp.load\(...\).by_model"
+    ):
         prompt_groups(samples)
 
 
@@ -502,13 +636,23 @@ def source(tmp_path_factory):
         for model in ("first", "second")
         for kind, topic, answers in (
             ("fruit", "food", ["apple"] * 6),
-            ("city", "places", ["Oslo", "Lima", "Cairo", "Quito", "Paris \\| ![x](y) <b> \x1b[31m", "Rome"]),
+            (
+                "city",
+                "places",
+                ["Oslo", "Lima", "Cairo", "Quito", "Paris \\| ![x](y) <b> \x1b[31m", "Rome"],
+            ),
             ("dish", "food", ["soup"] * 3 + ["a long line\nof bread"] * 3),
             ("word", "rare", ["yes"]),
         )
         for answer in answers
     ]
-    write(folder, {"all.jsonl": jsonl(rows), "one.jsonl": jsonl(row for row in rows if row["model"] == "first")})
+    write(
+        folder,
+        {
+            "all.jsonl": jsonl(rows),
+            "one.jsonl": jsonl(row for row in rows if row["model"] == "first"),
+        },
+    )
     return folder
 
 
@@ -531,12 +675,26 @@ def test_the_table_starts_with_the_least_diverse_group(source):
 def test_groups_of_different_sizes_are_compared_at_one_that_is_explained(source):
     text = run(source / "one.jsonl", "--by", "topic", "-q").stdout.decode()
     assert text.splitlines()[1].split()[:3] == ["vendi", "of", "6"]
-    assert "vendi of 6: mean over random draws of 6 outputs, so that large groups compare with small ones" in text
+    assert (
+        "vendi of 6: mean over random draws of 6 outputs, so that large groups compare with small ones"
+        in text
+    )
 
 
 @pytest.mark.parametrize("form", ["table", "md"])
 def test_texts_of_strangers_cannot_drive_the_terminal_or_the_table(source, form):
-    done = run(source / "one.jsonl", "--by", "prompt", "--format", form, "--num-modes", 9, "--bandwidth-x", 0.1, "-q")
+    done = run(
+        source / "one.jsonl",
+        "--by",
+        "prompt",
+        "--format",
+        form,
+        "--num-modes",
+        9,
+        "--bandwidth-x",
+        0.1,
+        "-q",
+    )
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
     assert "\x1b" not in text
@@ -548,14 +706,22 @@ def test_texts_of_strangers_cannot_drive_the_terminal_or_the_table(source, form)
 
 
 def test_a_field_groups_the_outputs_and_json_holds_everything(source):
-    done = run(source / "all.jsonl", "--model", "second", "--by", "topic", "--format", "json", "--nested")
+    done = run(
+        source / "all.jsonl", "--model", "second", "--by", "topic", "--format", "json", "--nested"
+    )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert {group["name"]: group["size"] for group in document["groups"]} == {"food": 12, "places": 6, "rare": 1}
+    assert {group["name"]: group["size"] for group in document["groups"]} == {
+        "food": 12,
+        "places": 6,
+        "rare": 1,
+    }
     assert document["data"]["model"] == "second"
     assert len(document["nested"]["sizes"]) == 3
     samples = dp.load(source / "one.jsonl")
-    right = prompt_groups(samples, grouping=LabelGroups(["food"] * 6 + ["places"] * 6 + ["food"] * 6 + ["rare"]))
+    right = prompt_groups(
+        samples, grouping=LabelGroups(["food"] * 6 + ["places"] * 6 + ["food"] * 6 + ["rare"])
+    )
     assert document["aggregate"] == pytest.approx(right.aggregate)
     assert document["cluster_vendi"] == pytest.approx(right.cluster_vendi)
 
@@ -565,7 +731,18 @@ def test_rows_in_no_group_are_no_group_of_the_nested_parts(tmp_path):
     t = np.concatenate([np.repeat(np.eye(6)[:3], 8, axis=0), 5 * np.eye(6)[3:]])
     np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((27, 2)))
     np.save(tmp_path / "t.npy", t)
-    flags = ("--prompts", tmp_path / "t.npy", "--bandwidth-t", 0.3, "--num-groups", 3, "--nested", "--format", "json", "-q")
+    flags = (
+        "--prompts",
+        tmp_path / "t.npy",
+        "--bandwidth-t",
+        0.3,
+        "--num-groups",
+        3,
+        "--nested",
+        "--format",
+        "json",
+        "-q",
+    )
     done = run(tmp_path / "x.npy", *flags)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["nested"]["sizes"] == [8, 16, 24]
@@ -582,16 +759,34 @@ def test_csv_has_a_row_for_each_group(source):
 
 def test_limit_and_labels_go_together_with_rows(source, tmp_path):
     np.save(tmp_path / "labels.npy", np.arange(12) % 2)
-    done = run(source / "all.jsonl", "--model", "first", "--limit", 12, "--labels", tmp_path / "labels.npy", "--format", "json")
+    done = run(
+        source / "all.jsonl",
+        "--model",
+        "first",
+        "--limit",
+        12,
+        "--labels",
+        tmp_path / "labels.npy",
+        "--format",
+        "json",
+    )
     assert done.returncode == 0, done.stderr
     assert [group["size"] for group in json.loads(done.stdout)["groups"]] == [6, 6]
-    done = run(source / "all.jsonl", "--model", "first", "--limit", 12, "--by", "topic", "--format", "json")
-    assert sorted(group["name"] for group in json.loads(done.stdout)["groups"]) == ["food", "places"]
+    done = run(
+        source / "all.jsonl", "--model", "first", "--limit", 12, "--by", "topic", "--format", "json"
+    )
+    assert sorted(group["name"] for group in json.loads(done.stdout)["groups"]) == [
+        "food",
+        "places",
+    ]
 
 
 def test_pictures_are_told_by_their_files(tmp_path):
     rows = [{"file": f"{place}.png", "prompt": "abc"[place % 3]} for place in range(9)]
-    write(tmp_path, {"metadata.jsonl": jsonl(rows), **{f"{place}.png": picture(place) for place in range(9)}})
+    write(
+        tmp_path,
+        {"metadata.jsonl": jsonl(rows), **{f"{place}.png": picture(place) for place in range(9)}},
+    )
     done = run(tmp_path, "--by", "prompt", "--min-size", 2, "-q")
     assert done.returncode == 0, done.stderr
     assert ".png" in done.stdout.decode()
@@ -610,7 +805,18 @@ def test_arrays_are_told_by_their_rows(tmp_path, way):
 
 def test_groups_that_are_all_too_small_are_said_to_be(source):
     for form in ("table", "csv", "md", "json"):
-        done = run(source / "one.jsonl", "--by", "prompt", "--min-size", 50, "--num-modes", 0, "--format", form, "-q")
+        done = run(
+            source / "one.jsonl",
+            "--by",
+            "prompt",
+            "--min-size",
+            50,
+            "--num-modes",
+            0,
+            "--format",
+            form,
+            "-q",
+        )
         assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["num_small"] == 4
     text = run(source / "one.jsonl", "--by", "prompt", "--min-size", 50, "-q").stdout.decode()
@@ -619,13 +825,30 @@ def test_groups_that_are_all_too_small_are_said_to_be(source):
 
 def test_what_is_not_shown_is_said(source):
     """Three of four topics left out by --top, the groups' gap explained, and the parts that nested scores come from."""
-    text = run(source / "one.jsonl", "--by", "prompt", "--top", 1, "--min-size", 2, "--bandwidth-t", 5, "--nested", "-q")
+    text = run(
+        source / "one.jsonl",
+        "--by",
+        "prompt",
+        "--top",
+        1,
+        "--min-size",
+        2,
+        "--bandwidth-t",
+        5,
+        "--nested",
+        "-q",
+    )
     lines = text.stdout.decode().splitlines()
     assert "2 more groups are not shown (--top)" in lines
     assert "1 group with fewer than 2 outputs: too small to tell" in lines
     assert "(the prompt kernel sees fewer kinds of prompts than these groups)" in lines
-    assert any(line.startswith("Conditional with Cluster over 4 nested parts: Vendi: Pearson ") for line in lines)
-    few = run(source / "one.jsonl", "--by", "directions", "--num-groups", 2, "--min-size", 2, "-q").stdout.decode()
+    assert any(
+        line.startswith("Conditional with Cluster over 4 nested parts: Vendi: Pearson ")
+        for line in lines
+    )
+    few = run(
+        source / "one.jsonl", "--by", "directions", "--num-groups", 2, "--min-size", 2, "-q"
+    ).stdout.decode()
     assert "the groups hold " in few and " of all" in few
 
 
@@ -635,14 +858,28 @@ def test_what_is_not_shown_is_said(source):
         ((), 2, "name the outputs: a file or folder"),
         (("all.jsonl",), 2, "holds outputs of 2 models; choose one by --model: first, second."),
         (("all.jsonl", "--model", "third"), 2, "there is no model third in"),
-        (("one.jsonl", "--by", "colour"), 2, "--by colour is neither eigen, directions, prompt, kmeans nor a field"),
+        (
+            ("one.jsonl", "--by", "colour"),
+            2,
+            "--by colour is neither eigen, directions, prompt, kmeans nor a field",
+        ),
         (("one.jsonl", "--format", "latex"), 2, "--format must be one of table, json, csv, md"),
-        (("one.jsonl", "--by", "directions", "--nested"), 2, "--nested needs groups that rows belong to"),
-        (("one.jsonl", "--by", "kmeans", "--num-groups", "9"), 2, "`num_clusters` must be a whole number from 1 to"),
+        (
+            ("one.jsonl", "--by", "directions", "--nested"),
+            2,
+            "--nested needs groups that rows belong to",
+        ),
+        (
+            ("one.jsonl", "--by", "kmeans", "--num-groups", "9"),
+            2,
+            "`num_clusters` must be a whole number from 1 to",
+        ),
     ],
 )
 def test_what_the_command_cannot_do_is_one_sentence(source, arguments, code, message):
-    done = run(*(source / word if str(word).endswith("jsonl") else word for word in arguments), "-q")
+    done = run(
+        *(source / word if str(word).endswith("jsonl") else word for word in arguments), "-q"
+    )
     assert done.returncode == code
     assert message in done.stderr.decode()
     assert done.stdout == b""
@@ -658,12 +895,15 @@ def test_vectors_that_were_kept_know_their_texts(tmp_path):
     """What `divprism embed` wrote is grouped by the texts that it was made from."""
     from made import jsonl, records, write
 
-    from divprism.embedding import save_embedded
+    from divprism.embedders.embedding import save_embedded
 
     source = write(tmp_path, {"a.jsonl": jsonl(records() * 3)}) / "a.jsonl"
     samples = dp.load(source)
     save_embedded(tmp_path / "kept", samples, dp.embed(samples, cache=False))
     found = dp.prompt_groups(dp.load(tmp_path / "kept"), grouping=dp.PromptGroups()).to_dict()
-    assert {entry["text"] for group in found["groups"] for entry in group["prompts"]} == {"a red square", "a blue circle"}
+    assert {entry["text"] for group in found["groups"] for entry in group["prompts"]} == {
+        "a red square",
+        "a blue circle",
+    }
     first = found["groups"][0]["modes"][0]["outputs"][0]
     assert first["text"] in {record["output"] for record in records()}

@@ -50,7 +50,13 @@ def test_the_window_holds_the_last_samples_in_order(capacity, sizes):
 
 def test_the_window_of_the_paper_is_the_default():
     bank = Bank()
-    assert (bank.capacity, bank.dtype, len(bank), bank.arrived, bank.shape) == (300, "float32", 0, 0, None)
+    assert (bank.capacity, bank.dtype, len(bank), bank.arrived, bank.shape) == (
+        300,
+        "float32",
+        0,
+        0,
+        None,
+    )
     assert repr(_filled()) == "Bank(10 of 10, shape=(6,), dtype='float32')"
 
 
@@ -75,7 +81,9 @@ def test_half_precision_storage(dtype):
 def test_prompts_that_were_rounded_are_still_the_same():
     bank = Bank(dtype="float16")
     bank.append(X[:6], T[:6])
-    by_rows = score_gradient(NEW, T[:3], bank=bank, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Categorical())
+    by_rows = score_gradient(
+        NEW, T[:3], bank=bank, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Categorical()
+    )
     ids = Bank(dtype="float16")
     ids.append(X[:6], range(6))
     by_ids = score_gradient(NEW, range(3), bank=ids, kernel_x=dp.Gaussian(2.0))
@@ -88,7 +96,11 @@ def test_samples_of_any_shape_come_back_in_it():
     assert bank.shape == (2, 3)
     assert (bank.latents == X.reshape(40, 2, 3)[2:5]).all()
     assert bank.prompts.shape == (3, 3)
-    assert score_gradient(X.reshape(40, 2, 3)[:2], bank=bank, score="rke").gradient.shape == (2, 2, 3)
+    assert score_gradient(X.reshape(40, 2, 3)[:2], bank=bank, score="rke").gradient.shape == (
+        2,
+        2,
+        3,
+    )
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -129,7 +141,10 @@ def test_distances_inside_the_bank_are_computed_once(monkeypatch):
 
 
 def test_an_empty_bank_is_no_bank():
-    assert score_gradient(NEW, bank=Bank(), score="rke").value == score_gradient(NEW, score="rke").value
+    assert (
+        score_gradient(NEW, bank=Bank(), score="rke").value
+        == score_gradient(NEW, score="rke").value
+    )
     bank = _filled()
     bank.clear()
     assert (len(bank), bank.arrived, bank.has_prompts) == (0, 0, False)
@@ -142,7 +157,12 @@ def test_an_empty_bank_is_no_bank():
 def test_a_file_brings_the_bank_back(tmp_path, prompts, dtype, library):
     if library is LIBRARIES["array-api-strict"]:
         dtype = "float32"  # the standard has no half precision
-    texts = {"rows": T, "ids": np.arange(40), "texts": [f"prompt {i}" for i in range(40)], "none": None}[prompts]
+    texts = {
+        "rows": T,
+        "ids": np.arange(40),
+        "texts": [f"prompt {i}" for i in range(40)],
+        "none": None,
+    }[prompts]
     bank = Bank(7, dtype=dtype)
     for rows in (slice(0, 5), slice(5, 12)):
         bank.append(library(X.reshape(40, 2, 3)[rows]), None if texts is None else texts[rows])
@@ -153,14 +173,21 @@ def test_a_file_brings_the_bank_back(tmp_path, prompts, dtype, library):
         each.append(library(X.reshape(40, 2, 3)[20:22]), None if texts is None else texts[20:22])
     assert (back.capacity, back.dtype, back.shape, back.arrived) == (7, dtype, (2, 3), 14)
     assert (np.asarray(back.latents) == np.asarray(bank.latents)).all()
-    assert back.prompts is None if texts is None else (np.asarray(back.prompts) == np.asarray(bank.prompts)).all()
+    assert (
+        back.prompts is None
+        if texts is None
+        else (np.asarray(back.prompts) == np.asarray(bank.prompts)).all()
+    )
     again = Bank.load(tmp_path / "bank.npz")
     assert isinstance(again.latents, np.ndarray)
 
 
 def test_an_empty_bank_is_saved_too(tmp_path):
     Bank(5).save(tmp_path / "bank.npz")
-    assert (len(Bank.load(tmp_path / "bank.npz")), Bank.load(tmp_path / "bank.npz").capacity) == (0, 5)
+    assert (len(Bank.load(tmp_path / "bank.npz")), Bank.load(tmp_path / "bank.npz").capacity) == (
+        0,
+        5,
+    )
 
 
 def test_workers_that_fill_in_step_share_the_window_alike():
@@ -224,7 +251,12 @@ def test_bank_scores_are_the_scores(score):
         order, truncation = (2, None) if score == "conditional_rke" else (1, 4)
         t = np.concatenate([bank.prompts, T_NEW])
         expected = dp.conditional_vendi(
-            x, t, kernel_x=dp.Gaussian(2.0), bandwidth_rule=dp.MedianDistance(), order=order, truncation=truncation
+            x,
+            t,
+            kernel_x=dp.Gaussian(2.0),
+            bandwidth_rule=dp.MedianDistance(),
+            order=order,
+            truncation=truncation,
         )
     assert found.value == pytest.approx(float(expected), rel=1e-6)  # single precision
 
@@ -237,18 +269,39 @@ def _filled_with_ids():
 
 REFUSED = [
     (lambda: Bank().latents, "the bank is empty: call append first"),
-    (lambda: _filled().append(X[:2, :4], T[:2]), r"samples of shape \(4,\) do not fit a bank of samples of shape \(6,\)"),
+    (
+        lambda: _filled().append(X[:2, :4], T[:2]),
+        r"samples of shape \(4,\) do not fit a bank of samples of shape \(6,\)",
+    ),
     (lambda: _filled().append(X[:2]), "the bank has prompts, so new samples must bring them too"),
-    (lambda: _filled().append(X[:2], T[:3]), "must pair up row by row; got 2 outputs and 3 prompts"),
-    (lambda: _filled().append(X[:2], [1, 2]), "new prompts are numbers and those in the bank embeddings of width 3"),
-    (lambda: _filled_with_ids().append(X[:2], T[:2]), "new prompts are embeddings of width 3 and those in the bank texts"),
-    (lambda: _filled().append(X[:2] * np.nan, T[:2]), "2 of 2 rows of `latents` contain NaN or infinity"),
+    (
+        lambda: _filled().append(X[:2], T[:3]),
+        "must pair up row by row; got 2 outputs and 3 prompts",
+    ),
+    (
+        lambda: _filled().append(X[:2], [1, 2]),
+        "new prompts are numbers and those in the bank embeddings of width 3",
+    ),
+    (
+        lambda: _filled_with_ids().append(X[:2], T[:2]),
+        "new prompts are embeddings of width 3 and those in the bank texts",
+    ),
+    (
+        lambda: _filled().append(X[:2] * np.nan, T[:2]),
+        "2 of 2 rows of `latents` contain NaN or infinity",
+    ),
     (
         lambda: _filled(dtype="float16").append(X[:2] * 1e6, T[:2]),
         "some `latents` are too large for float16. Make the bank with",
     ),
-    (lambda: _filled(dtype="float16").append(X[:2], T[:2] * 1e6), "some `prompts` are too large for float16"),
-    (lambda: _filled().append(torch.tensor(X[:2]), T[:2]), "samples and bank must live in one array library and on one device"),
+    (
+        lambda: _filled(dtype="float16").append(X[:2], T[:2] * 1e6),
+        "some `prompts` are too large for float16",
+    ),
+    (
+        lambda: _filled().append(torch.tensor(X[:2]), T[:2]),
+        "samples and bank must live in one array library and on one device",
+    ),
     (
         lambda: _filled(dtype="float16", make=LIBRARIES["array-api-strict"]),
         "array_api_strict has no float16. Make the bank with",
@@ -292,7 +345,9 @@ def _archive(path, changes, **options):
         arrays = dict(file)
     header = json.loads(str(arrays["header"]))
     header |= {key: value for key, value in changes.items() if key in header}
-    arrays |= {"header": np.array(json.dumps(header))} | {key: value for key, value in changes.items() if key in arrays}
+    arrays |= {"header": np.array(json.dumps(header))} | {
+        key: value for key, value in changes.items() if key in arrays
+    }
     (np.savez_compressed if options.get("packed") else np.savez)(path, **arrays)
 
 
@@ -333,7 +388,9 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "message"), BROKEN, ids=[f"{place}" for place in range(len(BROKEN))])
+@pytest.mark.parametrize(
+    ("changes", "message"), BROKEN, ids=[f"{place}" for place in range(len(BROKEN))]
+)
 def test_files_of_strangers_are_refused_in_a_sentence(tmp_path, changes, message):
     path = tmp_path / "bank.npz"
     _archive(path, changes)
@@ -390,7 +447,10 @@ def test_a_copy_of_what_the_bank_rounded_adds_nothing(dtype):
 def test_samples_of_another_shape_and_the_same_width_are_refused():
     bank = Bank()
     bank.append(np.ones((2, 4, 6)))
-    with pytest.raises(dp.DataError, match=r"samples of shape \(6, 4\) do not fit a bank of samples of shape \(4, 6\)"):
+    with pytest.raises(
+        dp.DataError,
+        match=r"samples of shape \(6, 4\) do not fit a bank of samples of shape \(4, 6\)",
+    ):
         score_gradient(np.ones((1, 6, 4)), bank=bank, score="rke")
     assert score_gradient(np.ones((1, 24)), bank=bank, score="rke").gradient.shape == (1, 24)
 
@@ -399,7 +459,10 @@ def test_a_list_of_two_samples_is_no_pair():
     x = np.random.default_rng(0).standard_normal((3, 4))
     rows = [[0.0, 0, 0, 0], [1.0, 1, 1, 1]]
     found = score_gradient(x, bank=rows, score="rke", kernel_x=dp.Gaussian(1.0))
-    assert found.value == score_gradient(x, bank=np.array(rows), score="rke", kernel_x=dp.Gaussian(1.0)).value
+    assert (
+        found.value
+        == score_gradient(x, bank=np.array(rows), score="rke", kernel_x=dp.Gaussian(1.0)).value
+    )
 
 
 def test_a_bank_filled_in_inference_mode_goes_on_outside():
@@ -446,7 +509,10 @@ def test_texts_and_numbers_are_told_apart_by_files_too(tmp_path):
     bank = Bank(4)
     bank.append(X[:2], ["a", "b"])
     bank.save(tmp_path / "bank.npz")
-    with pytest.raises(dp.DataError, match="new prompts are numbers and those in the bank texts; they must be of one kind"):
+    with pytest.raises(
+        dp.DataError,
+        match="new prompts are numbers and those in the bank texts; they must be of one kind",
+    ):
         Bank.load(tmp_path / "bank.npz").append(X[:1], [0])
 
 
@@ -455,9 +521,14 @@ def test_what_a_library_lacks_is_no_fault_of_the_file(tmp_path):
     bank.append(X[:2])
     bank.save(tmp_path / "bank.npz")
     strict = array_api_strict.zeros(1)
-    with pytest.raises(dp.DataError, match=r"array_api_strict has no float16. Make the bank with dtype='float32'"):
+    with pytest.raises(
+        dp.DataError, match=r"array_api_strict has no float16. Make the bank with dtype='float32'"
+    ):
         Bank.load(tmp_path / "bank.npz", like=strict)
-    with pytest.raises(dp.ArgumentError, match="`like` must be an array in whose library the bank is to live; got list"):
+    with pytest.raises(
+        dp.ArgumentError,
+        match="`like` must be an array in whose library the bank is to live; got list",
+    ):
         Bank.load(tmp_path / "bank.npz", like=[1.0])
     whole = Bank(4)
     whole.append(array_api_strict.asarray(X[:2].astype(np.float32)))

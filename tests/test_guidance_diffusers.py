@@ -16,14 +16,15 @@ import pytest
 import torch
 from pipelines import CALLBACKS, PIPELINES, build, embeddings, run
 
-from divprism import registry
+from divprism.core.kernels import Gaussian
 from divprism.errors import ArgumentError, DataError
-from divprism.guidance import Bank, DiversityGuidance, Objective, score_gradient
-from divprism.kernels import Gaussian
+from divprism.guidance import Bank, DiversityGuidance, Objective, objectives, score_gradient
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
-    pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning"
+    ),
 ]
 SCORES = ["vendi", "rke", "conditional_vendi", "conditional_rke"]
 ROOT = Path(__file__).parent.parent
@@ -48,7 +49,10 @@ def sd():
 
 
 def _hooked(guide):
-    return {"callback_on_step_end": guide, "callback_on_step_end_tensor_inputs": guide.tensor_inputs}
+    return {
+        "callback_on_step_end": guide,
+        "callback_on_step_end_tensor_inputs": guide.tensor_inputs,
+    }
 
 
 def _guided(pipe, name, guide, **options):
@@ -135,7 +139,10 @@ def test_attached_is_the_same_as_called_back(name):
 
 def test_results_repeat_for_the_same_seed(named):
     name, pipe = named
-    found = [_guided(pipe, name, DiversityGuidance("conditional_vendi", every=1), seed=seed) for seed in (5, 5, 6)]
+    found = [
+        _guided(pipe, name, DiversityGuidance("conditional_vendi", every=1), seed=seed)
+        for seed in (5, 5, 6)
+    ]
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
 
@@ -151,7 +158,9 @@ def test_the_order_of_the_batch_does_not_matter(sd, score):
         guide = DiversityGuidance(score, every=1, bank=copy.deepcopy(bank))
         options = {key: value[order] for key, value in given.items()}
         found.append(run(sd, "sd", latents=noise[order], **options, **_hooked(guide)))
-    assert torch.allclose(found[0][turned], found[1], rtol=1e-4, atol=1e-4 * float(found[0].abs().max()))  # single precision
+    assert torch.allclose(
+        found[0][turned], found[1], rtol=1e-4, atol=1e-4 * float(found[0].abs().max())
+    )  # single precision
 
 
 # the push
@@ -168,14 +177,20 @@ def test_a_push_has_the_length_that_was_asked_for_and_keeps_the_norm():
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("banked", [False, True])
 def test_a_push_is_uphill(score, banked):
-    latents, prompts, guide = _random(6, 4, 4, 4), embeddings(6), DiversityGuidance(score, strength=1e-3, bandwidth_z=0.8)
+    latents, prompts, guide = (
+        _random(6, 4, 4, 4),
+        embeddings(6),
+        DiversityGuidance(score, strength=1e-3, bandwidth_z=0.8),
+    )
     if banked:
         guide.remember(_random(20, 4, 4, 4, seed=1), embeddings(20, 2))
     conditional = guide.score.conditional
     t = _unit(prompts.mean(1)) if conditional else None
 
     def value(z):
-        return score_gradient(_unit(z).flatten(1), t, bank=guide.bank, score=score, kernel_x=Gaussian(0.8)).value
+        return score_gradient(
+            _unit(z).flatten(1), t, bank=guide.bank, score=score, kernel_x=Gaussian(0.8)
+        ).value
 
     push = guide.push(latents, prompts if conditional else None)
     assert value(latents + push) > value(latents) > value(latents - push)
@@ -185,11 +200,15 @@ def test_a_push_is_uphill(score, banked):
 def test_the_direction_is_that_of_the_gradient_by_autograd(score):
     """Through the normalisation of latents, by torch, from the definition of the score."""
     latents, prompts = _random(4, 2, 3, 3).double().requires_grad_(), embeddings(4).double()
-    guide = DiversityGuidance(score, bandwidth_z=0.8, **({"bandwidth_t": 0.3} if "conditional" in score else {}))
+    guide = DiversityGuidance(
+        score, bandwidth_z=0.8, **({"bandwidth_t": 0.3} if "conditional" in score else {})
+    )
 
     def kernel(rows, bandwidth):
         rows = rows / rows.norm(dim=1, keepdim=True)
-        return torch.exp(-((rows[:, None] - rows[None]) ** 2).sum(-1) / (2 * bandwidth**2)) / len(rows)
+        return torch.exp(-((rows[:, None] - rows[None]) ** 2).sum(-1) / (2 * bandwidth**2)) / len(
+            rows
+        )
 
     def entropy(matrix):
         if guide.score.order == 2:
@@ -230,7 +249,9 @@ def test_nothing_moves_without_a_slope():
 def test_samples_of_unrelated_prompts_leave_each_other_alone():
     """Four latents, two of each prompt: with ids only those of one prompt push each other."""
     latents = _random(4, 2, 3, 3)
-    push = DiversityGuidance("conditional_rke", bandwidth_z=0.8).push(latents, ["a dog", "a cat", "a dog", "a cat"])
+    push = DiversityGuidance("conditional_rke", bandwidth_z=0.8).push(
+        latents, ["a dog", "a cat", "a dog", "a cat"]
+    )
     pair = DiversityGuidance("rke", bandwidth_z=0.8).push(latents[::2])
     assert torch.allclose(push[::2], pair, atol=1e-6)
 
@@ -245,11 +266,16 @@ def _displacement(pipe, scheduler, steps=10, **settings):
     return moved, guide
 
 
-@pytest.mark.parametrize(("score", "strength"), [*((score, 0.03) for score in SCORES), ("rke", 0.01), ("rke", 0.1)])
+@pytest.mark.parametrize(
+    ("score", "strength"), [*((score, 0.03) for score in SCORES), ("rke", 0.01), ("rke", 0.1)]
+)
 def test_a_strength_moves_latents_as_far_with_euler_as_with_ddim(sd, score, strength):
     """Their latents differ by a factor of up to 15."""
     settings = {"score": score, "strength": strength, "every": 3}
-    found = [_displacement(sd, scheduler, **settings) for scheduler in (pipelines.euler(), pipelines.ddim())]
+    found = [
+        _displacement(sd, scheduler, **settings)
+        for scheduler in (pipelines.euler(), pipelines.ddim())
+    ]
     for _, guide in found:
         assert guide.pushed == [0, 3, 6]
         for moved in guide.moved:
@@ -285,7 +311,13 @@ def test_half_precision_stays_half_and_finite(sd, dtype, scheduler):
     halves = {key: value.to(dtype) for key, value in pipelines.arguments("sd").items()}
     for score in SCORES:
         guide = DiversityGuidance(score, every=1)
-        run(sd, "sd", callback_on_step_end=watch, callback_on_step_end_tensor_inputs=guide.tensor_inputs, **halves)
+        run(
+            sd,
+            "sd",
+            callback_on_step_end=watch,
+            callback_on_step_end_tensor_inputs=guide.tensor_inputs,
+            **halves,
+        )
     assert len(seen) == 16
     for latents in seen:
         assert latents.dtype == dtype
@@ -330,7 +362,9 @@ def test_prompts_are_the_positive_ones_once_per_image(name, scale):
     assert torch.allclose(guide.bank.prompts.double(), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "tensor"), [("sdxl", "add_text_embeds"), ("sd3", "pooled_prompt_embeds")])
+@pytest.mark.parametrize(
+    ("name", "tensor"), [("sdxl", "add_text_embeds"), ("sd3", "pooled_prompt_embeds")]
+)
 def test_pooled_prompts(name, tensor):
     guide = DiversityGuidance(prompt_tensor=tensor)
     run(build(name), name, **_hooked(guide))
@@ -382,12 +416,20 @@ def test_prompts_of_texts_are_heard_from_the_encoder(sd):
 
 
 def test_calls_add_up_in_the_bank_and_repel_the_next(sd):
-    guide, other = DiversityGuidance("rke", every=1, bank=Bank(5)), DiversityGuidance("rke", every=1)
+    guide, other = (
+        DiversityGuidance("rke", every=1, bank=Bank(5)),
+        DiversityGuidance("rke", every=1),
+    )
     first, second = (run(sd, "sd", seed=seed, **_hooked(guide)) for seed in range(2))
     assert (len(guide.bank), guide.bank.arrived) == (5, 6)
-    assert torch.allclose(guide.bank.latents.double(), _unit(torch.cat([first, second])[1:]), atol=1e-6)
+    assert torch.allclose(
+        guide.bank.latents.double(), _unit(torch.cat([first, second])[1:]), atol=1e-6
+    )
     alone = run(sd, "sd", seed=1, **_hooked(other))  # without the first batch in the bank
-    alike = [float((_unit(found).flatten(1) @ _unit(first).flatten(1).T).mean()) for found in (alone, second)]
+    alike = [
+        float((_unit(found).flatten(1) @ _unit(first).flatten(1).T).mean())
+        for found in (alone, second)
+    ]
     assert alike[1] < alike[0] - 0.01
 
 
@@ -467,7 +509,10 @@ def test_prompts_may_be_encoded_before_or_after_the_timesteps_are_set(sd, late):
     guide, x = DiversityGuidance(every=1), _random(2, 4, 8, 8)
     with guide.attach(sd):
         for texts in (["a dog", "a cat"], ["an owl", "a fox"]):
-            calls = [lambda texts=texts: sd.encode_prompt(texts, "cpu", 1, False), lambda: sd.scheduler.set_timesteps(2)]
+            calls = [
+                lambda texts=texts: sd.encode_prompt(texts, "cpu", 1, False),
+                lambda: sd.scheduler.set_timesteps(2),
+            ]
             for call in reversed(calls) if late else calls:
                 call()
             sd.encode_prompt("", "cpu", 1, False)  # negative ones
@@ -548,7 +593,10 @@ def test_latents_that_are_there_twice(monkeypatch):
         assert len(guide.bank) == 4
         assert not np.allclose(found, plain)
     assert pushed == 3 * (3 * [(2, [1, 2])] + 3 * [(2, [1, 1])])
-    with pytest.raises(ArgumentError, match="DiTPipeline encodes none"), DiversityGuidance().attach(pipe):
+    with (
+        pytest.raises(ArgumentError, match="DiTPipeline encodes none"),
+        DiversityGuidance().attach(pipe),
+    ):
         pass
 
 
@@ -556,11 +604,16 @@ def test_latents_that_are_there_twice(monkeypatch):
 
 
 def test_presets_are_the_rows_of_table_1():
-    assert list(registry.GUIDANCE) == SCORES
-    for name in registry.GUIDANCE:
+    assert list(objectives.GUIDANCE) == SCORES
+    for name in objectives.GUIDANCE:
         guide = DiversityGuidance.preset(name)
-        assert guide.score == registry.objective(name)
-        assert (guide.strength, guide.every, guide.bandwidth_z, guide.bank.capacity) == (0.03, 10, 0.8, 300)
+        assert guide.score == objectives.objective(name)
+        assert (guide.strength, guide.every, guide.bandwidth_z, guide.bank.capacity) == (
+            0.03,
+            10,
+            0.8,
+            300,
+        )
         assert guide.bandwidth_t == (0.3 if guide.score.conditional else None)
     assert DiversityGuidance.preset("rke").bank is not DiversityGuidance.preset("rke").bank
     assert DiversityGuidance.preset("rke", strength=0.1, bank=None).strength == 0.1
@@ -579,20 +632,43 @@ WRONG = [
     (lambda: DiversityGuidance("novelty"), "there is no objective 'novelty'"),
     (lambda: DiversityGuidance(score=3), "`score` must be a name such as"),
     (lambda: DiversityGuidance(strength=-1), "`strength` must be a number of at least 0; got -1"),
-    (lambda: DiversityGuidance(strength=float("nan")), "`strength` must be a number of at least 0; got nan"),
+    (
+        lambda: DiversityGuidance(strength=float("nan")),
+        "`strength` must be a number of at least 0; got nan",
+    ),
     (lambda: DiversityGuidance(every=0), "`every` must be a whole number of at least 1; got 0"),
     (lambda: DiversityGuidance(every=2.5), "`every` must be a whole number of at least 1; got 2.5"),
     (lambda: DiversityGuidance(bandwidth_z=0), "`bandwidth_z` must be a positive number, or None"),
-    (lambda: DiversityGuidance(bandwidth_t="wide"), "`bandwidth_t` must be a positive number, or None"),
-    (lambda: DiversityGuidance("rke", bandwidth_t=0.3), "`bandwidth_t` was given, but the score has no prompts in it"),
-    (lambda: DiversityGuidance(bank=[]), "`bank` must be a Bank, or None; got list"),
-    (lambda: DiversityGuidance(start=0.5, stop=0.5), "fractions must be 0 <= `start` < `stop` <= 1; got 0.5 and 0.5"),
-    (lambda: DiversityGuidance(stop=50), "fractions must be 0 <= `start` < `stop` <= 1; got 0.0 and 50"),
-    (lambda: DiversityGuidance.preset("c-vsg"), "there is no preset 'c-vsg' of guidance; choose from vendi, rke"),
-    (lambda: DiversityGuidance(bank=None).remember(_random(2, 3)), "this guidance has no bank"),
-    (lambda: DiversityGuidance("rke").push(np.ones((2, 3))), "`latents` must be a torch tensor; got ndarray"),
     (
-        lambda: DiversityGuidance(prompt_tensor="add_text_embeds").attach(build("sdxl")).__enter__(),
+        lambda: DiversityGuidance(bandwidth_t="wide"),
+        "`bandwidth_t` must be a positive number, or None",
+    ),
+    (
+        lambda: DiversityGuidance("rke", bandwidth_t=0.3),
+        "`bandwidth_t` was given, but the score has no prompts in it",
+    ),
+    (lambda: DiversityGuidance(bank=[]), "`bank` must be a Bank, or None; got list"),
+    (
+        lambda: DiversityGuidance(start=0.5, stop=0.5),
+        "fractions must be 0 <= `start` < `stop` <= 1; got 0.5 and 0.5",
+    ),
+    (
+        lambda: DiversityGuidance(stop=50),
+        "fractions must be 0 <= `start` < `stop` <= 1; got 0.0 and 50",
+    ),
+    (
+        lambda: DiversityGuidance.preset("c-vsg"),
+        "there is no preset 'c-vsg' of guidance; choose from vendi, rke",
+    ),
+    (lambda: DiversityGuidance(bank=None).remember(_random(2, 3)), "this guidance has no bank"),
+    (
+        lambda: DiversityGuidance("rke").push(np.ones((2, 3))),
+        "`latents` must be a torch tensor; got ndarray",
+    ),
+    (
+        lambda: (
+            DiversityGuidance(prompt_tensor="add_text_embeds").attach(build("sdxl")).__enter__()
+        ),
         "attach hears the first result of encode_prompt, not 'add_text_embeds': pass attach(pipe, prompts=...)",
     ),
     (
@@ -601,11 +677,19 @@ WRONG = [
     ),
 ]
 REFUSED = [
-    (lambda: DiversityGuidance().push(_random(2, 3)), "a conditional score needs prompts: pass embeddings, texts or ids"),
-    (lambda: DiversityGuidance().push(_random(4, 3), embeddings(3)), "4 latents do not fit 3 prompts"),
+    (
+        lambda: DiversityGuidance().push(_random(2, 3)),
+        "a conditional score needs prompts: pass embeddings, texts or ids",
+    ),
+    (
+        lambda: DiversityGuidance().push(_random(4, 3), embeddings(3)),
+        "4 latents do not fit 3 prompts",
+    ),
     (lambda: DiversityGuidance().push(_random(2, 3) * torch.nan, embeddings(2)), "NaN"),
     (
-        lambda: DiversityGuidance()(build("sd"), 0, 1, {"latents": _random(2, 3), "prompt_embeds": embeddings(6)}),
+        lambda: DiversityGuidance()(
+            build("sd"), 0, 1, {"latents": _random(2, 3), "prompt_embeds": embeddings(6)}
+        ),
         "StableDiffusionPipeline has 6 prompts for 2 latents",
     ),
 ]
@@ -632,7 +716,10 @@ def test_a_bank_of_another_resolution_is_refused(sd):
 
 def test_scores_are_told_as_values_too():
     assert DiversityGuidance(Objective(order=2.0)).tensor_inputs == ["latents"]
-    assert DiversityGuidance("conditional_vendi(truncation=50)").tensor_inputs == ["latents", "prompt_embeds"]
+    assert DiversityGuidance("conditional_vendi(truncation=50)").tensor_inputs == [
+        "latents",
+        "prompt_embeds",
+    ]
 
 
 @pytest.mark.parametrize("package", ["torch", "diffusers"])
@@ -664,7 +751,13 @@ def test_the_example_of_the_guide_runs(tmp_path, monkeypatch):
 @pytest.mark.parametrize("block", SHORT)
 def test_the_short_examples_run(sd, block):
     exec(
-        block, {"pipe": sd, "guide": DiversityGuidance(), "DiversityGuidance": DiversityGuidance, "prompts": ["a dog", "a cat"]}
+        block,
+        {
+            "pipe": sd,
+            "guide": DiversityGuidance(),
+            "DiversityGuidance": DiversityGuidance,
+            "prompts": ["a dog", "a cat"],
+        },
     )
 
 
@@ -695,9 +788,17 @@ def test_latents_that_diverged_are_left_and_told(sd, lost, scheduler):
         sd.scheduler.set_timesteps(3)
         sd.scheduler.last_sample = 2 * batch
         guide = DiversityGuidance("rke", every=1)
-        with pytest.warns(UserWarning, match=r"latents \[1\] of the batch are NaN or infinite") if warned else nullcontext():
+        with (
+            pytest.warns(UserWarning, match=r"latents \[1\] of the batch are NaN or infinite")
+            if warned
+            else nullcontext()
+        ):
             moved = guide._after_step(sd, batch, None, 0, 3)
-        with pytest.warns(UserWarning, match="neither pushed nor remembered") if warned else nullcontext():
+        with (
+            pytest.warns(UserWarning, match="neither pushed nor remembered")
+            if warned
+            else nullcontext()
+        ):
             guide._after_step(sd, batch, None, 2, 3)
         assert len(guide.bank) == 2
         found.append((moved, sd.scheduler.last_sample))
@@ -722,15 +823,25 @@ def test_prompts_are_those_of_the_call(sd):
     """Not of what was encoded before it, by the user or by a call that failed."""
     guide = DiversityGuidance(every=1)
     with guide.attach(sd):
-        made = [sd.encode_prompt(text, "cpu", 1, False)[0] for text in (["an owl", "a fox"], ["a dog", "a cat"])]
+        made = [
+            sd.encode_prompt(text, "cpu", 1, False)[0]
+            for text in (["an owl", "a fox"], ["a dog", "a cat"])
+        ]
         for embedded in made:
-            sd(prompt_embeds=embedded, guidance_scale=1, num_inference_steps=2, output_type="latent")
+            sd(
+                prompt_embeds=embedded,
+                guidance_scale=1,
+                num_inference_steps=2,
+                output_type="latent",
+            )
         with pytest.raises(ValueError, match="custom timestep"):
             sd(["a hen", "a pig"], timesteps=[3, 1], num_inference_steps=2)
         sd(["a cow", "a bee"], guidance_scale=1, num_inference_steps=2, output_type="latent")
     with torch.no_grad():
         last = sd.encode_prompt(["a cow", "a bee"], "cpu", 1, False)[0]
-    assert torch.allclose(guide.bank.prompts.double(), _unit(torch.cat([*made, last]).double().mean(1)), atol=1e-6)
+    assert torch.allclose(
+        guide.bank.prompts.double(), _unit(torch.cat([*made, last]).double().mean(1)), atol=1e-6
+    )
 
 
 def test_a_call_that_encodes_nothing_is_told(sd):
@@ -765,8 +876,14 @@ def test_what_a_bank_cannot_hold_is_told_before_any_image_is_made(sd, settings, 
         steps.append(step)
         return tensors if attached else guide(pipe, step, timestep, tensors)
 
-    options = {"callback_on_step_end": note, "callback_on_step_end_tensor_inputs": guide.tensor_inputs}
-    with guide.attach(sd) if attached else nullcontext(), pytest.raises(DataError, match="do not fit a bank of samples"):
+    options = {
+        "callback_on_step_end": note,
+        "callback_on_step_end_tensor_inputs": guide.tensor_inputs,
+    }
+    with (
+        guide.attach(sd) if attached else nullcontext(),
+        pytest.raises(DataError, match="do not fit a bank of samples"),
+    ):
         run(sd, "sd", height=32, width=32, **options)
     assert steps == ([] if attached else [0])
 
@@ -808,13 +925,22 @@ def test_attributes_of_a_scheduler_may_be_copied_and_put_back(sd):
 @pytest.mark.parametrize(
     ("prompts", "message"),
     [
-        ({"a dog": 1}, "`prompts` must be embeddings, or texts or whole numbers in a list; got dict"),
-        ([[1.0, 2.0], [1.0]], "`prompts` must be embeddings, or texts or whole numbers in a list; got list"),
+        (
+            {"a dog": 1},
+            "`prompts` must be embeddings, or texts or whole numbers in a list; got dict",
+        ),
+        (
+            [[1.0, 2.0], [1.0]],
+            "`prompts` must be embeddings, or texts or whole numbers in a list; got list",
+        ),
         ([np.ones(3), np.ones(4)], "the embeddings of prompts differ in width"),
     ],
 )
 def test_prompts_that_are_none_are_refused_before_the_first_step(sd, prompts, message):
-    with pytest.raises(DataError, match=re.escape(message)), DiversityGuidance().attach(sd, prompts=prompts):
+    with (
+        pytest.raises(DataError, match=re.escape(message)),
+        DiversityGuidance().attach(sd, prompts=prompts),
+    ):
         raise AssertionError
 
 

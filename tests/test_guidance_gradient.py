@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import divprism as dp
-from divprism import registry
-from divprism.guidance import Bank, Objective, marginal_gain, score_gradient
+from divprism.guidance import Bank, Objective, marginal_gain, objectives, score_gradient
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -31,7 +30,9 @@ SCORES = [
 KERNELS = {"gaussian": (dp.Gaussian(1.7), dp.Gaussian(1.2)), "cosine": (dp.Cosine(), dp.Cosine())}
 
 
-def _data(banked: bool, copies: bool) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
+def _data(
+    banked: bool, copies: bool
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
     """New samples and prompts, and a bank; with copies inside the batch, inside the bank and between them."""
     x, t, old, t_old = NEW.copy(), T_NEW.copy(), OLD.copy(), T_OLD.copy()
     if copies:
@@ -44,8 +45,14 @@ def _data(banked: bool, copies: bool) -> tuple[np.ndarray, np.ndarray, tuple[np.
 def _autograd(x, t, bank, objective, kernels, log=True):
     """The definition in torch, differentiated by torch."""
     new = torch.tensor(np.array(x), dtype=torch.float64, requires_grad=True)
-    rows = new if bank is None else torch.cat([torch.tensor(np.array(bank[0]), dtype=torch.float64), new])
-    texts = torch.tensor(np.array(t if bank is None else np.concatenate([bank[1], t])), dtype=torch.float64)
+    rows = (
+        new
+        if bank is None
+        else torch.cat([torch.tensor(np.array(bank[0]), dtype=torch.float64), new])
+    )
+    texts = torch.tensor(
+        np.array(t if bank is None else np.concatenate([bank[1], t])), dtype=torch.float64
+    )
     k_x, k_t = (_torch_kernel(*pair) for pair in zip(kernels, (rows, texts), strict=True))
     joint = k_x * k_t if objective.conditional else k_x
     value = _torch_entropy(joint / len(rows), objective)
@@ -76,8 +83,13 @@ def _torch_entropy(matrix, objective):
 
 def _plain_value(x, t, bank, objective, kernels):
     """The same from tests/reference.py, for finite differences."""
-    rows, texts = (x, t) if bank is None else (np.concatenate([bank[0], x]), np.concatenate([bank[1], t]))
-    read = {dp.Cosine: lambda k, a: reference.cosine(a), dp.Gaussian: lambda k, a: reference.gaussian(a, k.bandwidth)}
+    rows, texts = (
+        (x, t) if bank is None else (np.concatenate([bank[0], x]), np.concatenate([bank[1], t]))
+    )
+    read = {
+        dp.Cosine: lambda k, a: reference.cosine(a),
+        dp.Gaussian: lambda k, a: reference.gaussian(a, k.bandwidth),
+    }
     k_x, k_t = (read[type(k)](k, a) for k, a in zip(kernels, (rows, texts), strict=True))
     if not objective.conditional:
         return reference.entropy(k_x, objective.order, objective.truncation)
@@ -108,28 +120,36 @@ def _close(found, expected, tolerance):
 @pytest.mark.parametrize("score", SCORES)
 def test_gradients_agree_with_autograd_and_with_differences(score, kernel, banked, copies):
     x, t, bank = _data(banked, copies)
-    objective, kernels = registry.objective(score), KERNELS[kernel]
+    objective, kernels = objectives.objective(score), KERNELS[kernel]
     kernel_t = kernels[1] if objective.conditional else None
     for log in (True, False):
-        found = score_gradient(x, t, bank=bank, score=score, kernel_x=kernels[0], kernel_t=kernel_t, log=log)
+        found = score_gradient(
+            x, t, bank=bank, score=score, kernel_x=kernels[0], kernel_t=kernel_t, log=log
+        )
         value, gradient = _autograd(x, t, bank, objective, kernels, log)
         assert found.value == pytest.approx(value, rel=1e-12, abs=1e-12)
         _close(found.gradient, gradient, 1e-9)
-        differences = _differences(lambda moved: _plain_value(moved, t, bank, objective, kernels), x)
+        differences = _differences(
+            lambda moved: _plain_value(moved, t, bank, objective, kernels), x
+        )
         _close(found.gradient, differences if log else value * differences, 1e-6)
 
 
-@pytest.mark.parametrize("score", ["vendi", "conditional_vendi(truncation=3)", "rke", "conditional_rke"])
+@pytest.mark.parametrize(
+    "score", ["vendi", "conditional_vendi(truncation=3)", "rke", "conditional_rke"]
+)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_the_value_is_the_score(score, kernel):
-    objective, (kernel_x, kernel_t) = registry.objective(score), KERNELS[kernel]
+    objective, (kernel_x, kernel_t) = objectives.objective(score), KERNELS[kernel]
     x, t = np.concatenate([OLD, NEW]), np.concatenate([T_OLD, T_NEW])
     settings = {"order": objective.order, "truncation": objective.truncation}
     if objective.conditional:
         expected = dp.conditional_vendi(x, t, kernel_x=kernel_x, kernel_t=kernel_t, **settings)
     else:
         expected, kernel_t = dp.vendi(x, kernel=kernel_x, **settings), None
-    found = score_gradient(NEW, T_NEW, bank=(OLD, T_OLD), score=score, kernel_x=kernel_x, kernel_t=kernel_t, log=False)
+    found = score_gradient(
+        NEW, T_NEW, bank=(OLD, T_OLD), score=score, kernel_x=kernel_x, kernel_t=kernel_t, log=False
+    )
     assert found.value == pytest.approx(float(expected), rel=1e-10)
 
 
@@ -144,7 +164,7 @@ def test_two_samples_part_along_the_line_between_them():
 
 @pytest.mark.parametrize("score", SCORES)
 def test_pushes_balance_under_a_kernel_of_differences(score):
-    objective = registry.objective(score)
+    objective = objectives.objective(score)
     found = score_gradient(NEW, T_NEW, score=objective, kernel_x=dp.Gaussian(1.5)).gradient
     np.testing.assert_allclose(found.sum(axis=0), 0, atol=1e-13)
     torque = np.einsum("ai,aj->ij", NEW, found)
@@ -153,12 +173,16 @@ def test_pushes_balance_under_a_kernel_of_differences(score):
 
 @pytest.mark.parametrize("score", SCORES)
 def test_lengths_do_not_matter_to_cosines(score):
-    found = score_gradient(NEW, T_NEW, bank=(OLD, T_OLD), score=score, kernel_x=dp.Cosine()).gradient
+    found = score_gradient(
+        NEW, T_NEW, bank=(OLD, T_OLD), score=score, kernel_x=dp.Cosine()
+    ).gradient
     np.testing.assert_allclose(np.einsum("ai,ai->a", NEW, found), 0, atol=1e-11)
 
 
 @pytest.mark.parametrize("kernel", [dp.Gaussian(1.0), dp.Cosine(), None])
-@pytest.mark.parametrize("score", ["vendi", "vendi(order=0.5)", "vendi(order=0.1)", "rke", "vendi(truncation=2)"])
+@pytest.mark.parametrize(
+    "score", ["vendi", "vendi(order=0.5)", "vendi(order=0.1)", "rke", "vendi(truncation=2)"]
+)
 def test_copies_alone_do_not_move(score, kernel):
     found = score_gradient(np.tile(NEW[:1], (4, 1)), score=score, kernel_x=kernel)
     assert found.value == pytest.approx(0, abs=1e-12)
@@ -204,7 +228,9 @@ def test_rescaling_samples_rescales_the_gradient(factor, score):
     np.testing.assert_allclose(second.gradient * factor, first.gradient, rtol=1e-7, atol=1e-10)
 
 
-@pytest.mark.parametrize("score", [s for s in SCORES if "=1)" not in s])  # one eigenvalue kept: the score is one
+@pytest.mark.parametrize(
+    "score", [s for s in SCORES if "=1)" not in s]
+)  # one eigenvalue kept: the score is one
 def test_a_small_step_uphill_raises_the_score(score):
     arguments = {"bank": (OLD, T_OLD), "score": score, "kernel_x": dp.Gaussian(2.0)}
     before = score_gradient(NEW, T_NEW, **arguments)
@@ -233,7 +259,9 @@ def test_at_a_tie_across_the_cut_the_gradient_is_a_subgradient(order):
     assert min(gaps) > -1e-4  # the slope in every direction is at least what the gradient says
     assert max(gaps) > 1e-2  # and it is a kink: in some it is more
     swapped = score_gradient(x[[2, 3, 0, 1]], t, **arguments)
-    np.testing.assert_allclose(swapped.gradient, found.gradient[[2, 3, 0, 1]], atol=1e-12)  # equal shares
+    np.testing.assert_allclose(
+        swapped.gradient, found.gradient[[2, 3, 0, 1]], atol=1e-12
+    )  # equal shares
 
 
 def test_equation_24_as_it_is_written():
@@ -265,7 +293,9 @@ def test_every_library_gives_the_same(score, library):
     assert found.value == pytest.approx(expected.value, rel=1e-11)
     np.testing.assert_allclose(np.asarray(found.gradient), expected.gradient, atol=1e-11)
     gains = marginal_gain(library(x), library(t), bank=tuple(map(library, bank)), score=score)
-    np.testing.assert_allclose(np.asarray(gains), marginal_gain(x, t, bank=bank, score=score), atol=1e-11)
+    np.testing.assert_allclose(
+        np.asarray(gains), marginal_gain(x, t, bank=bank, score=score), atol=1e-11
+    )
 
 
 HALVES = [
@@ -275,7 +305,9 @@ HALVES = [
 ]
 
 
-@pytest.mark.parametrize("score", ["vendi", "rke", "conditional_vendi(truncation=4)", "conditional_rke"])
+@pytest.mark.parametrize(
+    "score", ["vendi", "rke", "conditional_vendi(truncation=4)", "conditional_rke"]
+)
 @pytest.mark.parametrize("half", HALVES, ids=["numpy", "float16", "bfloat16"])
 @pytest.mark.parametrize("kernel", [None, dp.Cosine()])
 def test_half_precision_stays_half_and_finite(half, score, kernel):
@@ -284,9 +316,13 @@ def test_half_precision_stays_half_and_finite(half, score, kernel):
     found = score_gradient(given[0], given[1], bank=given[2], score=score, kernel_x=kernel)
     assert found.gradient.dtype == given[0].dtype
     exact = [dp._arrays.to_numpy(a).astype(np.float64) for a in (given[0], given[1], *given[2])]
-    expected = score_gradient(exact[0], exact[1], bank=tuple(exact[2:]), score=score, kernel_x=kernel)
+    expected = score_gradient(
+        exact[0], exact[1], bank=tuple(exact[2:]), score=score, kernel_x=kernel
+    )
     assert found.value == pytest.approx(expected.value, rel=1e-5)
-    _close(dp._arrays.to_numpy(found.gradient).astype(np.float64), expected.gradient, 1e-2)  # eight bits of bfloat16
+    _close(
+        dp._arrays.to_numpy(found.gradient).astype(np.float64), expected.gradient, 1e-2
+    )  # eight bits of bfloat16
 
 
 def test_a_gradient_beyond_half_precision_is_cut_to_its_range():
@@ -300,12 +336,17 @@ def test_single_precision_data_far_from_the_origin_are_resolved():
     """A thousand spreads away from zero the squares of single precision numbers would cancel."""
     x, old = (a.astype(np.float32) + np.float32(1000) for a in (NEW, OLD))
     found = score_gradient(x, bank=old, score="rke", kernel_x=dp.Gaussian(1.0))
-    expected = score_gradient(x.astype(float), bank=old.astype(float), score="rke", kernel_x=dp.Gaussian(1.0))
+    expected = score_gradient(
+        x.astype(float), bank=old.astype(float), score="rke", kernel_x=dp.Gaussian(1.0)
+    )
     assert found.gradient.dtype == np.float32
     _close(found.gradient, expected.gradient, 1e-5)
 
 
-@pytest.mark.parametrize("score", ["vendi", "rke", "conditional_vendi", "conditional_vendi(truncation=2)", "conditional_rke"])
+@pytest.mark.parametrize(
+    "score",
+    ["vendi", "rke", "conditional_vendi", "conditional_vendi(truncation=2)", "conditional_rke"],
+)
 @pytest.mark.parametrize("bandwidth", [1e-3, 1.0, 1e3, 1e6])
 def test_gradients_are_finite_at_every_bandwidth(score, bandwidth):
     x, t, bank = _data(True, True)
@@ -318,15 +359,23 @@ def test_a_wide_bandwidth_has_the_gradient_of_its_leading_terms():
     """K is nearly all ones: 1 - RKE^-1 is about the mean squared distance over bandwidth^2, so samples leave the mean."""
     found = score_gradient(NEW, bank=OLD, score="rke", kernel_x=dp.Gaussian(1e3)).gradient
     mean = np.concatenate([NEW, OLD]).mean(axis=0)
-    _close(found, 4 / 13 / 1e6 * (NEW - mean), 1e-5)  # relative: the next term is smaller by (spread / bandwidth)^2
+    _close(
+        found, 4 / 13 / 1e6 * (NEW - mean), 1e-5
+    )  # relative: the next term is smaller by (spread / bandwidth)^2
 
 
 def test_the_bandwidth_is_the_median_distance_of_bank_and_batch(library):
     x, t, bank = _data(True, True)
-    found = score_gradient(library(x), library(t), bank=tuple(map(library, bank)), score="conditional_rke")
+    found = score_gradient(
+        library(x), library(t), bank=tuple(map(library, bank)), score="conditional_rke"
+    )
     rule = dp.MedianDistance()
-    assert found.kernel_x.bandwidth == pytest.approx(rule.bandwidth(np.concatenate([bank[0], x])), rel=1e-12)
-    assert found.kernel_t.bandwidth == pytest.approx(rule.bandwidth(np.concatenate([bank[1], t])), rel=1e-12)
+    assert found.kernel_x.bandwidth == pytest.approx(
+        rule.bandwidth(np.concatenate([bank[0], x])), rel=1e-12
+    )
+    assert found.kernel_t.bandwidth == pytest.approx(
+        rule.bandwidth(np.concatenate([bank[1], t])), rel=1e-12
+    )
     alone = score_gradient(library(x), score="rke")
     assert alone.kernel_x.bandwidth == pytest.approx(rule.bandwidth(x), rel=1e-12)
 
@@ -345,7 +394,9 @@ def test_prompts_as_ids_are_the_limit_of_narrow_kernels(score):
     names, old_names = [f"prompt {i}" for i in ids], [f"prompt {i}" for i in old_ids]
     points = np.eye(10)
     arguments = {"score": score, "kernel_x": dp.Gaussian(1.5)}
-    expected = score_gradient(NEW, points[ids], bank=(OLD, points[old_ids]), kernel_t=dp.Gaussian(1e-2), **arguments)
+    expected = score_gradient(
+        NEW, points[ids], bank=(OLD, points[old_ids]), kernel_t=dp.Gaussian(1e-2), **arguments
+    )
     for t, t_old, kernel in [
         (ids, old_ids, None),
         (names, old_names, dp.Categorical()),
@@ -396,7 +447,9 @@ def test_a_gain_is_the_score_with_less_the_score_without(score):
     gains = marginal_gain(x, t, bank=bank, **arguments)
     total = score_gradient(x, t, bank=bank, **arguments).value
     for place, gain in enumerate(gains):
-        left = score_gradient(np.delete(x, place, 0), np.delete(t, place, 0), bank=bank, **arguments).value
+        left = score_gradient(
+            np.delete(x, place, 0), np.delete(t, place, 0), bank=bank, **arguments
+        ).value
         assert gain == pytest.approx(total - left, abs=1e-11)
     logs = marginal_gain(x, t, bank=bank, **(arguments | {"log": True}))
     np.testing.assert_allclose(np.log(total) - logs, np.log(total - gains), rtol=1e-11)
@@ -404,23 +457,30 @@ def test_a_gain_is_the_score_with_less_the_score_without(score):
 
 def test_a_new_direction_gains_one_and_a_copy_nothing():
     axes = np.eye(5)
-    assert marginal_gain(axes[3:4], bank=axes[:3], score="vendi", kernel_x=dp.Cosine(), log=False) == pytest.approx(1)
-    assert marginal_gain(axes[2:4], bank=axes[:2], score="rke", kernel_x=dp.Cosine(), log=False) == pytest.approx(1)
+    assert marginal_gain(
+        axes[3:4], bank=axes[:3], score="vendi", kernel_x=dp.Cosine(), log=False
+    ) == pytest.approx(1)
+    assert marginal_gain(
+        axes[2:4], bank=axes[:2], score="rke", kernel_x=dp.Cosine(), log=False
+    ) == pytest.approx(1)
     assert marginal_gain(axes[:1], bank=axes[:3], score="rke", kernel_x=dp.Cosine())[0] < 0
 
 
 def test_names_of_objectives():
-    assert registry.objective("conditional_vendi( truncation=5 )") == Objective(True, 1.0, 5)
-    assert registry.objective(" rke ") == Objective(order=2)
-    assert registry.objective("vendi(order='inf')").order == math.inf
+    assert objectives.objective("conditional_vendi( truncation=5 )") == Objective(True, 1.0, 5)
+    assert objectives.objective(" rke ") == Objective(order=2)
+    assert objectives.objective("vendi(order='inf')").order == math.inf
     for text, message in [
-        ("mmd", "there is no objective 'mmd'; choose from vendi, rke, conditional_vendi, conditional_rke"),
+        (
+            "mmd",
+            "there is no objective 'mmd'; choose from vendi, rke, conditional_vendi, conditional_rke",
+        ),
         ("rke(order=3)", "objective rke has no setting 'order'; it takes truncation"),
         ("vendi(3)", r"cannot read the settings of objective 'vendi\(3\)'"),
         ("vendi(order=3", "there is no objective"),
     ]:
         with pytest.raises(dp.ArgumentError, match=message):
-            registry.objective(text)
+            objectives.objective(text)
 
 
 def _appended(bank, *samples):
@@ -430,13 +490,22 @@ def _appended(bank, *samples):
 
 REFUSED = [
     (lambda: score_gradient(NEW), "a conditional score needs the prompts `t` of the new samples"),
-    (lambda: score_gradient(NEW, T_NEW[:3]), "must pair up row by row; got 4 outputs and 3 prompts"),
-    (lambda: score_gradient(NEW, T_NEW, bank=OLD), "needs prompts in the bank too: append them together with the samples"),
+    (
+        lambda: score_gradient(NEW, T_NEW[:3]),
+        "must pair up row by row; got 4 outputs and 3 prompts",
+    ),
+    (
+        lambda: score_gradient(NEW, T_NEW, bank=OLD),
+        "needs prompts in the bank too: append them together with the samples",
+    ),
     (
         lambda: score_gradient(NEW, T_NEW, bank=(OLD[:, :4], T_OLD)),
         r"samples of shape \(5,\) do not fit a bank of samples of shape \(4,\). Use a bank for each",
     ),
-    (lambda: score_gradient(NEW, T_NEW, bank=(OLD, T_OLD[:3])), "must pair up row by row; got 9 outputs and 3 prompts"),
+    (
+        lambda: score_gradient(NEW, T_NEW, bank=(OLD, T_OLD[:3])),
+        "must pair up row by row; got 9 outputs and 3 prompts",
+    ),
     (
         lambda: score_gradient(NEW, [1, 2, 3, 4], bank=(OLD, T_OLD)),
         "new prompts are numbers and those in the bank embeddings of width 3",
@@ -446,25 +515,48 @@ REFUSED = [
         "new prompts are embeddings of width 2 and those in the bank embeddings of width 3",
     ),
     (lambda: score_gradient(NEW * np.nan, score="rke"), "4 of 4 rows of `x` contain NaN"),
-    (lambda: score_gradient(NEW, bank=OLD * np.nan, score="rke"), "9 of 9 rows of `bank` contain NaN"),
-    (lambda: score_gradient(NEW * 0, score="rke", kernel_x=dp.Cosine()), "row 0 of `x` is all zeros"),
-    (lambda: score_gradient(NEW, bank=OLD * 0, score="rke", kernel_x=dp.Cosine()), "row 0 of `bank` is all zeros"),
+    (
+        lambda: score_gradient(NEW, bank=OLD * np.nan, score="rke"),
+        "9 of 9 rows of `bank` contain NaN",
+    ),
+    (
+        lambda: score_gradient(NEW * 0, score="rke", kernel_x=dp.Cosine()),
+        "row 0 of `x` is all zeros",
+    ),
+    (
+        lambda: score_gradient(NEW, bank=OLD * 0, score="rke", kernel_x=dp.Cosine()),
+        "row 0 of `bank` is all zeros",
+    ),
     (lambda: score_gradient(NEW, T_NEW * 0, kernel_t=dp.Cosine()), "row 0 of `t` is all zeros"),
-    (lambda: score_gradient(NEW * 1e200, score="rke"), "squared distances between samples overflow float64. Rescale"),
-    (lambda: score_gradient(NEW.astype(np.float32) * np.float32(1e30), score="rke"), "overflow float32"),
-    (lambda: score_gradient(torch.tensor(NEW), bank=_appended(Bank(9), OLD), score="rke"), "must live in one array library"),
+    (
+        lambda: score_gradient(NEW * 1e200, score="rke"),
+        "squared distances between samples overflow float64. Rescale",
+    ),
+    (
+        lambda: score_gradient(NEW.astype(np.float32) * np.float32(1e30), score="rke"),
+        "overflow float32",
+    ),
+    (
+        lambda: score_gradient(torch.tensor(NEW), bank=_appended(Bank(9), OLD), score="rke"),
+        "must live in one array library",
+    ),
     (lambda: marginal_gain(NEW[:1], score="rke"), "a gain needs at least two samples"),
     (
         lambda: score_gradient(np.zeros(3), score="rke"),
         r"`x` must have a row per sample; got shape \(3,\). A single sample is x\[None\]",
     ),
-    (lambda: score_gradient(NEW[:1], "a dog"), "`t` must be a list with a prompt for each sample; got the text 'a dog'"),
+    (
+        lambda: score_gradient(NEW[:1], "a dog"),
+        "`t` must be a list with a prompt for each sample; got the text 'a dog'",
+    ),
     (
         lambda: score_gradient(NEW.reshape(4, 5, 1), bank=OLD.reshape(9, 1, 5), score="rke"),
         r"samples of shape \(5, 1\) do not fit a bank of samples of shape \(1, 5\)",
     ),
     (
-        lambda: score_gradient(NEW[:3], [0, 1, 2], bank=_appended(Bank(), OLD[:3], ["a", "b", "c"])),
+        lambda: score_gradient(
+            NEW[:3], [0, 1, 2], bank=_appended(Bank(), OLD[:3], ["a", "b", "c"])
+        ),
         "new prompts are numbers and those in the bank texts; they must be of one kind",
     ),
     (
@@ -473,15 +565,30 @@ REFUSED = [
     ),
 ]
 WRONG = [
-    (lambda: marginal_gain(NEW, Bank()), "`t` are the prompts of the new samples; got a Bank, which is passed as bank="),
-    (lambda: score_gradient(NEW, score=3), "`score` must be a name such as 'conditional_rke', or an Objective; got 3"),
-    (lambda: score_gradient(NEW, score="rke", kernel_t=dp.Cosine()), "`kernel_t` was given, but the score has no prompts"),
+    (
+        lambda: marginal_gain(NEW, Bank()),
+        "`t` are the prompts of the new samples; got a Bank, which is passed as bank=",
+    ),
+    (
+        lambda: score_gradient(NEW, score=3),
+        "`score` must be a name such as 'conditional_rke', or an Objective; got 3",
+    ),
+    (
+        lambda: score_gradient(NEW, score="rke", kernel_t=dp.Cosine()),
+        "`kernel_t` was given, but the score has no prompts",
+    ),
     (
         lambda: score_gradient(NEW, score="rke", kernel_x="cosine"),
         "`kernel_x` must be Gaussian or Cosine in guidance; got 'cos",
     ),
-    (lambda: score_gradient(NEW, score="rke", kernel_x=dp.Categorical()), "`kernel_x` must be Gaussian or Cosine in guidance"),
-    (lambda: score_gradient(NEW, T_NEW, kernel_t=dp.Polynomial()), "`kernel_t` must be Gaussian or Cosine or Categorical"),
+    (
+        lambda: score_gradient(NEW, score="rke", kernel_x=dp.Categorical()),
+        "`kernel_x` must be Gaussian or Cosine in guidance",
+    ),
+    (
+        lambda: score_gradient(NEW, T_NEW, kernel_t=dp.Polynomial()),
+        "`kernel_t` must be Gaussian or Cosine or Categorical",
+    ),
     (
         lambda: score_gradient(NEW, [1, 2, 3, 4], kernel_t=dp.Gaussian(1.0)),
         "`kernel_t` must be Categorical where prompts are ids",
@@ -512,13 +619,18 @@ def test_guidance_needs_neither_torch_nor_diffusers():
 
 
 @pytest.mark.parametrize("kernel", [dp.Gaussian(2.0), dp.Cosine()], ids=repr)
-@pytest.mark.parametrize("score", ["vendi(order=0.6)", "vendi", "conditional_vendi", "conditional_vendi(truncation=3)"])
+@pytest.mark.parametrize(
+    "score", ["vendi(order=0.6)", "vendi", "conditional_vendi", "conditional_vendi(truncation=3)"]
+)
 def test_copies_cost_single_precision_no_digits(score, kernel):
     """Weights of zero eigenvalues are large and cancel over copies: in single precision they would not."""
     x = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32)
     x[1], x[3] = x[0], x[2]
     t = ["a", "a", "a", "b", "b", "b"] if "conditional" in score else None
-    single, double = (score_gradient(a, t, score=score, kernel_x=kernel).gradient for a in (x, x.astype(np.float64)))
+    single, double = (
+        score_gradient(a, t, score=score, kernel_x=kernel).gradient
+        for a in (x, x.astype(np.float64))
+    )
     assert single.dtype == np.float32
     assert np.linalg.norm(single - double) < 1e-6 * np.linalg.norm(double)
 
@@ -526,14 +638,21 @@ def test_copies_cost_single_precision_no_digits(score, kernel):
 @pytest.mark.parametrize("far", [1e3, 1e5])
 def test_a_second_cluster_far_away_costs_no_digits(far):
     rng = np.random.default_rng(0)
-    x = (rng.standard_normal((12, 4)) + far * np.repeat([[0.0], [1.0]], 6, axis=0) + far).astype(np.float32)
-    single, double = (score_gradient(a, score="rke", kernel_x=dp.Gaussian(4.0)).gradient for a in (x, x.astype(np.float64)))
+    x = (rng.standard_normal((12, 4)) + far * np.repeat([[0.0], [1.0]], 6, axis=0) + far).astype(
+        np.float32
+    )
+    single, double = (
+        score_gradient(a, score="rke", kernel_x=dp.Gaussian(4.0)).gradient
+        for a in (x, x.astype(np.float64))
+    )
     assert np.linalg.norm(single - double) < 1e-6 * np.linalg.norm(double)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-20, 1e150])
 def test_directions_have_no_length(scale):
-    plain, scaled = (score_gradient(a, score="rke", kernel_x=dp.Cosine()) for a in (NEW, scale * NEW))
+    plain, scaled = (
+        score_gradient(a, score="rke", kernel_x=dp.Cosine()) for a in (NEW, scale * NEW)
+    )
     assert scaled.value == pytest.approx(plain.value)
     assert np.allclose(scaled.gradient * scale, plain.gradient)
 
@@ -546,12 +665,17 @@ def test_bandwidths_without_a_square_are_limits(bandwidth, value):
 
 
 def test_texts_that_no_file_could_hold_are_texts():
-    assert score_gradient(NEW[:2], ["a\ud800", "b"]).value == score_gradient(NEW[:2], ["a", "b"]).value
+    assert (
+        score_gradient(NEW[:2], ["a\ud800", "b"]).value == score_gradient(NEW[:2], ["a", "b"]).value
+    )
 
 
 def test_orders_may_be_spelled_without_quotes():
     found = score_gradient(NEW, score="vendi(order=inf)", kernel_x=dp.Gaussian(1.0))
-    assert found.value == score_gradient(NEW, score=Objective(order=np.inf), kernel_x=dp.Gaussian(1.0)).value
+    assert (
+        found.value
+        == score_gradient(NEW, score=Objective(order=np.inf), kernel_x=dp.Gaussian(1.0)).value
+    )
 
 
 def test_autocast_stays_outside():

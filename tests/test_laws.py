@@ -27,7 +27,9 @@ def problems(draw):
     entries = st.integers(-4, 4).map(lambda k: k / 2)
     x = draw(hnp.arrays(np.float64, (n, draw(st.integers(1, 3))), elements=entries))
     t = draw(hnp.arrays(np.float64, (n, draw(st.integers(1, 3))), elements=entries))
-    kernels = st.sampled_from([dp.Gaussian(0.7), dp.Gaussian(2.5), dp.Polynomial(2), dp.Categorical()])
+    kernels = st.sampled_from(
+        [dp.Gaussian(0.7), dp.Gaussian(2.5), dp.Polynomial(2), dp.Categorical()]
+    )
     return x, t, {
         "kernel_x": draw(kernels),
         "kernel_t": draw(kernels),
@@ -47,7 +49,9 @@ def test_the_order_of_pairs_does_not_matter(problem, random):
     shuffled = list(range(len(x)))
     random.shuffle(shuffled)
     np.testing.assert_allclose(
-        _values(x[shuffled], t[shuffled], library, **arguments), _values(x, t, library, **arguments), atol=TIGHT
+        _values(x[shuffled], t[shuffled], library, **arguments),
+        _values(x, t, library, **arguments),
+        atol=TIGHT,
     )
 
 
@@ -64,7 +68,9 @@ def test_merging_equal_pairs_into_weights_changes_nothing(problem):
     rows, counts = np.unique(np.hstack([x, t]), axis=0, return_counts=True)
     merged = rows[:, : x.shape[1]], rows[:, x.shape[1] :]
     np.testing.assert_allclose(
-        _values(*merged, library, weights=counts / len(x), **arguments), _values(x, t, library, **arguments), atol=TIGHT
+        _values(*merged, library, weights=counts / len(x), **arguments),
+        _values(x, t, library, **arguments),
+        atol=TIGHT,
     )
 
 
@@ -72,12 +78,20 @@ def test_merging_equal_pairs_into_weights_changes_nothing(problem):
 def test_items_of_weight_zero_are_not_there(problem, extra):
     x, t, arguments, library = problem
     n = len(x)
-    padded = [np.vstack([side, 9 + np.arange(extra * side.shape[1]).reshape(extra, -1)]) for side in (x, t)]
+    padded = [
+        np.vstack([side, 9 + np.arange(extra * side.shape[1]).reshape(extra, -1)])
+        for side in (x, t)
+    ]
     weights = np.r_[np.full(n, 1 / n), np.zeros(extra)]
     if n % 2:
-        arguments |= {"kernel_x": None, "kernel_t": None}  # bandwidths by the rule, which must not see them either
+        arguments |= {
+            "kernel_x": None,
+            "kernel_t": None,
+        }  # bandwidths by the rule, which must not see them either
     np.testing.assert_allclose(
-        _values(*padded, library, weights=weights, **arguments), _values(x, t, library, **arguments), atol=TIGHT
+        _values(*padded, library, weights=weights, **arguments),
+        _values(x, t, library, **arguments),
+        atol=TIGHT,
     )
 
 
@@ -87,7 +101,9 @@ def test_rescaling_data_with_the_bandwidth_changes_nothing(problem, factor):
     kernels = {"kernel_x": dp.Gaussian(0.7), "kernel_t": dp.Gaussian(2.5)}
     scaled = {"kernel_x": dp.Gaussian(0.7 * factor), "kernel_t": dp.Gaussian(2.5)}
     np.testing.assert_allclose(
-        _values(x * factor, t, library, **(arguments | scaled)), _values(x, t, library, **(arguments | kernels)), atol=1e-8
+        _values(x * factor, t, library, **(arguments | scaled)),
+        _values(x, t, library, **(arguments | kernels)),
+        atol=1e-8,
     )
 
 
@@ -122,7 +138,10 @@ def test_vendi_lies_between_one_and_the_number_of_distinct_outputs(problem):
 @given(problems())
 def test_vendi_falls_with_the_order(problem):
     x, _, arguments, library = problem
-    values = [float(dp.vendi(library(x), kernel=arguments["kernel_x"], order=order)) for order in (0.3, 1, 1.5, 2, 3, math.inf)]
+    values = [
+        float(dp.vendi(library(x), kernel=arguments["kernel_x"], order=order))
+        for order in (0.3, 1, 1.5, 2, 3, math.inf)
+    ]
     assert all(low <= high * (1 + TIGHT) for high, low in pairwise(values))
 
 
@@ -138,7 +157,9 @@ def test_constant_prompts_leave_the_plain_score(problem):
 def test_truncation_beyond_the_number_of_items_is_none(problem):
     x, t, arguments, library = problem
     cut = _values(x, t, library, **(arguments | {"truncation": len(x)}))
-    np.testing.assert_allclose(cut, _values(x, t, library, **(arguments | {"truncation": None})), atol=TIGHT)
+    np.testing.assert_allclose(
+        cut, _values(x, t, library, **(arguments | {"truncation": None})), atol=TIGHT
+    )
 
 
 @given(problems())
@@ -156,12 +177,16 @@ def test_every_score_alone_is_the_score_of_evaluate(problem):
 
 def test_information_is_not_clamped_at_other_orders():
     x, t = DATA["A"]
-    found = dp.information_vendi(x, t, kernel_x=dp.Gaussian(20.0), kernel_t=dp.Gaussian(15.0), order=math.inf)
+    found = dp.information_vendi(
+        x, t, kernel_x=dp.Gaussian(20.0), kernel_t=dp.Gaussian(15.0), order=math.inf
+    )
     assert found.entropy == pytest.approx(-1.45e-5, rel=1e-2)
 
 
 def test_truncated_information_is_not_monotone_in_t():
     x, t = DATA["A"]
     kernels = {"kernel_x": dp.Gaussian(8.0), "kernel_t": dp.Gaussian(6.0)}
-    found = [dp.information_vendi(x, t, truncation=cut, **kernels).entropy for cut in (20, 50, 100, 200)]
+    found = [
+        dp.information_vendi(x, t, truncation=cut, **kernels).entropy for cut in (20, 50, 100, 200)
+    ]
     assert found == pytest.approx([1.90, 2.21, 2.27, 2.26], abs=5e-3)

@@ -10,13 +10,20 @@ import pytest
 from made import ANSWERS, PROMPTS, clip, jsonl, picture, records, write
 
 import divprism as dp
-from divprism.samples import Clip, Picture
+from divprism.data.samples import Clip, Picture
 
-PAIRS = [(prompt, answer) for prompt, two in zip(PROMPTS, (ANSWERS[:2], ANSWERS[2:]), strict=True) for answer in two]
+PAIRS = [
+    (prompt, answer)
+    for prompt, two in zip(PROMPTS, (ANSWERS[:2], ANSWERS[2:]), strict=True)
+    for answer in two
+]
 
 
 def texts(samples):
-    return [(prompt.text, output.text) for prompt, output in zip(samples.prompts, samples.outputs, strict=True)]
+    return [
+        (prompt.text, output.text)
+        for prompt, output in zip(samples.prompts, samples.outputs, strict=True)
+    ]
 
 
 def separated(rows, delimiter):
@@ -37,16 +44,31 @@ def parquet(rows):
 
 
 ROWS = records()
-GROUPED = [{"instruction": prompt, "generations": ANSWERS[2 * i : 2 * i + 2]} for i, prompt in enumerate(PROMPTS)]
+GROUPED = [
+    {"instruction": prompt, "generations": ANSWERS[2 * i : 2 * i + 2]}
+    for i, prompt in enumerate(PROMPTS)
+]
 CHAT = [
-    {"prompt": [{"role": "user", "content": row["prompt"]}], "completion": [{"role": "assistant", "content": row["output"]}]}
+    {
+        "prompt": [{"role": "user", "content": row["prompt"]}],
+        "completion": [{"role": "assistant", "content": row["output"]}],
+    }
     for row in ROWS
 ]
 LM_EVAL_OLD = [
-    {"doc_id": i, "doc": {}, "arguments": [[prompt, {"until": ["."]}]], "resps": [ANSWERS[2 * i : 2 * i + 2]], "target": ""}
+    {
+        "doc_id": i,
+        "doc": {},
+        "arguments": [[prompt, {"until": ["."]}]],
+        "resps": [ANSWERS[2 * i : 2 * i + 2]],
+        "target": "",
+    }
     for i, prompt in enumerate(PROMPTS)
 ]
-LM_EVAL = [row | {"arguments": {"gen_args_0": {"arg_0": row["arguments"][0][0], "arg_1": {}}}} for row in LM_EVAL_OLD]
+LM_EVAL = [
+    row | {"arguments": {"gen_args_0": {"arg_0": row["arguments"][0][0], "arg_1": {}}}}
+    for row in LM_EVAL_OLD
+]
 TABLES = {
     "outputs.jsonl": jsonl(ROWS),
     "outputs.jsonl.gz": jsonl(ROWS),
@@ -88,7 +110,9 @@ def test_a_datasets_folder(tmp_path):
 
 
 def test_pictures_inside_a_table(tmp_path):
-    rows = [{"prompt": PROMPTS[i % 2], "image": {"bytes": picture(i), "path": None}} for i in range(4)]
+    rows = [
+        {"prompt": PROMPTS[i % 2], "image": {"bytes": picture(i), "path": None}} for i in range(4)
+    ]
     write(tmp_path, {"a.parquet": parquet(rows)})
     samples = dp.load(tmp_path / "a.parquet")
     assert [type(output) for output in samples.outputs] == [Picture] * 4
@@ -96,24 +120,37 @@ def test_pictures_inside_a_table(tmp_path):
 
 
 def test_fields_are_found_or_named(tmp_path):
-    rows = [{"question": "q", "better": "a", "worse": "b", "meta": {"who": "m", "t": 0.5}} for _ in range(2)]
+    rows = [
+        {"question": "q", "better": "a", "worse": "b", "meta": {"who": "m", "t": 0.5}}
+        for _ in range(2)
+    ]
     write(tmp_path, {"a.jsonl": jsonl(rows)})
     with pytest.raises(
-        dp.DataError, match=r"has no field of outputs among question, better, worse, meta; name it: --output-field"
+        dp.DataError,
+        match=r"has no field of outputs among question, better, worse, meta; name it: --output-field",
     ):
         dp.load(tmp_path / "a.jsonl")
-    found = dp.load(tmp_path / "a.jsonl", output_field="better,worse", model_field="meta.who,meta.t")
+    found = dp.load(
+        tmp_path / "a.jsonl", output_field="better,worse", model_field="meta.who,meta.t"
+    )
     assert texts(found) == [("q", "a"), ("q", "b")] * 2
     assert found.models == ("m / 0.5",) * 4
-    with pytest.raises(dp.DataError, match=r"has no field 'best' \(--output-field\) among question"):
+    with pytest.raises(
+        dp.DataError, match=r"has no field 'best' \(--output-field\) among question"
+    ):
         dp.load(tmp_path / "a.jsonl", output_field="best")
-    with pytest.raises(dp.ArgumentError, match=r"`output_kind` must be one of text, image, video, embedding; got 'sound'"):
+    with pytest.raises(
+        dp.ArgumentError,
+        match=r"`output_kind` must be one of text, image, video, embedding; got 'sound'",
+    ):
         dp.load(tmp_path / "a.jsonl", output_kind="sound")
 
 
 def test_a_list_of_prompts_says_how_to_score_it(tmp_path):
     write(tmp_path, {"p.jsonl": jsonl({"prompt": text} for text in PROMPTS)})
-    with pytest.raises(dp.DataError, match=r"To score the prompts themselves: --output-field prompt"):
+    with pytest.raises(
+        dp.DataError, match=r"To score the prompts themselves: --output-field prompt"
+    ):
         dp.load(tmp_path / "p.jsonl")
     found = dp.load(tmp_path / "p.jsonl", output_field="prompt")
     assert [output.text for output in found.outputs] == PROMPTS
@@ -121,7 +158,9 @@ def test_a_list_of_prompts_says_how_to_score_it(tmp_path):
 
 
 def test_embeddings_inside_a_table(tmp_path):
-    write(tmp_path, {"e.jsonl": jsonl({"prompt": "p", "embedding": [float(i), 1]} for i in range(3))})
+    write(
+        tmp_path, {"e.jsonl": jsonl({"prompt": "p", "embedding": [float(i), 1]} for i in range(3))}
+    )
     np.testing.assert_array_equal(dp.load(tmp_path / "e.jsonl").outputs, [[0, 1], [1, 1], [2, 1]])
     write(tmp_path, {"e.jsonl": jsonl({"prompt": "p", "embedding": [1.0] * i} for i in (2, 3))})
     with pytest.raises(dp.DataError, match=r"have different lengths: 2, 3"):
@@ -134,11 +173,14 @@ FOLDERS = {
     "metadata.jsonl": IMAGES | {"metadata.jsonl": jsonl(CAPTIONED)},
     "metadata.csv": IMAGES | {"metadata.csv": separated(CAPTIONED, ",")},
     "map": IMAGES | {"map.json": json.dumps({row["file_name"]: row["text"] for row in CAPTIONED})},
-    "map of objects": IMAGES | {"map.json": json.dumps({row["file_name"]: {"prompt": row["text"]} for row in CAPTIONED})},
-    "map of lists": IMAGES | {"map.json": json.dumps({PROMPTS[0]: ["0.png", "1.png"], PROMPTS[1]: ["2.png", "3.png"]})},
+    "map of objects": IMAGES
+    | {"map.json": json.dumps({row["file_name"]: {"prompt": row["text"]} for row in CAPTIONED})},
+    "map of lists": IMAGES
+    | {"map.json": json.dumps({PROMPTS[0]: ["0.png", "1.png"], PROMPTS[1]: ["2.png", "3.png"]})},
     "folder per prompt": {f"{PROMPTS[i // 2]}/{i}.png": picture(i) for i in range(4)},
     "prompt-index": {f"{PROMPTS[i // 2]}-{i % 2}.png": picture(i) for i in range(4)},
-    "absolute in words": IMAGES | {"data.jsonl": jsonl({"prompt": r["text"], "path": r["file_name"]} for r in CAPTIONED)},
+    "absolute in words": IMAGES
+    | {"data.jsonl": jsonl({"prompt": r["text"], "path": r["file_name"]} for r in CAPTIONED)},
 }
 
 
@@ -148,11 +190,20 @@ def test_every_folder_of_pictures_pairs_each_with_its_prompt(layout, tmp_path):
     random.Random(7).shuffle(names)  # the order in which files came to be must not matter
     write(tmp_path, {name: FOLDERS[layout][name] for name in names})
     samples = dp.load(tmp_path)
-    pairs = {(prompt.text, output.digest()) for prompt, output in zip(samples.prompts, samples.outputs, strict=True)}
+    pairs = {
+        (prompt.text, output.digest())
+        for prompt, output in zip(samples.prompts, samples.outputs, strict=True)
+    }
     expected = {(PROMPTS[i // 2], Picture(picture(i)).digest()) for i in range(4)}
     assert pairs == expected
-    assert [prompt.text for prompt in samples.prompts] == sorted((p.text for p in samples.prompts), key=PROMPTS.index) or (
-        layout in ("folder per prompt", "prompt-index")  # in natural order of names, where blue comes first
+    assert [prompt.text for prompt in samples.prompts] == sorted(
+        (p.text for p in samples.prompts), key=PROMPTS.index
+    ) or (
+        layout
+        in (
+            "folder per prompt",
+            "prompt-index",
+        )  # in natural order of names, where blue comes first
     )
     assert samples.warnings == ()
 
@@ -161,27 +212,48 @@ def test_prompts_in_a_list_beside_the_files(tmp_path):
     files = write(tmp_path / "images", {f"{i}.png": picture(i) for i in (10, 2, 1, 0)})
     write(tmp_path, {"prompts.txt": "zero\none\n\ntwo\nten\n"})
     samples = dp.load(files, tmp_path / "prompts.txt")
-    named = {prompt.text: output.source.name for prompt, output in zip(samples.prompts, samples.outputs, strict=True)}
+    named = {
+        prompt.text: output.source.name
+        for prompt, output in zip(samples.prompts, samples.outputs, strict=True)
+    }
     assert named == {"zero": "0.png", "one": "1.png", "two": "2.png", "ten": "10.png"}
     assert "natural order" in samples.notes[-1]
     write(tmp_path, {"prompts.txt": "zero\none\n"})
-    with pytest.raises(dp.DataError, match=r"4 files in .* and 2 prompts do not pair up one to one"):
+    with pytest.raises(
+        dp.DataError, match=r"4 files in .* and 2 prompts do not pair up one to one"
+    ):
         dp.load(files, tmp_path / "prompts.txt")
 
 
 @pytest.mark.parametrize("start", [0, 1])
 def test_the_number_of_a_prompt_in_the_name(start, tmp_path):
-    files = write(tmp_path / "images", {f"{start + i // 2}_{i % 2}.png": picture(i) for i in range(4)})
+    files = write(
+        tmp_path / "images", {f"{start + i // 2}_{i % 2}.png": picture(i) for i in range(4)}
+    )
     write(tmp_path, {"p.txt": "\n".join(PROMPTS)})
-    assert [prompt.text for prompt in dp.load(files, tmp_path / "p.txt").prompts] == [p for p in PROMPTS for _ in range(2)]
+    assert [prompt.text for prompt in dp.load(files, tmp_path / "p.txt").prompts] == [
+        p for p in PROMPTS for _ in range(2)
+    ]
 
 
 def test_prompts_joined_by_id(tmp_path):
-    write(tmp_path, {"o.jsonl": jsonl({"prompt_id": row["prompt_id"], "output": row["output"]} for row in ROWS[::-1])})
-    write(tmp_path, {"p.jsonl": jsonl({"prompt_id": i, "prompt": text} for i, text in enumerate(PROMPTS))})
+    write(
+        tmp_path,
+        {
+            "o.jsonl": jsonl(
+                {"prompt_id": row["prompt_id"], "output": row["output"]} for row in ROWS[::-1]
+            )
+        },
+    )
+    write(
+        tmp_path,
+        {"p.jsonl": jsonl({"prompt_id": i, "prompt": text} for i, text in enumerate(PROMPTS))},
+    )
     assert texts(dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")) == PAIRS[::-1]
     write(tmp_path, {"p.jsonl": jsonl([{"prompt_id": 0, "prompt": "only"}])})
-    with pytest.raises(dp.DataError, match=r"2 outputs have a prompt_id that .*p.jsonl lacks \(first: 1\)"):
+    with pytest.raises(
+        dp.DataError, match=r"2 outputs have a prompt_id that .*p.jsonl lacks \(first: 1\)"
+    ):
         dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
     write(tmp_path, {"p.jsonl": jsonl({"prompt_id": i, "prompt": str(i)} for i in range(5))})
     assert "3 of 5 prompts in" in dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl").warnings[0]
@@ -191,7 +263,10 @@ def test_prompts_joined_by_id(tmp_path):
 
 
 def test_pictures_as_prompts_of_captions(tmp_path):
-    write(tmp_path, IMAGES | {"c.jsonl": jsonl({"image": f"{i}.png", "caption": ANSWERS[i]} for i in range(4))})
+    write(
+        tmp_path,
+        IMAGES | {"c.jsonl": jsonl({"image": f"{i}.png", "caption": ANSWERS[i]} for i in range(4))},
+    )
     samples = dp.load(tmp_path / "c.jsonl", prompt_field="image", output_field="caption")
     assert [type(prompt) for prompt in samples.prompts] == [Picture] * 4
     assert [output.text for output in samples.outputs] == ANSWERS
@@ -210,10 +285,18 @@ def test_videos_and_folders_of_frames(tmp_path):
     assert [type(output) for output in samples.outputs] == [Clip] * 4
     assert {prompt.text for prompt in samples.prompts} == set(PROMPTS)
     assert len(samples.outputs[0].content(5)) == 5
-    frames = write(tmp_path / "frames", {f"{PROMPTS[i // 2]}/{i}/{j}.png": picture(i) for i in range(4) for j in (10, 9)})
+    frames = write(
+        tmp_path / "frames",
+        {f"{PROMPTS[i // 2]}/{i}/{j}.png": picture(i) for i in range(4) for j in (10, 9)},
+    )
     samples = dp.load(frames, output_kind="video")
-    assert [[path.name for path in output.source] for output in samples.outputs] == [["9.png", "10.png"]] * 4
-    flat = write(tmp_path / "flat", {f"{PROMPTS[i // 2]}-{i}/{j}.png": picture(i) for i in range(4) for j in range(2)})
+    assert [[path.name for path in output.source] for output in samples.outputs] == [
+        ["9.png", "10.png"]
+    ] * 4
+    flat = write(
+        tmp_path / "flat",
+        {f"{PROMPTS[i // 2]}-{i}/{j}.png": picture(i) for i in range(4) for j in range(2)},
+    )
     assert {prompt.text for prompt in dp.load(flat, output_kind="video").prompts} == set(PROMPTS)
     rows = [{"prompt": PROMPTS[0], "frames": [f"frames/{PROMPTS[0]}/0/{j}.png" for j in (9, 10)]}]
     write(tmp_path, {"f.jsonl": jsonl(rows)})
@@ -245,7 +328,9 @@ def test_arrays_and_their_prompts(tmp_path):
         np.testing.assert_array_equal(found.outputs, X)
         np.testing.assert_array_equal(found.prompts, T)
     np.save(tmp_path / "short.npy", T[:5])
-    with pytest.raises(dp.DataError, match=r"got 6 outputs in .*x.npy and 5 prompts in .*short.npy"):
+    with pytest.raises(
+        dp.DataError, match=r"got 6 outputs in .*x.npy and 5 prompts in .*short.npy"
+    ):
         dp.load(tmp_path / "x.npy", tmp_path / "short.npy")
 
 
@@ -276,27 +361,43 @@ def test_models_are_kept_apart(tmp_path):
 
 
 def test_empty_outputs_are_skipped_and_counted_or_refused(tmp_path):
-    rows = [*ROWS, {"model": "one", "prompt": "p", "output": "  "}, {"model": "one", "prompt": "p", "output": None}]
+    rows = [
+        *ROWS,
+        {"model": "one", "prompt": "p", "output": "  "},
+        {"model": "one", "prompt": "p", "output": None},
+    ]
     write(tmp_path, {"o.jsonl": jsonl(rows)})
     found = dp.load(tmp_path / "o.jsonl")
     assert (len(found), found.skipped) == (4, 2)
     assert found.warnings == ("2 outputs were skipped: they, or their prompts, are empty.",)
-    with pytest.raises(dp.DataError, match=r"line 5 of .*o.jsonl is empty, or its prompt is \(--strict\)"):
+    with pytest.raises(
+        dp.DataError, match=r"line 5 of .*o.jsonl is empty, or its prompt is \(--strict\)"
+    ):
         dp.load(tmp_path / "o.jsonl", strict=True)
     write(tmp_path, {"o.jsonl": jsonl([{"prompt": "p", "output": ""}])})
-    with pytest.raises(dp.DataError, match=r"every output, or its prompt, is empty; there is nothing to score"):
+    with pytest.raises(
+        dp.DataError, match=r"every output, or its prompt, is empty; there is nothing to score"
+    ):
         dp.load(tmp_path / "o.jsonl")
 
 
 def test_the_join_is_checked(tmp_path):
     table = {"metadata.jsonl": jsonl(CAPTIONED)}
-    write(tmp_path / "surplus", IMAGES | table | {"extra.png": picture(9), "notes.txt": "not an output"})
+    write(
+        tmp_path / "surplus",
+        IMAGES | table | {"extra.png": picture(9), "notes.txt": "not an output"},
+    )
     found = dp.load(tmp_path / "surplus")
-    assert found.warnings[0].startswith("1 files are not named in") and "extra.png" in found.warnings[0]
+    assert (
+        found.warnings[0].startswith("1 files are not named in")
+        and "extra.png" in found.warnings[0]
+    )
     with pytest.raises(dp.DataError, match=r"1 files are not named in .*\(--strict\)"):
         dp.load(tmp_path / "surplus", strict=True)
     write(tmp_path / "missing", {name: IMAGES[name] for name in list(IMAGES)[:3]} | table)
-    with pytest.raises(dp.DataError, match=r"line 4 of .*metadata.jsonl names 3.png, but there is no such file"):
+    with pytest.raises(
+        dp.DataError, match=r"line 4 of .*metadata.jsonl names 3.png, but there is no such file"
+    ):
         dp.load(tmp_path / "missing")
     write(tmp_path / "twice", IMAGES | {"metadata.jsonl": jsonl([*CAPTIONED, CAPTIONED[0]])})
     assert dp.load(tmp_path / "twice").warnings[0].startswith("1 files are named more than once")
@@ -312,9 +413,14 @@ def test_the_join_is_checked(tmp_path):
 
 def test_folders_that_cannot_be_read_say_why(tmp_path):
     write(tmp_path / "two", {"a.jsonl": jsonl(ROWS), "b.jsonl": jsonl(ROWS)})
-    with pytest.raises(dp.DataError, match=r"holds 2 tables \(a.jsonl, b.jsonl\); name the one to read"):
+    with pytest.raises(
+        dp.DataError, match=r"holds 2 tables \(a.jsonl, b.jsonl\); name the one to read"
+    ):
         dp.load(tmp_path / "two")
-    write(tmp_path / "runs", {f"samples_task_2026-01-0{i}T00-00-00.jsonl": jsonl(LM_EVAL) for i in (1, 2)})
+    write(
+        tmp_path / "runs",
+        {f"samples_task_2026-01-0{i}T00-00-00.jsonl": jsonl(LM_EVAL) for i in (1, 2)},
+    )
     with pytest.raises(dp.DataError, match=r"holds 2 runs of samples_task; name the file"):
         dp.load(tmp_path / "runs")
     (tmp_path / "empty").mkdir()
@@ -332,7 +438,9 @@ def test_folders_that_cannot_be_read_say_why(tmp_path):
 def test_log_likelihoods_are_no_outputs(tmp_path):
     rows = [row | {"resps": [[[-1.5, False]]]} for row in LM_EVAL]
     write(tmp_path, {"samples_mc.jsonl": jsonl(rows)})
-    with pytest.raises(dp.DataError, match=r"line 1 of .* holds log-likelihoods, not generated texts"):
+    with pytest.raises(
+        dp.DataError, match=r"line 1 of .* holds log-likelihoods, not generated texts"
+    ):
         dp.load(tmp_path / "samples_mc.jsonl")
 
 
@@ -347,15 +455,26 @@ def _swapped(samples):
 
 def test_some_prompts_without_an_id_cannot_be_joined(tmp_path):
     outputs = [{"output": "of two", "prompt_id": 2}, {"output": "of one", "prompt_id": 1}]
-    write(tmp_path, {"o.jsonl": jsonl(outputs), "p.jsonl": jsonl([{"prompt": "one", "prompt_id": 1}, {"prompt": "two"}])})
-    with pytest.raises(dp.DataError, match=r"1 of 2 prompts in .*p.jsonl have no prompt_id to join the outputs by"):
+    write(
+        tmp_path,
+        {
+            "o.jsonl": jsonl(outputs),
+            "p.jsonl": jsonl([{"prompt": "one", "prompt_id": 1}, {"prompt": "two"}]),
+        },
+    )
+    with pytest.raises(
+        dp.DataError, match=r"1 of 2 prompts in .*p.jsonl have no prompt_id to join the outputs by"
+    ):
         dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
 
 
 def test_rows_that_contradict_their_ids_are_refused(tmp_path):
     outputs = [{"output": f"o{i}", "prompt_id": i % 2} for i in range(4)]
     write(tmp_path, {"o.jsonl": jsonl(outputs), "p.txt": "a\na\nb\nb\n", "q.txt": "a\nb\na\nb\n"})
-    with pytest.raises(dp.DataError, match=r"with the same prompt_id \(0\) would get different prompts; give those in .*p.txt"):
+    with pytest.raises(
+        dp.DataError,
+        match=r"with the same prompt_id \(0\) would get different prompts; give those in .*p.txt",
+    ):
         dp.load(tmp_path / "o.jsonl", tmp_path / "p.txt")
     found = dp.load(tmp_path / "o.jsonl", tmp_path / "q.txt")
     assert _swapped(found) == [("o0", "a"), ("o1", "b"), ("o2", "a"), ("o3", "b")]
@@ -368,9 +487,20 @@ def test_empty_rows_do_not_shift_the_others(tmp_path):
     found = dp.load(tmp_path / "o.jsonl", tmp_path / "p.txt")
     assert _swapped(found) == [("o1", "p1"), ("o3", "p3"), ("o5", "p5")]
     assert found.skipped == 2
-    own = [{"output": "a", "prompt": "x"}, {"output": "b", "prompt": ""}, {"output": "c", "prompt": "z"}]
-    write(tmp_path, {"o.jsonl": jsonl(own), "p.jsonl": jsonl([{"prompt": f"e{i}"} for i in (1, 2, 3)])})
-    assert _swapped(dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")) == [("a", "e1"), ("b", "e2"), ("c", "e3")]
+    own = [
+        {"output": "a", "prompt": "x"},
+        {"output": "b", "prompt": ""},
+        {"output": "c", "prompt": "z"},
+    ]
+    write(
+        tmp_path,
+        {"o.jsonl": jsonl(own), "p.jsonl": jsonl([{"prompt": f"e{i}"} for i in (1, 2, 3)])},
+    )
+    assert _swapped(dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")) == [
+        ("a", "e1"),
+        ("b", "e2"),
+        ("c", "e3"),
+    ]
 
 
 def test_skipped_outputs_are_counted_for_the_model_that_made_them(tmp_path):
@@ -382,18 +512,27 @@ def test_skipped_outputs_are_counted_for_the_model_that_made_them(tmp_path):
 
 
 def test_an_empty_first_value_does_not_tell_the_kind(tmp_path):
-    rows = [{"image": None, "prompt": "p"}, *({"image": f"{i}.png", "prompt": "p"} for i in range(2))]
+    rows = [
+        {"image": None, "prompt": "p"},
+        *({"image": f"{i}.png", "prompt": "p"} for i in range(2)),
+    ]
     write(tmp_path, {f"{i}.png": picture(i) for i in range(2)} | {"m.jsonl": jsonl(rows)})
     found = dp.load(tmp_path / "m.jsonl")
     assert [output.modality for output in found.outputs] == ["image"] * 2 and found.skipped == 1
     vectors = [{"embedding": None, "prompt": "p"}, {"embedding": [1.0, 2.0], "prompt": "p"}]
     write(tmp_path, {"v.jsonl": jsonl(vectors)})
-    with pytest.raises(dp.DataError, match=r"line 1 of .*v.jsonl has no list of numbers where an embedding is expected"):
+    with pytest.raises(
+        dp.DataError,
+        match=r"line 1 of .*v.jsonl has no list of numbers where an embedding is expected",
+    ):
         dp.load(tmp_path / "v.jsonl")
 
 
 def test_the_right_answer_is_not_an_output(tmp_path):
-    write(tmp_path, {"o.jsonl": jsonl([{"question": "q", "answer": "gold", "generations": ["a", "b"]}])})
+    write(
+        tmp_path,
+        {"o.jsonl": jsonl([{"question": "q", "answer": "gold", "generations": ["a", "b"]}])},
+    )
     assert _swapped(dp.load(tmp_path / "o.jsonl")) == [("a", "q"), ("b", "q")]
 
 
@@ -406,11 +545,19 @@ def test_lm_eval_repeats_a_document_for_each_filter(tmp_path):
     write(tmp_path, {"samples_gsm8k.jsonl": jsonl(rows)})
     found = dp.load(tmp_path / "samples_gsm8k.jsonl")
     assert _swapped(found) == [("o0", "p0"), ("o1", "p1")]
-    assert any("lines of filter strict-match only, those of flexible-extract repeat them" in note for note in found.notes)
+    assert any(
+        "lines of filter strict-match only, those of flexible-extract repeat them" in note
+        for note in found.notes
+    )
 
 
 def test_texts_in_odd_clothes(tmp_path):
-    parts = [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image_url", "image_url": "u"}]}]
+    parts = [
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "hi"}, {"type": "image_url", "image_url": "u"}],
+        }
+    ]
     rows = [
         {"prompt": parts, "output": "a"},
         {"prompt": parts, "output": [{"role": "assistant", "content": None}]},
@@ -421,7 +568,10 @@ def test_texts_in_odd_clothes(tmp_path):
     found = dp.load(tmp_path / "o.jsonl")
     assert _swapped(found) == [("a", "hi"), ("b", "hi")]
     assert found.skipped == 2
-    alpaca = [{"instruction": "Add.", "input": "1 + 1", "output": "2"}, {"instruction": "Say hi.", "input": "", "output": "hi"}]
+    alpaca = [
+        {"instruction": "Add.", "input": "1 + 1", "output": "2"},
+        {"instruction": "Say hi.", "input": "", "output": "hi"},
+    ]
     write(tmp_path, {"a.jsonl": jsonl(alpaca)})
     assert _swapped(dp.load(tmp_path / "a.jsonl")) == [("2", "Add.\n\n1 + 1"), ("hi", "Say hi.")]
 
@@ -449,7 +599,9 @@ def test_the_field_of_prompts_is_that_of_their_own_table(tmp_path):
         [{"my_text": "p", "id": 1}, {"my_text": "q", "id": 2}],
     )
     write(tmp_path, {"o.jsonl": jsonl(outputs), "p.jsonl": jsonl(prompts)})
-    assert _swapped(dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl", prompt_field="my_text")) == [("a", "p"), ("b", "q")]
+    assert _swapped(
+        dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl", prompt_field="my_text")
+    ) == [("a", "p"), ("b", "q")]
 
 
 def test_the_key_of_a_map_is_the_file(tmp_path):
@@ -468,7 +620,9 @@ def test_a_limit_stops_the_reading(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("skipped", "warnings"), [("abc", []), (None, []), (-1, []), (0, None), (0, [5])], ids=lambda value: repr(value)
+    ("skipped", "warnings"),
+    [("abc", []), (None, []), (-1, []), (0, None), (0, [5])],
+    ids=lambda value: repr(value),
 )
 def test_a_foreign_embedding_json_is_refused(skipped, warnings, tmp_path):
     content = {"embedders": [], "skipped": skipped, "warnings": warnings, "skipped_models": []}

@@ -33,7 +33,9 @@ def stream(kernel_x, kernel_t, cuts, library=lambda a: a, **settings):
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_stream_gives_what_evaluate_gives(name, order, library):
     kernel_x, kernel_t, estimator = KERNELS[name]
-    right = dp.evaluate(X, T, kernel_x=kernel_x, kernel_t=kernel_t, estimator=estimator, order=order, truncation=20)
+    right = dp.evaluate(
+        X, T, kernel_x=kernel_x, kernel_t=kernel_t, estimator=estimator, order=order, truncation=20
+    )
     found = stream(kernel_x, kernel_t, [1, 50, 99], library, order=order, truncation=20).compute()
     assert found.settings["estimator"] == estimator
     for score, (value, error) in values(right).items():
@@ -45,7 +47,9 @@ def test_outputs_alone_have_two_scores():
     found = stream(dp.Cosine(), None, [60]).compute()
     assert set(found.scores) == {"vendi", "rke"}
     assert float(found.vendi) == pytest.approx(float(dp.vendi(X, kernel=dp.Cosine())))
-    assert "120 outputs" in __import__("divprism.report", fromlist=["render"]).render(found.to_dict(), "table")
+    assert "120 outputs" in __import__("divprism.report", fromlist=["render"]).render(
+        found.to_dict(), "table"
+    )
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -87,13 +91,25 @@ def test_far_data_keep_their_precision():
         (lambda: dp.Metric(dp.Gaussian(1.0), dp.Cosine()), "two Gaussian kernels or none"),
         (lambda: dp.Metric(dp.Categorical()), "Categorical has none"),
         (lambda: dp.Metric("gaussian"), "`kernel_x` must be an object such as"),
-        (lambda: dp.Metric(dp.Gaussian(1.0), num_features=2), "`num_features` must be a whole number of at least 8"),
+        (
+            lambda: dp.Metric(dp.Gaussian(1.0), num_features=2),
+            "`num_features` must be a whole number of at least 8",
+        ),
         (lambda: dp.Metric(dp.Cosine()).update(X, T), "`t` goes with `kernel_t`"),
         (lambda: dp.Metric(dp.Cosine(), dp.Cosine()).update(X, T[:5]), "must pair up"),
-        (lambda: stream(dp.Cosine(), None, []).update(X[:, :2]), "`x` has 2 columns; earlier chunks had 4"),
+        (
+            lambda: stream(dp.Cosine(), None, []).update(X[:, :2]),
+            "`x` has 2 columns; earlier chunks had 4",
+        ),
         (lambda: dp.Metric(dp.Cosine()).update(X * np.nan), "NaN"),
-        (lambda: dp.Metric(dp.Polynomial(8)).update(np.ones((3, 40))), "features together, above 4,096"),
-        (lambda: dp.Metric(dp.Cosine()).merge(dp.Metric(dp.Cosine(), rng=1)), "same kernels, order, features and seed"),
+        (
+            lambda: dp.Metric(dp.Polynomial(8)).update(np.ones((3, 40))),
+            "features together, above 4,096",
+        ),
+        (
+            lambda: dp.Metric(dp.Cosine()).merge(dp.Metric(dp.Cosine(), rng=1)),
+            "same kernels, order, features and seed",
+        ),
         (lambda: dp.Metric.load("nowhere.npz"), "no such file"),
     ],
 )
@@ -140,13 +156,19 @@ def test_states_from_strangers_are_refused(tmp_path):
         "no header": {"total_x": arrays["total_x"]},
         "wrong shape": arrays | {"total_x": np.zeros((2, 2))},
         "not finite": arrays | {"total_x": arrays["total_x"] * np.nan},
-        "unknown kernel": arrays | {"header": np.array(json.dumps(header | {"settings": {"kernels": {"x": "exec(a=1)"}}}))},
+        "unknown kernel": arrays
+        | {"header": np.array(json.dumps(header | {"settings": {"kernels": {"x": "exec(a=1)"}}}))},
         "negative count": arrays | {"header": np.array(json.dumps(header | {"n": -1}))},
         "newer": arrays | {"header": np.array(json.dumps(header | {"format": 99}))},
         "other items": arrays | {"total_x": 7 * arrays["total_x"]},
         "asymmetric": arrays | {"total_x": arrays["total_x"] + np.triu(np.ones((4, 4)), 1)},
         "huge count": arrays | {"header": np.array(json.dumps(header | {"n": 10**40}))},
-        "list": arrays | {"header": np.array(json.dumps(header | {"settings": header["settings"] | {"kernels": ["cosine"]}}))},
+        "list": arrays
+        | {
+            "header": np.array(
+                json.dumps(header | {"settings": header["settings"] | {"kernels": ["cosine"]}})
+            )
+        },
         "deep": arrays | {"header": np.array("[" * 100_000)},
         "wide": arrays | {"header": np.array(json.dumps(header | {"widths": {"x": 10**9}}))},
     }
@@ -172,17 +194,23 @@ def test_files_beyond_the_budget_stay_on_disk(kernel, tmp_path):
     np.save(tmp_path / "x.npy", X.astype(np.float32))
     np.save(tmp_path / "t.npy", T)
     stored = [np.load(tmp_path / name, mmap_mode="r") for name in ("x.npy", "t.npy")]
-    right = dp.evaluate(X.astype(np.float32), T, kernel_x=kernel, kernel_t=dp.Gaussian(1.0), order=2)
+    right = dp.evaluate(
+        X.astype(np.float32), T, kernel_x=kernel, kernel_t=dp.Gaussian(1.0), order=2
+    )
     found = dp.evaluate(*stored, kernel_x=kernel, kernel_t=dp.Gaussian(1.0), order=2, memory=2000)
     for score, (value, _) in values(right).items():
         assert float(found.scores[score]) == pytest.approx(value, rel=2e-6)
     assert found.data["prompts"] == 120  # copies are not merged, which order 2 does not need
-    assert float(dp.vendi(stored[0], kernel=kernel)) == pytest.approx(float(dp.vendi(X.astype(np.float32), kernel=kernel)))
+    assert float(dp.vendi(stored[0], kernel=kernel)) == pytest.approx(
+        float(dp.vendi(X.astype(np.float32), kernel=kernel))
+    )
 
 
 def test_a_tiny_bandwidth_on_disk_is_refused(tmp_path):
     np.save(tmp_path / "x.npy", X)
-    with pytest.raises(dp.DataError, match="cannot be resolved at bandwidth 1e-09 from a file larger"):
+    with pytest.raises(
+        dp.DataError, match="cannot be resolved at bandwidth 1e-09 from a file larger"
+    ):
         dp.rke(np.load(tmp_path / "x.npy", mmap_mode="r"), kernel=dp.Gaussian(1e-9), memory=1000)
 
 

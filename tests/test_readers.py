@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import divprism as dp
-from divprism.readers import read_array
+from divprism.data.readers import read_array
 
 X = np.random.default_rng(0).standard_normal((6, 3))
 
@@ -64,7 +64,9 @@ def test_labels_in_a_file_are_words(tmp_path):
     (tmp_path / "l.csv").write_text("1\n2\n\ndog\n")
     assert read_array(tmp_path / "l.csv", "labels").tolist() == ["1", "2", "dog"]
     (tmp_path / "l.csv").write_text("1,2\n")
-    with pytest.raises(dp.DataError, match=r"line 1 of .*l.csv holds several cells; labels are one per line"):
+    with pytest.raises(
+        dp.DataError, match=r"line 1 of .*l.csv holds several cells; labels are one per line"
+    ):
         read_array(tmp_path / "l.csv", "labels")
 
 
@@ -75,8 +77,14 @@ class _Bomb:
 
 HUGE = _npy(X).replace(b"(6, 3)", b"(9**9, 3)").replace(b"(9**9, 3)", b"(600000000, 3)")
 BAD = {
-    "pickled.npy": (_npy(np.array([_Bomb()], object), allow_pickle=True), "holds pickled objects, which could run code"),
-    "pickled.npz": (_npz(outputs=np.array([_Bomb()], object)), "outputs in .*pickled.npz holds pickled objects"),
+    "pickled.npy": (
+        _npy(np.array([_Bomb()], object), allow_pickle=True),
+        "holds pickled objects, which could run code",
+    ),
+    "pickled.npz": (
+        _npz(outputs=np.array([_Bomb()], object)),
+        "outputs in .*pickled.npz holds pickled objects",
+    ),
     "cut.npy": (_npy(X)[:-20], "is truncated: it ends before its array does"),
     "header.npy": (_npy(X)[:40], "is (truncated|not a readable NumPy array)"),
     "huge.npy": (HUGE, "is (truncated|not a readable NumPy array)"),
@@ -93,7 +101,10 @@ BAD = {
     "words.csv": (b"1,2\n3,many\n", "line 2 of .*words.csv is not a row of numbers: '3,many'"),
     "ragged.csv": (b"1,2\n\n3\n", "line 3 of .*ragged.csv has 1 numbers, the first row 2"),
     "hole.csv": (b"1,,3\n4,5,6\n", "line 1 of .*hole.csv is not a row of numbers: '1,,3'"),
-    "columns.csv": (b"0,1,2\n4,5,6\n", "the first line of .*columns.csv counts 0, 1, ...: remove it if it is a header"),
+    "columns.csv": (
+        b"0,1,2\n4,5,6\n",
+        "the first line of .*columns.csv counts 0, 1, ...: remove it if it is a header",
+    ),
     "brace.npy": (_npy(X).replace(b"}", b" "), "is not a readable NumPy array"),
     "latin.csv": (b"1,2\n\xff,3\n", "is not text in UTF-8: byte 4 cannot be read"),
 }

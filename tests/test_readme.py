@@ -25,7 +25,13 @@ def test_console_blocks_print_what_the_readme_says(tmp_path):
     commands = list(_commands(README))
     assert len(commands) >= 2
     for command, output in commands:
-        done = subprocess.run(command.split(), cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PATH": path})
+        done = subprocess.run(
+            command.split(),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": path},
+        )
         assert done.stdout == output, command
         assert done.stderr == ""
 
@@ -51,7 +57,9 @@ def test_extras_that_the_readme_names_exist():
         assert re.search(rf"^{extra} = ", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/guidance.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/guidance.md"]
+)
 def test_links_lead_somewhere(name):
     page = ROOT / name
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):

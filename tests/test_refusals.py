@@ -18,25 +18,55 @@ def _with_nan(rows):
 
 
 DATA = [
-    (lambda: dp.evaluate(X, T[:5]), r"must pair up row by row; got 6 outputs and 5 prompts. Repeat a prompt once per output"),
-    (lambda: dp.cluster_vendi(X, T[:5]), r"`x` and `labels` must pair up row by row; got 6 outputs and 5 labels"),
-    (lambda: dp.vendi(_with_nan([4])), r"1 of 6 rows of `x` contains NaN or infinity \(first: row 4\)"),
-    (lambda: dp.vendi(_with_nan([1, 4])), r"2 of 6 rows of `x` contain NaN or infinity \(first: row 1\)"),
+    (
+        lambda: dp.evaluate(X, T[:5]),
+        r"must pair up row by row; got 6 outputs and 5 prompts. Repeat a prompt once per output",
+    ),
+    (
+        lambda: dp.cluster_vendi(X, T[:5]),
+        r"`x` and `labels` must pair up row by row; got 6 outputs and 5 labels",
+    ),
+    (
+        lambda: dp.vendi(_with_nan([4])),
+        r"1 of 6 rows of `x` contains NaN or infinity \(first: row 4\)",
+    ),
+    (
+        lambda: dp.vendi(_with_nan([1, 4])),
+        r"2 of 6 rows of `x` contain NaN or infinity \(first: row 1\)",
+    ),
     (lambda: dp.vendi(X * [1, 1, np.inf]), r"6 of 6 rows"),
     (lambda: dp.evaluate(X, _with_nan([0])), r"rows of `t` contains NaN"),
-    (lambda: dp.vendi(X * (np.arange(6) != 2)[:, None], kernel=dp.Cosine()), r"row 2 of `x` is all zeros, so its cosine"),
-    (lambda: dp.vendi(X * (np.arange(6) != 2)[:, None], kernel=dp.Polynomial(offset=0)), r"row 2 of `x` is all zeros"),
+    (
+        lambda: dp.vendi(X * (np.arange(6) != 2)[:, None], kernel=dp.Cosine()),
+        r"row 2 of `x` is all zeros, so its cosine",
+    ),
+    (
+        lambda: dp.vendi(X * (np.arange(6) != 2)[:, None], kernel=dp.Polynomial(offset=0)),
+        r"row 2 of `x` is all zeros",
+    ),
     (lambda: dp.vendi([[1, 0], [1, 0], [0, 0]], kernel=dp.Cosine()), r"row 2 of `x` is all zeros"),
-    (lambda: dp.vendi(X, kernel=dp.Precomputed()), r"must be a square kernel matrix under Precomputed\(\); got shape \(6, 3\)"),
-    (lambda: dp.vendi(np.triu(np.ones((3, 3))), kernel=dp.Precomputed()), r"must be symmetric \(to 1e-08\); .* differ by 1"),
-    (lambda: dp.vendi(2 * np.eye(3), kernel=dp.Precomputed()), r"ones on its diagonal \(to 1e-08\); `x`\[0, 0\] is 2"),
+    (
+        lambda: dp.vendi(X, kernel=dp.Precomputed()),
+        r"must be a square kernel matrix under Precomputed\(\); got shape \(6, 3\)",
+    ),
+    (
+        lambda: dp.vendi(np.triu(np.ones((3, 3))), kernel=dp.Precomputed()),
+        r"must be symmetric \(to 1e-08\); .* differ by 1",
+    ),
+    (
+        lambda: dp.vendi(2 * np.eye(3), kernel=dp.Precomputed()),
+        r"ones on its diagonal \(to 1e-08\); `x`\[0, 0\] is 2",
+    ),
     (lambda: dp.vendi(X.astype(object)), r"`x` must hold real numbers; got dtype object"),
     (lambda: dp.vendi(X + 1j), r"`x` must hold real numbers; got dtype complex128"),
     (lambda: dp.vendi(X.astype(str)), r"`x` must hold real numbers; got dtype <U"),
     (lambda: dp.vendi(np.zeros((0, 3))), r"`x` is empty: its shape is \(0, 3\)"),
     (lambda: dp.vendi(np.zeros((3, 0))), r"`x` is empty: its shape is \(3, 0\)"),
     (lambda: dp.vendi([]), r"`x` must have shape \(n, d\)"),
-    (lambda: dp.vendi([1.0, 2.0]), r"`x` must have shape \(n, d\), a row per item; got shape \(2,\). For a single feature"),
+    (
+        lambda: dp.vendi([1.0, 2.0]),
+        r"`x` must have shape \(n, d\), a row per item; got shape \(2,\). For a single feature",
+    ),
     (lambda: dp.vendi(np.zeros((2, 3, 4))), r"got shape \(2, 3, 4\). Flatten each item"),
     (lambda: dp.vendi([[1.0], [2.0, 3.0]]), r"`x` is not a rectangular array"),
     (lambda: dp.vendi(np.ma.masked_less(X, 0)), r"`x` is a masked array with masked entries"),
@@ -46,42 +76,93 @@ DATA = [
     ),
     (lambda: dp.evaluate(X, [None] * 6), r"`t` must hold group ids"),
     (lambda: dp.evaluate(X, []), r"`t` is empty"),
-    (lambda: dp.cluster_vendi(X, X), r"`labels` must be flat, one group per output; got shape \(6, 3\)"),
-    (lambda: dp.vendi(X, weights=np.ones(5) / 5), r"`weights` must have one entry per output, shape \(6,\); got shape \(5,\)"),
-    (lambda: dp.vendi(X, weights=np.ones(6)), r"`weights` must sum to one; they sum to 6. Divide them by their sum"),
+    (
+        lambda: dp.cluster_vendi(X, X),
+        r"`labels` must be flat, one group per output; got shape \(6, 3\)",
+    ),
+    (
+        lambda: dp.vendi(X, weights=np.ones(5) / 5),
+        r"`weights` must have one entry per output, shape \(6,\); got shape \(5,\)",
+    ),
+    (
+        lambda: dp.vendi(X, weights=np.ones(6)),
+        r"`weights` must sum to one; they sum to 6. Divide them by their sum",
+    ),
     (lambda: dp.vendi(X, weights=[1.5, -0.5, 0, 0, 0, 0]), r"not negative; entry 1 is -0.5"),
-    (lambda: dp.vendi(X, weights=[np.nan, 1, 0, 0, 0, 0]), r"must be finite and not negative; entry 0 is nan"),
-    (lambda: dp.vendi(X, weights=list("abcdef")), r"`weights` must hold real numbers; got dtype <U1"),
+    (
+        lambda: dp.vendi(X, weights=[np.nan, 1, 0, 0, 0, 0]),
+        r"must be finite and not negative; entry 0 is nan",
+    ),
+    (
+        lambda: dp.vendi(X, weights=list("abcdef")),
+        r"`weights` must hold real numbers; got dtype <U1",
+    ),
 ]
 
 ARGUMENTS = [
     (lambda: dp.vendi(X, order=-1), r"`order` must be positive \(or math.inf\); got -1"),
     (lambda: dp.vendi(X, order=0), r"`order` must be positive"),
     (lambda: dp.vendi(X, order=float("nan")), r"`order` must be positive"),
-    (lambda: dp.vendi(X, order="two"), r"`order` must be a positive number \(or math.inf\); got 'two'"),
-    (lambda: dp.vendi(X, truncation=0), r"`truncation` must be a whole number of at least 1, or None to keep all; got 0"),
+    (
+        lambda: dp.vendi(X, order="two"),
+        r"`order` must be a positive number \(or math.inf\); got 'two'",
+    ),
+    (
+        lambda: dp.vendi(X, truncation=0),
+        r"`truncation` must be a whole number of at least 1, or None to keep all; got 0",
+    ),
     (lambda: dp.vendi(X, truncation=2.5), r"`truncation` must be a whole number"),
     (lambda: dp.vendi(X, truncation=True), r"`truncation` must be a whole number"),
-    (lambda: dp.vendi(X, rng="now"), r"`rng` must be a non-negative integer or a numpy.random.Generator; got 'now'"),
+    (
+        lambda: dp.vendi(X, rng="now"),
+        r"`rng` must be a non-negative integer or a numpy.random.Generator; got 'now'",
+    ),
     (lambda: dp.vendi(X, rng=-1), r"`rng` must be"),
-    (lambda: dp.vendi(X, kernel="cosine"), r"the kernel of `x` must be an object such as dp.Gaussian\(1.0\); got 'cosine'"),
+    (
+        lambda: dp.vendi(X, kernel="cosine"),
+        r"the kernel of `x` must be an object such as dp.Gaussian\(1.0\); got 'cosine'",
+    ),
     (lambda: dp.evaluate(X, kernel_t=dp.Cosine()), r"`kernel_t` was given, but no prompts `t`"),
-    (lambda: dp.vendi(X, estimator="exact"), r"`estimator` must be an object such as dp.Auto\(\); got 'exact'"),
-    (lambda: dp.vendi(X, bandwidth_rule="median"), r"`bandwidth_rule` must be an object such as dp.StableScore\(\)"),
-    (lambda: dp.vendi(X, kernel=dp.Gaussian(1.0), estimator=dp.Dual()), r"Dual\(\) needs a finite feature map, which Gaussian"),
+    (
+        lambda: dp.vendi(X, estimator="exact"),
+        r"`estimator` must be an object such as dp.Auto\(\); got 'exact'",
+    ),
+    (
+        lambda: dp.vendi(X, bandwidth_rule="median"),
+        r"`bandwidth_rule` must be an object such as dp.StableScore\(\)",
+    ),
+    (
+        lambda: dp.vendi(X, kernel=dp.Gaussian(1.0), estimator=dp.Dual()),
+        r"Dual\(\) needs a finite feature map, which Gaussian",
+    ),
     (lambda: dp.Gaussian(0), r"`bandwidth` must be positive and finite; got 0"),
     (lambda: dp.Gaussian("wide"), r"`bandwidth` must be positive and finite; got 'wide'"),
     (lambda: dp.Gaussian.from_gamma("wide"), r"`gamma` must be positive and finite; got 'wide'"),
-    (lambda: dp.Polynomial(scale="a"), r"`scale` must be positive and finite, or None for 1 / d; got 'a'"),
+    (
+        lambda: dp.Polynomial(scale="a"),
+        r"`scale` must be positive and finite, or None for 1 / d; got 'a'",
+    ),
     (lambda: dp.Polynomial(offset="a"), r"`offset` must be finite and not negative; got 'a'"),
     (lambda: dp.Gaussian(float("inf")), r"`bandwidth` must be positive and finite"),
     (lambda: dp.Gaussian.from_gamma(-1), r"`gamma` must be positive and finite; got -1"),
     (lambda: dp.Polynomial(degree=0), r"`degree` must be a whole number of at least 1; got 0"),
-    (lambda: dp.Polynomial(scale=0), r"`scale` must be positive and finite, or None for 1 / d; got 0"),
-    (lambda: dp.Polynomial(offset=-1), r"`offset` must be finite and not negative, or the kernel is indefinite; got -1"),
+    (
+        lambda: dp.Polynomial(scale=0),
+        r"`scale` must be positive and finite, or None for 1 / d; got 0",
+    ),
+    (
+        lambda: dp.Polynomial(offset=-1),
+        r"`offset` must be finite and not negative, or the kernel is indefinite; got -1",
+    ),
     (lambda: dp.StableScore(threshold=0.0), "`threshold` must be positive; got 0.0"),
-    (lambda: dp.StableScore(num_subsets=1), "`num_subsets` must be a whole number of at least 2; got 1"),
-    (lambda: dp.MedianDistance(max_rows=1), r"`max_rows` must be a whole number of at least 2; got 1"),
+    (
+        lambda: dp.StableScore(num_subsets=1),
+        "`num_subsets` must be a whole number of at least 2; got 1",
+    ),
+    (
+        lambda: dp.MedianDistance(max_rows=1),
+        r"`max_rows` must be a whole number of at least 2; got 1",
+    ),
     (
         lambda: dp.kmeans_labels(X, 7),
         r"`num_clusters` must be a whole number from 1 to the number of distinct prompts, 6; got 7",
@@ -109,14 +190,20 @@ INDEFINITE = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.9], [0.0, 0.9, 1.0]])
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_matrix_with_negative_eigenvalues_is_refused_on_either_side(order, library):
     matrix, x = library(INDEFINITE), library(np.eye(3))
-    with pytest.raises(dp.DataError, match="`x` is not a kernel matrix: it has eigenvalues below zero"):
+    with pytest.raises(
+        dp.DataError, match="`x` is not a kernel matrix: it has eigenvalues below zero"
+    ):
         dp.vendi(matrix, kernel=dp.Precomputed(), order=order)
     with pytest.raises(dp.DataError, match="`x` is not a kernel matrix"):
         dp.cluster_vendi(matrix, [0, 0, 1], kernel=dp.Precomputed(), order=order)
     with pytest.raises(dp.DataError, match="`t` is not a kernel matrix"):
-        dp.conditional_vendi(x, matrix, kernel_x=dp.Cosine(), kernel_t=dp.Precomputed(), order=order)
+        dp.conditional_vendi(
+            x, matrix, kernel_x=dp.Cosine(), kernel_t=dp.Precomputed(), order=order
+        )
     with pytest.raises(dp.DataError, match="`x` is not a kernel matrix"):
-        dp.conditional_vendi(matrix, x, kernel_x=dp.Precomputed(), kernel_t=dp.Cosine(), order=order)
+        dp.conditional_vendi(
+            matrix, x, kernel_x=dp.Precomputed(), kernel_t=dp.Cosine(), order=order
+        )
 
 
 def test_a_slightly_asymmetric_single_precision_matrix_is_taken():
@@ -143,13 +230,18 @@ def test_numpy_prompts_follow_the_outputs_into_their_library(pairs):
     import torch
 
     x, t = pairs
-    assert float(dp.conditional_vendi(torch.from_numpy(np.array(x)), t)) == pytest.approx(float(dp.conditional_vendi(x, t)))
+    assert float(dp.conditional_vendi(torch.from_numpy(np.array(x)), t)) == pytest.approx(
+        float(dp.conditional_vendi(x, t))
+    )
 
 
 def test_a_sparse_tensor_is_refused():
     import torch
 
-    with pytest.raises(dp.DataError, match=r"`x` is a sparse tensor; scores need a dense one: call to_dense\(\) first"):
+    with pytest.raises(
+        dp.DataError,
+        match=r"`x` is a sparse tensor; scores need a dense one: call to_dense\(\) first",
+    ):
         dp.vendi(torch.eye(3).to_sparse())
     with pytest.raises(dp.DataError, match="`x` is a sparse tensor"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch calls its own CSR support beta

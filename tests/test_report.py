@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from made import picture, write
 
 import divprism as dp
-from divprism.details import _add_thumbnails, _points, detailed, details
+from divprism.core.spectrum import Spectrum
+from divprism.data.samples import Clip, Picture, Text
 from divprism.report import report_page
+from divprism.report.details import _add_thumbnails, _points, detailed, details
 from divprism.report.plots import draw_factors, draw_spectra, inline_svg, new_axes
 from divprism.report.texts import distinct_names, fitted, visible
 from divprism.report.thumbnails import is_thumbnail, thumbnail
 from divprism.report.words import comparison_sentences, convergence_sentence, headline
-from divprism.samples import Clip, Picture, Text
-from divprism.spectrum import Spectrum
 
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 KERNELS = {"kernel_x": dp.Cosine(), "kernel_t": dp.Categorical()}
@@ -58,7 +58,9 @@ def test_lengths_of_the_bar_multiply(result):
     _, ax = result.plot()
     conditional, information = ax.patches[:2]
     assert conditional.get_x() == 1
-    assert math.isclose(conditional.get_x() + conditional.get_width(), float(result.conditional_vendi))
+    assert math.isclose(
+        conditional.get_x() + conditional.get_width(), float(result.conditional_vendi)
+    )
     assert math.isclose(information.get_x() + information.get_width(), float(result.vendi))
 
 
@@ -90,7 +92,9 @@ def test_details_of_a_quadrature_have_no_negative_weights():
     assert math.isclose(sum(points["weights"]), weights.cumsum().max())
 
 
-@pytest.mark.parametrize("ends", [(1, 3e5), (1e-18, 1), (1, 90), (4, 13), (5.1, 5.9), (0.998, 1.001), (2, 2.0000001)])
+@pytest.mark.parametrize(
+    "ends", [(1, 3e5), (1e-18, 1), (1, 90), (4, 13), (5.1, 5.9), (0.998, 1.001), (2, 2.0000001)]
+)
 def test_a_log_axis_has_a_few_numbers_always(ends):
     from matplotlib.figure import Figure
 
@@ -99,7 +103,11 @@ def test_a_log_axis_has_a_few_numbers_always(ends):
     draw_spectra(ax, {"x": (ends[::-1], [1, 1])})
     ax.set_ylim(*ends)
     low, high = ends
-    numbers = [tick for tick in ax.yaxis.get_majorticklocs() if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+    numbers = [
+        tick
+        for tick in ax.yaxis.get_majorticklocs()
+        if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)
+    ]
     assert 2 <= len(numbers) <= 8
 
 
@@ -118,7 +126,9 @@ def test_names_and_numbers_stay_inside_the_figure_and_apart(result, start):
     names, numbers = ax.texts[::2], ax.texts[1::2]
     for text in ax.texts:
         box = text.get_window_extent()
-        assert edges.x0 <= box.x0 and box.x1 <= edges.x1 and edges.y0 <= box.y0 and box.y1 <= edges.y1
+        assert (
+            edges.x0 <= box.x0 and box.x1 <= edges.x1 and edges.y0 <= box.y0 and box.y1 <= edges.y1
+        )
     for name, number in zip(names, numbers, strict=True):
         assert name.get_window_extent().x1 < number.get_window_extent().x0
     assert len({name.get_text() for name in names}) == 3
@@ -180,7 +190,12 @@ def test_new_figures_are_those_of_pyplot(pairs):
     figure, axes = sweep.plot()
     assert pyplot.fignum_exists(figure.number)
     assert axes.shape == (2,)
-    assert [line.get_label() for line in axes[0].lines[:4]] == ["vendi", "conditional_vendi", "information_vendi", "prompts"]
+    assert [line.get_label() for line in axes[0].lines[:4]] == [
+        "vendi",
+        "conditional_vendi",
+        "information_vendi",
+        "prompts",
+    ]
     assert axes[0].lines[0].get_ydata().tolist() == sweep.x.scores["vendi"].tolist()
     pyplot.close(figure)
 
@@ -211,13 +226,17 @@ def test_drawing_changes_no_settings_of_others(result):
     ],
 )
 def test_names_in_plots_are_text(result, name):
-    [svg] = inline_svg(lambda axes: draw_factors(axes[0], {name: result.to_dict()}), 1, 2.0, name, "key")
+    [svg] = inline_svg(
+        lambda axes: draw_factors(axes[0], {name: result.to_dict()}), 1, 2.0, name, "key"
+    )
     assert "<img" not in svg
     assert "<script" not in svg
     assert svg.startswith("<svg ")
     parsed = ElementTree.fromstring(svg)
     texts = [text for text in parsed.itertext() if text.strip()]
-    assert {name, fitted(name, 30), visible(name), "(no name)"} & set(texts) or any("..." in text for text in texts)
+    assert {name, fitted(name, 30), visible(name), "(no name)"} & set(texts) or any(
+        "..." in text for text in texts
+    )
     assert parsed.get("aria-label") is not None
 
 
@@ -246,7 +265,9 @@ def test_without_prompts_only_vendi_is_told():
     assert lines == ["7 outputs amount to 7 distinct ones (Vendi)."]
 
 
-@pytest.mark.parametrize(("follow", "told"), [(True, "Outputs follow their prompts"), (False, "ignore their prompts")])
+@pytest.mark.parametrize(
+    ("follow", "told"), [(True, "Outputs follow their prompts"), (False, "ignore their prompts")]
+)
 def test_the_baseline_is_told_by_its_p_value(follow, told):
     t = np.repeat(np.arange(8), 4)
     x = np.eye(8)[t if follow else np.random.default_rng(0).permutation(t)]
@@ -255,7 +276,10 @@ def test_the_baseline_is_told_by_its_p_value(follow, told):
 
 
 def test_the_least_diverse_group_is_named(document):
-    assert any("repeats itself most under “3”: 1 distinct among 6 outputs" in visible(line) for line in headline(document))
+    assert any(
+        "repeats itself most under “3”: 1 distinct among 6 outputs" in visible(line)
+        for line in headline(document)
+    )
 
 
 def test_a_group_of_several_prompts_is_not_called_by_one(document):
@@ -263,10 +287,15 @@ def test_a_group_of_several_prompts_is_not_called_by_one(document):
     first = changed["details"]["groups"]["groups"][0]
     first["num_prompts"] = 3
     told = [visible(line) for line in headline(changed)]
-    assert "The model repeats itself most under prompts like “3” (3 prompts, 6 outputs): 1 distinct among 6 outputs." in told
+    assert (
+        "The model repeats itself most under prompts like “3” (3 prompts, 6 outputs): 1 distinct among 6 outputs."
+        in told
+    )
     changed["details"]["groups"]["equal_size"] = 4
     told = [visible(line) for line in headline(changed)]
-    assert any("(3 prompts, 6 outputs): 1 distinct among 4 drawn from them." in line for line in told)
+    assert any(
+        "(3 prompts, 6 outputs): 1 distinct among 4 drawn from them." in line for line in told
+    )
 
 
 def test_no_group_is_blamed_within_the_error(document):
@@ -297,7 +326,12 @@ def test_where_nothing_repeats_no_group_is_blamed():
 )
 def test_few_pairings_are_judged_by_their_spread(result, p_value, count, spread, told):
     """Five pairings that are all exceeded are p = 1/6 by count alone, which says nothing."""
-    baseline = {"excess_information": 0.8, "baseline": 1.5, "p_value": p_value, "num_permutations": count}
+    baseline = {
+        "excess_information": 0.8,
+        "baseline": 1.5,
+        "p_value": p_value,
+        "num_permutations": count,
+    }
     lines = headline(result.to_dict() | {"baseline": baseline | {"standard_deviation": spread}})
     assert any(told in line for line in lines)
     assert not any("all 5" in line for line in lines)
@@ -306,17 +340,31 @@ def test_few_pairings_are_judged_by_their_spread(result, p_value, count, spread,
 def test_of_few_pairings_the_chance_is_that_of_students_t(result):
     """Four pairings with a spread of one, exceeded by 2.353 sqrt(1 + 1/4): the 95 % point of t with three degrees."""
     excess = 2.353363 * math.sqrt(1.25)
-    baseline = {"excess_information": excess, "baseline": 1.5, "p_value": 0.2, "num_permutations": 4, "standard_deviation": 1.0}
+    baseline = {
+        "excess_information": excess,
+        "baseline": 1.5,
+        "p_value": 0.2,
+        "num_permutations": 4,
+        "standard_deviation": 1.0,
+    }
     assert any(
-        "p = 0.05, Student's t of 4 random pairings" in line for line in headline(result.to_dict() | {"baseline": baseline})
+        "p = 0.05, Student's t of 4 random pairings" in line
+        for line in headline(result.to_dict() | {"baseline": baseline})
     )
 
 
 def test_where_random_pairings_show_more_nothing_is_left_for_the_prompts(result):
-    baseline = {"excess_information": -0.02, "baseline": 1.8, "p_value": 0.9, "num_permutations": 19, "standard_deviation": 0.1}
+    baseline = {
+        "excess_information": -0.02,
+        "baseline": 1.8,
+        "p_value": 0.9,
+        "num_permutations": 19,
+        "standard_deviation": 0.1,
+    }
     document = result.to_dict() | {"baseline": baseline}
-    assert "show a factor of 1.8 too, the bias of a small sample; nothing is left for the prompts." in " ".join(
-        headline(document)
+    assert (
+        "show a factor of 1.8 too, the bias of a small sample; nothing is left for the prompts."
+        in " ".join(headline(document))
     )
     assert "xcess information" not in report_page(document)
 
@@ -325,25 +373,39 @@ def test_the_spread_of_pairings_is_kept():
     rng = np.random.default_rng(0)
     x, t = rng.standard_normal((2, 20, 3))
     one, two = (
-        dp.shuffled_baseline(x, t, kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(1.0), num_permutations=n) for n in (1, 2)
+        dp.shuffled_baseline(
+            x, t, kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(1.0), num_permutations=n
+        )
+        for n in (1, 2)
     )
     assert one.standard_deviation is None
     # of two values the deviation is their distance over the root of two, and the first of them is the one pairing
-    assert math.isclose(two.standard_deviation, math.sqrt(2) * abs(math.log(one.baseline / two.baseline)), rel_tol=1e-6)
+    assert math.isclose(
+        two.standard_deviation,
+        math.sqrt(2) * abs(math.log(one.baseline / two.baseline)),
+        rel_tol=1e-6,
+    )
 
 
 def test_a_model_that_ignores_its_prompts_is_not_credited_with_them():
     """One output to each prompt, at random: Information is far above 1, and all of it is bias."""
     rng = np.random.default_rng(0)
     x, t = rng.standard_normal((2, 60, 4))
-    document = dp.evaluate(x, t, kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(1.0), num_permutations=19).to_dict()
+    document = dp.evaluate(
+        x, t, kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(1.0), num_permutations=19
+    ).to_dict()
     information, baseline = document["scores"]["information_vendi"]["value"], document["baseline"]
     assert information > 5
     text = " ".join(headline(document))
     assert "the prompts bring" not in text
     assert f"a factor of {baseline['baseline']:.3g} too" in text
-    assert f"left for the prompts is a factor of {math.exp(baseline['excess_information']):.3g}." in text
-    assert math.isclose(math.exp(baseline["excess_information"]) * baseline["baseline"], information)
+    assert (
+        f"left for the prompts is a factor of {math.exp(baseline['excess_information']):.3g}."
+        in text
+    )
+    assert math.isclose(
+        math.exp(baseline["excess_information"]) * baseline["baseline"], information
+    )
 
 
 @pytest.mark.parametrize(
@@ -353,7 +415,10 @@ def test_a_model_that_ignores_its_prompts_is_not_credited_with_them():
         (["no limit", "approaching"], "The sample is too small for every score."),
         (["unclear", "unclear"], "The sample leaves open whether it suffices for a, b."),
         (["converged", "approaching"], "The sample suffices for a; it is too small for b."),
-        (["converged", "unclear"], "The sample suffices for a; it leaves open whether it suffices for b."),
+        (
+            ["converged", "unclear"],
+            "The sample suffices for a; it leaves open whether it suffices for b.",
+        ),
     ],
 )
 def test_convergence_in_one_sentence(states, told):
@@ -418,7 +483,10 @@ def test_letters_that_nobody_sees_are_nowhere_on_a_page(result):
     one["data"] = one["data"] | {"source": odd, "model": odd}
     one["warnings"] = [odd]
     one["runtime"] = one["runtime"] | {"command": odd}
-    for document in (one, {"schema": 1, "models": {odd: one, odd.replace("\x1b", ""): one, "": one, "  ": one}}):
+    for document in (
+        one,
+        {"schema": 1, "models": {odd: one, odd.replace("\x1b", ""): one, "": one, "  ": one}},
+    ):
         page = report_page(document)
         assert not re.search("[\u200e\u200f\u202a-\u202e\u2066-\u2069\x1b]", page)
         assert "ab[31m" in page
@@ -458,21 +526,32 @@ def test_one_is_told_as_one():
 def test_two_models_are_told_as_two():
     rng = np.random.default_rng(0)
     t = np.repeat(np.arange(20), 5)
-    samples = {name: dp.Samples(rng.standard_normal((100, 4)) * wide, t) for name, wide in (("wide", 1), ("narrow", 0.01))}
+    samples = {
+        name: dp.Samples(rng.standard_normal((100, 4)) * wide, t)
+        for name, wide in (("wide", 1), ("narrow", 0.01))
+    }
     told = comparison_sentences(dp.compare(samples, kernel_x=dp.Gaussian(2.0)).to_dict())
-    assert told[0] == "ranked by conditional_vendi; on the same prompts the two models differ clearly"
+    assert (
+        told[0] == "ranked by conditional_vendi; on the same prompts the two models differ clearly"
+    )
 
 
 def test_a_draw_that_tells_nothing_says_so():
-    told = convergence_sentence({"verdicts": {"a": {"status": "unclear"}}, "n": 10, "drawn_from": 30})
-    assert told == "A draw of 10 of the 30 outputs does not tell for which scores all of them suffice."
+    told = convergence_sentence(
+        {"verdicts": {"a": {"status": "unclear"}}, "n": 10, "drawn_from": 30}
+    )
+    assert (
+        told == "A draw of 10 of the 30 outputs does not tell for which scores all of them suffice."
+    )
 
 
 def test_the_column_at_equal_size_is_explained_where_it_stands():
     t = np.repeat(np.arange(3), [6, 9, 12])
     uneven = report_page(detailed(dp.evaluate(np.eye(27), t, **KERNELS), num_repeats=2))
     assert "Vendi of 6: mean over random draws of 6 outputs" in uneven
-    even = report_page(detailed(dp.evaluate(np.eye(24), np.repeat(np.arange(4), 6), **KERNELS), num_repeats=2))
+    even = report_page(
+        detailed(dp.evaluate(np.eye(24), np.repeat(np.arange(4), 6), **KERNELS), num_repeats=2)
+    )
     assert "vendi of 6" not in even.lower()
 
 
@@ -480,7 +559,9 @@ def test_what_the_data_do_not_allow_is_told(result):
     found = details(result)
     assert found["sweep"] is None
     assert "Gaussian bandwidths" in found["absent"]["sweep"]
-    assert "No sweep: a sweep is over Gaussian bandwidths" in report_page(result.to_dict() | {"details": found})
+    assert "No sweep: a sweep is over Gaussian bandwidths" in report_page(
+        result.to_dict() | {"details": found}
+    )
     bare = dp.Evaluation(**{**vars(result), "samples": None})
     with pytest.raises(dp.ArgumentError, match="does not hold what it scored"):
         details(bare)
@@ -505,7 +586,9 @@ def test_convergence_is_told_of_a_draw_where_there_are_many(one_thread):
     """Sixty prompts with five outputs each: whole prompts are drawn."""
     rng = np.random.default_rng(0)
     t = np.repeat(rng.standard_normal((60, 3)), 5, axis=0)
-    result = dp.evaluate(rng.standard_normal((300, 3)), t, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(1.0))
+    result = dp.evaluate(
+        rng.standard_normal((300, 3)), t, kernel_x=dp.Gaussian(2.0), kernel_t=dp.Gaussian(1.0)
+    )
     found = details(result, max_pairs=153)["convergence"]
     assert (found["n"], found["drawn_from"], found["sizes"][-1]) == (150, 300, 30)
     assert convergence_sentence(found).startswith("A draw of 150 of the 300 outputs")
@@ -522,7 +605,9 @@ def _texts(hostile):
 
 
 def _letters(texts):
-    return np.array([[len(text), sum(map(ord, text)) % 97, text.count("a")] for text in texts], dtype=float)
+    return np.array(
+        [[len(text), sum(map(ord, text)) % 97, text.count("a")] for text in texts], dtype=float
+    )
 
 
 @pytest.mark.parametrize(
@@ -543,7 +628,10 @@ def test_texts_of_strangers_are_escaped(hostile):
     assert "hacked" not in scripts[0]
     assert "<img" not in page
     assert ' onmouseover="x' not in page
-    assert html.escape(hostile, quote=True).replace("&#x27;", "&#39;").replace("&quot;", "&#34;") in page
+    assert (
+        html.escape(hostile, quote=True).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+        in page
+    )
 
 
 def test_the_policy_allows_our_script_alone(document):
@@ -565,7 +653,9 @@ def test_a_thumbnail_has_no_byte_of_the_file():
     buffer = io.BytesIO()
     exif = Image.Exif()
     exif[0x010E] = "secret"
-    Image.open(io.BytesIO(picture(size=(800, 400)))).save(buffer, "JPEG", exif=exif, comment=b"secret")
+    Image.open(io.BytesIO(picture(size=(800, 400)))).save(
+        buffer, "JPEG", exif=exif, comment=b"secret"
+    )
     small = base64.b64decode(thumbnail(Picture(buffer.getvalue(), "a.jpg")))
     assert b"secret" not in small
     assert Image.open(io.BytesIO(small)).size == (160, 80)
@@ -598,7 +688,9 @@ def _places(node, path=()):
             yield from _places(value, (*path, place))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_a_broken_document_is_refused_in_one_sentence(document, data):
     changed = copy.deepcopy(document)
@@ -609,7 +701,9 @@ def test_a_broken_document_is_refused_in_one_sentence(document, data):
     if data.draw(st.booleans()) and isinstance(node, dict):
         del node[path[-1]]
     else:
-        node[path[-1]] = data.draw(st.sampled_from([None, [], {}, "text", -1, 1e308, HOSTILE, {"a": HOSTILE}, [HOSTILE]]))
+        node[path[-1]] = data.draw(
+            st.sampled_from([None, [], {}, "text", -1, 1e308, HOSTILE, {"a": HOSTILE}, [HOSTILE]])
+        )
     try:
         page = report_page(changed)
     except dp.DataError as error:
@@ -622,7 +716,10 @@ def test_differences_are_clear_where_the_sentence_says_so(tmp_path):
     rng = np.random.default_rng(0)
     t = np.repeat(np.arange(20), 5)
     names = ("wide +- 1", "wide 2", "narrow")
-    samples = {name: dp.Samples(rng.standard_normal((100, 4)) * (0.01 if name == "narrow" else 1), t) for name in names}
+    samples = {
+        name: dp.Samples(rng.standard_normal((100, 4)) * (0.01 if name == "narrow" else 1), t)
+        for name in names
+    }
     found = dp.compare(samples, kernel_x=dp.Gaussian(2.0))
     page = dp.html_report(found, num_repeats=2)
     clear = sum(one.clear for one in found.differences)
@@ -639,10 +736,14 @@ def test_letters_that_nobody_sees_are_dropped():
     assert visible(joined) == joined
 
 
-@pytest.mark.parametrize("given", [[0, 0, 0, 1, 1, 1], (0, 0, 0, 1, 1, 1), ["a", "a", "a", "b", "b", "b"]])
+@pytest.mark.parametrize(
+    "given", [[0, 0, 0, 1, 1, 1], (0, 0, 0, 1, 1, 1), ["a", "a", "a", "b", "b", "b"]]
+)
 def test_ids_in_any_collection_get_a_page(given):
     settings = {"kernel_x": dp.Cosine(), "kernel_t": dp.Categorical()}
-    assert "6 outputs to 2 different prompts" in dp.html_report(dp.evaluate(np.eye(6), given, **settings), num_repeats=2)
+    assert "6 outputs to 2 different prompts" in dp.html_report(
+        dp.evaluate(np.eye(6), given, **settings), num_repeats=2
+    )
 
 
 def test_a_kernel_matrix_is_drawn_from_on_both_sides(one_thread):
@@ -654,7 +755,9 @@ def test_a_kernel_matrix_is_drawn_from_on_both_sides(one_thread):
 
 @pytest.mark.parametrize("wrong", [None, {}, {"scores": 1}, {"a": {}}])
 def test_only_results_get_a_page(wrong):
-    with pytest.raises(dp.ArgumentError, match="`result` must be an Evaluation, a Comparison or a dict"):
+    with pytest.raises(
+        dp.ArgumentError, match="`result` must be an Evaluation, a Comparison or a dict"
+    ):
         dp.html_report(wrong)
 
 
@@ -678,7 +781,16 @@ def test_pictures_come_into_the_page_small_and_with_their_names(tmp_path):
     files |= {f"a blue circle/{place}.png": picture(9 + place, (400, 300)) for place in range(7)}
     files[f"a red square/{name}"] = picture(99)
     write(tmp_path / "images", files)
-    done = run("score", tmp_path / "images", "--report", tmp_path / "report.html", "--details", "--format", "json", "-q")
+    done = run(
+        "score",
+        tmp_path / "images",
+        "--report",
+        tmp_path / "report.html",
+        "--details",
+        "--format",
+        "json",
+        "-q",
+    )
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "report.html").read_text()
     assert page.count("data:image/jpeg;base64,") >= 6
@@ -692,7 +804,14 @@ def test_pictures_come_into_the_page_small_and_with_their_names(tmp_path):
 
 
 def test_thumbnails_are_shared_out(tmp_path):
-    write(tmp_path, {f"{kind}/{place}.png": picture(hash((kind, place)) % 997) for kind in "ab" for place in range(6)})
+    write(
+        tmp_path,
+        {
+            f"{kind}/{place}.png": picture(hash((kind, place)) % 997)
+            for kind in "ab"
+            for place in range(6)
+        },
+    )
     result = dp.evaluate(str(tmp_path))
     for most in (0, 3):
         found = details(result, max_thumbnails=most, num_groups=2)
@@ -701,10 +820,19 @@ def test_thumbnails_are_shared_out(tmp_path):
 
 def test_a_picture_in_two_places_is_embedded_once():
     entries = [{"row": 0}, {"row": 1}]
-    group = {"prompts": [], "modes": [{"outputs": copy.deepcopy(entries)}, {"outputs": copy.deepcopy(entries)}]}
+    group = {
+        "prompts": [],
+        "modes": [{"outputs": copy.deepcopy(entries)}, {"outputs": copy.deepcopy(entries)}],
+    }
     document = {"groups": [group]}
-    _add_thumbnails(document, dp.Samples(tuple(Picture(picture(place), f"{place}.png") for place in range(2))), 2)
-    shown = [entry["row"] for mode in group["modes"] for entry in mode["outputs"] if "thumbnail" in entry]
+    _add_thumbnails(
+        document,
+        dp.Samples(tuple(Picture(picture(place), f"{place}.png") for place in range(2))),
+        2,
+    )
+    shown = [
+        entry["row"] for mode in group["modes"] for entry in mode["outputs"] if "thumbnail" in entry
+    ]
     assert sorted(shown) == [0, 1]
 
 
@@ -712,7 +840,9 @@ def test_a_comparison_can_be_kept_with_its_groups(tmp_path):
     from made import jsonl, records
 
     source = write(tmp_path, {"two.jsonl": jsonl(records(("first", "second")) * 3)}) / "two.jsonl"
-    done = run("compare", source, "--details", "--format", "json", "-o", tmp_path / "kept.json", "-q")
+    done = run(
+        "compare", source, "--details", "--format", "json", "-o", tmp_path / "kept.json", "-q"
+    )
     assert done.returncode == 0, done.stderr
     assert run("report", tmp_path / "kept.json", "-o", tmp_path / "page.html").returncode == 0
     assert 'class="gallery"' in (tmp_path / "page.html").read_text()
@@ -742,7 +872,9 @@ def test_a_comparison_gets_a_page_and_a_plot(tmp_path):
     from made import jsonl, records
 
     source = write(tmp_path, {"two.jsonl": jsonl(records(("first", HOSTILE)) * 3)}) / "two.jsonl"
-    done = run("compare", source, "--report", tmp_path / "page.html", "--plot", tmp_path / "plot.svg", "-q")
+    done = run(
+        "compare", source, "--report", tmp_path / "page.html", "--plot", tmp_path / "plot.svg", "-q"
+    )
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "page.html").read_text()
     assert "Ranked by conditional_vendi" in page
@@ -784,13 +916,25 @@ def test_files_that_are_no_results_are_refused(tmp_path, content, told):
 def test_weights_and_a_report_do_not_go_together(tmp_path):
     np.save(tmp_path / "x.npy", np.eye(4))
     np.save(tmp_path / "w.npy", np.full(4, 0.25))
-    done = run("score", tmp_path / "x.npy", "--weights", tmp_path / "w.npy", "--report", tmp_path / "page.html")
+    done = run(
+        "score",
+        tmp_path / "x.npy",
+        "--weights",
+        tmp_path / "w.npy",
+        "--report",
+        tmp_path / "page.html",
+    )
     assert done.returncode == 2
     assert "do not go with --weights" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("missing", "call"), [("jinja2", "dp.html_report(r)"), ("matplotlib", "r.plot()"), ("matplotlib", "dp.html_report(r)")]
+    ("missing", "call"),
+    [
+        ("jinja2", "dp.html_report(r)"),
+        ("matplotlib", "r.plot()"),
+        ("matplotlib", "dp.html_report(r)"),
+    ],
 )
 def test_without_the_extra_one_sentence_says_what_to_install(missing, call):
     code = (
@@ -804,7 +948,9 @@ def test_without_the_extra_one_sentence_says_what_to_install(missing, call):
 
 @pytest.mark.parametrize("content", ["NaN", "Infinity"])
 def test_numbers_that_json_does_not_have_are_refused(tmp_path, result, content):
-    text = json.dumps(result.to_dict()).replace('"standard_error": 0.0', f'"standard_error": {content}', 1)
+    text = json.dumps(result.to_dict()).replace(
+        '"standard_error": 0.0', f'"standard_error": {content}', 1
+    )
     (tmp_path / "result.json").write_text(text)
     done = run("report", tmp_path / "result.json", "-o", tmp_path / "page.html")
     assert done.returncode == 4
@@ -824,9 +970,23 @@ def test_details_go_into_json_only(tmp_path):
 
 def test_what_was_off_stays_off_by_config(tmp_path):
     np.save(tmp_path / "x.npy", np.eye(4))
-    off = run("score", tmp_path / "x.npy", "--interval", "0", "--format", "json", "-o", tmp_path / "r.json", "-q")
+    off = run(
+        "score",
+        tmp_path / "x.npy",
+        "--interval",
+        "0",
+        "--format",
+        "json",
+        "-o",
+        tmp_path / "r.json",
+        "-q",
+    )
     assert off.returncode == 0, off.stderr
-    again = json.loads(run("score", tmp_path / "x.npy", "--config", tmp_path / "r.json", "--format", "json", "-q").stdout)
+    again = json.loads(
+        run(
+            "score", tmp_path / "x.npy", "--config", tmp_path / "r.json", "--format", "json", "-q"
+        ).stdout
+    )
     assert again["scores"]["vendi"]["interval"] is None
 
 

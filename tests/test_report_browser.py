@@ -9,7 +9,7 @@ from browser import chromium, show
 from made import picture, write
 
 import divprism as dp
-from divprism.samples import Text
+from divprism.data.samples import Text
 
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 NAME = 'it\'s "quoted" & <b>bold<'  # what a file system takes: all but a slash
@@ -30,7 +30,13 @@ def page(tmp_path_factory):
         for count in range(6 + 2 * place):
             name = f"{NAME}.png" if (place, count) == (1, 0) else f"{place}-{count}.png"
             write(folder / "images", {name: picture(17 * place + count, (300, 200))})
-            lines.append({"file_name": name, "prompt": prompt, "model": "</title><script>window.hacked=2</script>"})
+            lines.append(
+                {
+                    "file_name": name,
+                    "prompt": prompt,
+                    "model": "</title><script>window.hacked=2</script>",
+                }
+            )
     from made import jsonl
 
     write(folder / "images", {"metadata.jsonl": jsonl(lines)})
@@ -60,7 +66,9 @@ def _column(window, place):
 def test_nothing_is_wrong_and_nothing_runs(shown):
     assert shown.get_log("browser") == []
     assert shown.execute_script("return window.hacked") is None
-    loaded = shown.execute_script("return performance.getEntriesByType('resource').map(one => one.name)")
+    loaded = shown.execute_script(
+        "return performance.getEntriesByType('resource').map(one => one.name)"
+    )
     assert [name for name in loaded if not name.startswith("data:")] == []
 
 
@@ -81,7 +89,9 @@ def test_a_script_that_came_in_would_not_run(shown):
         "const i = document.createElement('img'); i.setAttribute('onerror', 'window.hacked = 4'); i.src = 'data:,'; "
         "document.body.append(i);"
     )
-    assert shown.execute_async_script("setTimeout(() => arguments[0](window.hacked === undefined), 200)")
+    assert shown.execute_async_script(
+        "setTimeout(() => arguments[0](window.hacked === undefined), 200)"
+    )
     assert any("Content Security Policy" in entry["message"] for entry in shown.get_log("browser"))
 
 
@@ -123,7 +133,16 @@ def test_the_filter_keeps_groups_whose_examples_fit(shown):
     box.send_keys("CIRCLE")
     assert len(_groups(shown)) == 1
     assert "a blue circle" in _column(shown, 0)[0]
-    assert len([one for one in shown.find_elements("css selector", "details.gallery") if one.is_displayed()]) == 1
+    assert (
+        len(
+            [
+                one
+                for one in shown.find_elements("css selector", "details.gallery")
+                if one.is_displayed()
+            ]
+        )
+        == 1
+    )
     assert shown.find_element("css selector", "output").text == "1 of 3 groups"
     box.clear()
     box.send_keys('"quoted"')
@@ -136,7 +155,9 @@ def test_the_filter_keeps_groups_whose_examples_fit(shown):
 def test_a_link_to_a_group_opens_it(shown):
     last = _groups(shown)[-1][0].find_element("tag name", "a")
     target = last.get_attribute("href").split("#")[1]
-    assert shown.execute_script("return document.getElementById(arguments[0]).open", target) is False
+    assert (
+        shown.execute_script("return document.getElementById(arguments[0]).open", target) is False
+    )
     last.click()
     assert shown.execute_script("return document.getElementById(arguments[0]).open", target) is True
 
@@ -149,7 +170,9 @@ def test_the_page_is_no_wider_than_the_screen(window, page, width):
 
 def test_light_and_dark_have_their_colours(window, page):
     def lightness(element):
-        color = window.execute_script("return getComputedStyle(arguments[0])[arguments[1]]", *element)
+        color = window.execute_script(
+            "return getComputedStyle(arguments[0])[arguments[1]]", *element
+        )
         return np.mean([int(part) for part in color.strip("rgb()").split(",")[:3]])
 
     for scheme in ("light", "dark"):
@@ -170,7 +193,8 @@ def compared(tmp_path_factory):
     prompts = [f"prompt number {place}" for place in range(12) for _ in range(5)]
     samples = {
         f"a-rather-long-name-of-a-model-{name}-instruct-preview": dp.Samples(
-            tuple(Text(" ".join(rng.choice(words[:wide], 6))) for _ in prompts), tuple(map(Text, prompts))
+            tuple(Text(" ".join(rng.choice(words[:wide], 6))) for _ in prompts),
+            tuple(map(Text, prompts)),
         )
         for name, wide in (("one", 60), ("two", 20), ("three", 4))
     }
@@ -190,7 +214,11 @@ def test_in_print_tables_are_whole(window, compared):
     window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
         window.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-        heads = [one for one in window.find_elements("css selector", "thead tr th:last-child") if one.is_displayed()]
+        heads = [
+            one
+            for one in window.find_elements("css selector", "thead tr th:last-child")
+            if one.is_displayed()
+        ]
         assert [one.text for one in heads] == ["words", "clear"]
         for head in heads:
             assert head.rect["x"] + head.rect["width"] <= 718 + 1  # rounded
@@ -203,7 +231,9 @@ def test_in_print_tables_are_whole(window, compared):
 
 def test_in_print_only_what_the_reader_opened_is_open(window, compared):
     show(window, compared)
-    kinds = "return [...document.querySelectorAll('details')].filter(d => d.open).map(d => d.className)"
+    kinds = (
+        "return [...document.querySelectorAll('details')].filter(d => d.open).map(d => d.className)"
+    )
     before = window.execute_script(kinds)
     window.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     opened = window.execute_script(kinds)
@@ -265,7 +295,9 @@ def test_a_link_into_a_folded_part_unfolds_it(window, compared):
     show(window, compared)
     gallery = window.find_element("css selector", "details.more details.gallery:last-child")
     window.execute_script("location.hash = arguments[0].id", gallery)
-    assert window.execute_async_script("setTimeout(() => arguments[1](arguments[0].open), 50)", gallery)
+    assert window.execute_async_script(
+        "setTimeout(() => arguments[1](arguments[0].open), 50)", gallery
+    )
     assert gallery.is_displayed()
 
 

@@ -12,12 +12,13 @@ import pytest
 from cases import read_only
 
 import divprism as dp
-from divprism._blocks import Resources, free_memory
-from divprism._sweep import Sweep, common_sweeps, squared_norms
-from divprism.entropy import entropy_estimate, renyi_entropy
+from divprism.core.entropy import entropy_estimate, renyi_entropy
+from divprism.core.operators import HadamardOperator, KernelOperator, in_single
+from divprism.core.spectrum import Estimate, Spectrum
+from divprism.core.sweep import Sweep, common_sweeps, squared_norms
+from divprism.engines import Resources
+from divprism.engines.resources import free_memory
 from divprism.estimators import Question
-from divprism.operators import HadamardOperator, KernelOperator, in_single
-from divprism.spectrum import Estimate, Spectrum
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +61,11 @@ DRAWING = {
 def supports(estimator, operators, question):
     """Fourier wants Gaussian kernels, Subsample order 2 without truncation."""
     if isinstance(estimator, dp.Fourier):
-        return all(isinstance(factor.kernel, dp.Gaussian) for operator in operators for factor in operator.factors)
+        return all(
+            isinstance(factor.kernel, dp.Gaussian)
+            for operator in operators
+            for factor in operator.factors
+        )
     return question.squares_suffice or not isinstance(estimator, dp.Subsample)
 
 
@@ -77,16 +82,26 @@ def test_every_drawing_estimator_is_right_within_its_error(name, kernel, order, 
         return
     right = dp.Exact().entropies(operators, question)[0]
     for true, found in zip(right, DRAWING[name].entropies(operators, question)[0], strict=True):
-        assert found.estimate.standard_error < 2  # an error of any size would make the next line true
+        assert (
+            found.estimate.standard_error < 2
+        )  # an error of any size would make the next line true
         # five standard errors, and what single precision leaves of the entropy of the zeros
         slack = 1e-5 if order >= 1 else 1e-3
-        assert abs(found.estimate.value - true.estimate.value) < 5 * found.estimate.standard_error + slack
+        assert (
+            abs(found.estimate.value - true.estimate.value)
+            < 5 * found.estimate.standard_error + slack
+        )
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_lanczos_is_exact_where_its_space_is_everything(order, many):
     for truncation in (None, 40):
-        arguments = {"kernel_x": GAUSSIANS[0], "kernel_t": GAUSSIANS[1], "order": order, "truncation": truncation}
+        arguments = {
+            "kernel_x": GAUSSIANS[0],
+            "kernel_t": GAUSSIANS[1],
+            "order": order,
+            "truncation": truncation,
+        }
         found = dp.evaluate(*many, estimator=dp.Lanczos(num_probes=33, depth=8), **arguments)
         right = dp.evaluate(*many, estimator=dp.Exact(), **arguments)
         for name, score in right.scores.items():
@@ -98,7 +113,9 @@ def test_lanczos_is_exact_where_its_space_is_everything(order, many):
 def test_all_landmarks_and_all_rows_are_exact(estimator, many):
     order = 2 if isinstance(estimator, dp.Subsample) else 1
     arguments = {"kernel_x": GAUSSIANS[0], "kernel_t": GAUSSIANS[1], "order": order}
-    found, right = (dp.evaluate(*many, estimator=each, **arguments) for each in (estimator, dp.Exact()))
+    found, right = (
+        dp.evaluate(*many, estimator=each, **arguments) for each in (estimator, dp.Exact())
+    )
     for name, score in right.scores.items():
         assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-12)
         assert found.scores[name].standard_error == 0
@@ -111,7 +128,9 @@ def test_the_error_that_subsample_states_is_honest(many):
     for seed in range(40):
         found = dp.Subsample(90).entropies(operators, Question((2.0,), rng=seed))[0]
         estimates = [(f.estimate, r.estimate) for f, r in zip(found, right, strict=True)]
-        difference = [Estimate.total([(1, pair[2]), (-1, pair[1])]) for pair in zip(*estimates, strict=True)]
+        difference = [
+            Estimate.total([(1, pair[2]), (-1, pair[1])]) for pair in zip(*estimates, strict=True)
+        ]
         for one, true in [*estimates, tuple(difference)]:
             scores.append((one.value - true.value) / one.standard_error)
     assert 0.7 < np.sqrt(np.mean(np.square(scores))) < 1.4
@@ -134,14 +153,19 @@ def test_more_features_and_landmarks_are_more_precise(many):
         assert abs(many_.value - right) < abs(few.value - right)
     spectra = [dp.Fourier(256).spectrum(operator, Question(rng=seed)) for seed in range(8)]
     plain = np.mean([abs(renyi_entropy(spectrum, 1.0) - right) for spectrum in spectra])
-    assert np.mean([abs(entropy_estimate(spectrum, 1.0).value - right) for spectrum in spectra]) < plain / 2
+    assert (
+        np.mean([abs(entropy_estimate(spectrum, 1.0).value - right) for spectrum in spectra])
+        < plain / 2
+    )
 
 
 def test_lanczos_scores_where_the_arrays_live(many, library):
     """The same probes on every library: the same numbers but for rounding."""
     estimator = dp.Lanczos(num_probes=16, depth=6)
     right = dp.evaluate(*many, kernel_x=GAUSSIANS[0], kernel_t=GAUSSIANS[1], estimator=estimator)
-    found = dp.evaluate(*map(library, many), kernel_x=GAUSSIANS[0], kernel_t=GAUSSIANS[1], estimator=estimator)
+    found = dp.evaluate(
+        *map(library, many), kernel_x=GAUSSIANS[0], kernel_t=GAUSSIANS[1], estimator=estimator
+    )
     for name, score in right.scores.items():
         assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-4)
     assert right.vendi.method == "lanczos"
@@ -158,7 +182,9 @@ def test_weights_and_copies_reach_lanczos(many):
     right = dp.evaluate(x, t, **arguments)
     found = dp.evaluate(x, t, estimator=dp.Lanczos(num_probes=24, depth=8), **arguments)
     for name, score in right.scores.items():
-        assert abs(float(found.scores[name]) - float(score)) < 5 * found.scores[name].standard_error + 1e-5 * float(score)
+        assert abs(float(found.scores[name]) - float(score)) < 5 * found.scores[
+            name
+        ].standard_error + 1e-5 * float(score)
 
 
 def spectra_cases():
@@ -181,7 +207,9 @@ def test_the_error_that_lanczos_states_is_honest(name, dtype):
     """Errors over stated errors, for 30 seeds: root mean square within the range of a chi variable of as many degrees."""
     kernel, x = spectra_cases()[name]
     weights = np.full(len(x), 1 / len(x))
-    operator = KernelOperator.from_data(kernel, x.astype(dtype), weights, dtype=np.float64, name="x")
+    operator = KernelOperator.from_data(
+        kernel, x.astype(dtype), weights, dtype=np.float64, name="x"
+    )
     right = renyi_entropy(dp.Exact().spectrum(operator), 1.0)
     scores = []
     for seed in range(30):
@@ -206,9 +234,13 @@ def test_lanczos_takes_extreme_spectra(order, truncation):
         "almost one": (dp.Gaussian(1e3), rng.standard_normal((200, 4))),
     }
     for name, (kernel, x) in cases.items():
-        found = dp.vendi(x, kernel=kernel, order=order, truncation=truncation, estimator=dp.Lanczos(16, 6))
+        found = dp.vendi(
+            x, kernel=kernel, order=order, truncation=truncation, estimator=dp.Lanczos(16, 6)
+        )
         right = dp.vendi(x, kernel=kernel, order=order, truncation=truncation, estimator=dp.Exact())
-        assert abs(found.entropy - right.entropy) < 5 * found.standard_error / found.value + (2e-3 if order < 1 else 2e-5), name
+        assert abs(found.entropy - right.entropy) < 5 * found.standard_error / found.value + (
+            2e-3 if order < 1 else 2e-5
+        ), name
 
 
 @pytest.mark.parametrize("estimator", [dp.Lanczos(8, 4), dp.Nystrom(50), dp.Auto()], ids=str)
@@ -234,7 +266,12 @@ def test_groups_of_any_size_are_scored(name, many):
 def test_a_missed_tolerance_is_told(many):
     found = dp.evaluate(*many, kernel_x=GAUSSIANS[0], estimator=dp.Lanczos(depth=2, tolerance=1e-7))
     assert any("vendi: the relative standard error is" in warning for warning in found.warnings)
-    assert dp.evaluate(*many, kernel_x=GAUSSIANS[0], estimator=dp.Lanczos(8, 2, tolerance=1e-7)).warnings == ()
+    assert (
+        dp.evaluate(
+            *many, kernel_x=GAUSSIANS[0], estimator=dp.Lanczos(8, 2, tolerance=1e-7)
+        ).warnings
+        == ()
+    )
 
 
 def test_fourier_states_an_honest_error(many):
@@ -245,7 +282,10 @@ def test_fourier_states_an_honest_error(many):
     for seed in range(30):
         found = dp.Fourier(150).entropies(operators, Question((2.0,), rng=seed))[0]
         scores.append(
-            [(f.estimate.value - r.estimate.value) / f.estimate.standard_error for f, r in zip(found, right, strict=True)]
+            [
+                (f.estimate.value - r.estimate.value) / f.estimate.standard_error
+                for f, r in zip(found, right, strict=True)
+            ]
         )
     assert 0.4 < np.sqrt(np.mean(np.square(scores))) < 1.4
 
@@ -253,21 +293,29 @@ def test_fourier_states_an_honest_error(many):
 def test_blas_threads_come_back_when_calls_overlap():
     from threadpoolctl import threadpool_info
 
-    before = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    before = [
+        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    ]
     first, second = Resources().workers(), Resources().workers()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
     second.__exit__(None, None, None)
-    assert [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"] == before
+    assert [
+        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    ] == before
 
 
 def test_lanczos_meets_the_tolerance_by_adding_probes(many):
     """At ten times the precision it takes more probes, and is as good as it says."""
     x = np.random.default_rng(0).standard_normal((900, 40))
-    operator = KernelOperator.from_data(dp.Gaussian(5.0), x, np.full(900, 1 / 900), dtype=np.float64, name="x")
+    operator = KernelOperator.from_data(
+        dp.Gaussian(5.0), x, np.full(900, 1 / 900), dtype=np.float64, name="x"
+    )
     right = renyi_entropy(dp.Exact().spectrum(operator), 1.0)
-    rough, fine = (dp.Lanczos(depth=6, tolerance=tolerance).spectrum(operator) for tolerance in (5e-3, 5e-4))
+    rough, fine = (
+        dp.Lanczos(depth=6, tolerance=tolerance).spectrum(operator) for tolerance in (5e-3, 5e-4)
+    )
     assert len(fine.replicates) > len(rough.replicates)
     for spectrum, tolerance in ((rough, 5e-3), (fine, 5e-4)):
         found = entropy_estimate(spectrum, 1.0)
@@ -299,9 +347,13 @@ def test_estimates_add_up_with_their_signs():
 
 def test_signed_weights_truncate_where_they_leave_the_cut_behind():
     plain = Spectrum(np.array([0.5, 0.3, 0.2]), np.ones(3), "by hand")
-    signed = Spectrum(np.array([0.5, 0.3, 0.3, 0.2, 0.2]), np.array([1.0, 2.0, -1.0, 3.0, -2.0]), "by hand")
+    signed = Spectrum(
+        np.array([0.5, 0.3, 0.3, 0.2, 0.2]), np.array([1.0, 2.0, -1.0, 3.0, -2.0]), "by hand"
+    )
     for truncation in (1, 2, 3, 9):
-        assert renyi_entropy(signed, 1.0, truncation) == pytest.approx(renyi_entropy(plain, 1.0, truncation))
+        assert renyi_entropy(signed, 1.0, truncation) == pytest.approx(
+            renyi_entropy(plain, 1.0, truncation)
+        )
 
 
 # -- the engine
@@ -311,7 +363,9 @@ def test_signed_weights_truncate_where_they_leave_the_cut_behind():
 def test_tile_size_does_not_change_an_answer(tile, many):
     operators = operators_of(*(a[:70] for a in many), *GAUSSIANS)
     resources = Resources(tile=tile)
-    np.testing.assert_allclose(squared_norms(operators, resources), squared_norms(operators), rtol=1e-13)
+    np.testing.assert_allclose(
+        squared_norms(operators, resources), squared_norms(operators), rtol=1e-13
+    )
     estimator = dp.Lanczos(num_probes=8, depth=4)
     right = estimator.entropies(operators, Question((0.9,)))[0]
     found = estimator.entropies(operators, Question((0.9,)), resources)[0]
@@ -320,13 +374,23 @@ def test_tile_size_does_not_change_an_answer(tile, many):
         assert one.estimate.standard_error == pytest.approx(other.estimate.standard_error, rel=1e-6)
 
 
-@pytest.mark.parametrize("estimator", [dp.Lanczos(num_probes=8, depth=4), dp.Auto()], ids=["lanczos", "order 2"])
+@pytest.mark.parametrize(
+    "estimator", [dp.Lanczos(num_probes=8, depth=4), dp.Auto()], ids=["lanczos", "order 2"]
+)
 def test_neither_threads_nor_memory_change_a_bit(estimator, many):
     order = 1 if isinstance(estimator, dp.Lanczos) else 2
     x, t = (np.tile(a, (5, 1)) + np.repeat(np.arange(5), len(a))[:, None] * 0.1 for a in many)
 
     def scores(**resources):
-        found = dp.evaluate(x, t, kernel_x=GAUSSIANS[0], kernel_t=GAUSSIANS[1], order=order, estimator=estimator, **resources)
+        found = dp.evaluate(
+            x,
+            t,
+            kernel_x=GAUSSIANS[0],
+            kernel_t=GAUSSIANS[1],
+            order=order,
+            estimator=estimator,
+            **resources,
+        )
         return [(score.value, score.standard_error) for score in found.scores.values()]
 
     right = scores()
@@ -380,20 +444,29 @@ def test_the_memory_budget_is_kept(many):
 
 def test_budgets_that_cannot_be_met_are_refused(many):
     x = np.random.default_rng(0).standard_normal((4000, 3))
-    with pytest.raises(dp.ArgumentError, match=r"an exact solution holds .* above the memory budget of 1 MB.*Lanczos\(\)"):
+    with pytest.raises(
+        dp.ArgumentError,
+        match=r"an exact solution holds .* above the memory budget of 1 MB.*Lanczos\(\)",
+    ):
         dp.vendi(x[:2000], memory="1 MB")
-    with pytest.raises(dp.ArgumentError, match=r"Lanczos\(\) on 4,000 items holds .* above the memory budget of 1 MB.*Nystrom"):
+    with pytest.raises(
+        dp.ArgumentError,
+        match=r"Lanczos\(\) on 4,000 items holds .* above the memory budget of 1 MB.*Nystrom",
+    ):
         dp.vendi(x, memory="1 MB")
     for estimator in (dp.Fourier(1000), dp.Nystrom(1000)):
         with pytest.raises(
-            dp.ArgumentError, match=r"1000\) holds .* above the memory budget of 1 MB. Allow more, or take fewer"
+            dp.ArgumentError,
+            match=r"1000\) holds .* above the memory budget of 1 MB. Allow more, or take fewer",
         ):
             dp.vendi(x, kernel=dp.Gaussian(1.0), estimator=estimator, memory="1 MB")
 
 
 @pytest.mark.parametrize("memory", ["much", "-3", 0, 0.5, "4 parsecs", True, "nan"])
 def test_memory_is_a_number_of_bytes(memory, many):
-    with pytest.raises(dp.ArgumentError, match="`memory` must be a number of bytes, or a text such as '4 GB'"):
+    with pytest.raises(
+        dp.ArgumentError, match="`memory` must be a number of bytes, or a text such as '4 GB'"
+    ):
         dp.rke(many[0], memory=memory)
 
 
@@ -404,23 +477,31 @@ def test_free_memory_is_told():
 def test_executor_and_progress_are_checked(many):
     with pytest.raises(dp.ArgumentError, match="`executor` must be an object such as"):
         dp.rke(many[0], executor=4)
-    with ProcessPoolExecutor(1) as processes, pytest.raises(dp.ArgumentError, match="`executor` must share our memory"):
+    with (
+        ProcessPoolExecutor(1) as processes,
+        pytest.raises(dp.ArgumentError, match="`executor` must share our memory"),
+    ):
         dp.rke(many[0], executor=processes)
-    with pytest.raises(dp.ArgumentError, match="`progress` must be a function of a text and a fraction"):
+    with pytest.raises(
+        dp.ArgumentError, match="`progress` must be a function of a text and a fraction"
+    ):
         dp.rke(many[0], progress="yes")
 
 
 def test_progress_is_told(many):
     told = []
     dp.evaluate(
-        *many, estimator=dp.Lanczos(num_probes=8, depth=3), progress=lambda text, fraction: told.append((text, fraction))
+        *many,
+        estimator=dp.Lanczos(num_probes=8, depth=3),
+        progress=lambda text, fraction: told.append((text, fraction)),
     )
     assert {text for text, _ in told} == {"sweep 1", "sweep 2", "sweep 3"}
     assert all(0 < fraction < 1 for _, fraction in told)
 
 
 @pytest.mark.parametrize(
-    "settings", [{"num_probes": 7}, {"depth": 1}, {"num_probes": 2.5}, {"tolerance": 0}, {"tolerance": "x"}]
+    "settings",
+    [{"num_probes": 7}, {"depth": 1}, {"num_probes": 2.5}, {"tolerance": 0}, {"tolerance": "x"}],
 )
 def test_settings_of_lanczos_are_checked(settings):
     with pytest.raises(dp.ArgumentError, match="must be"):
@@ -443,10 +524,23 @@ def test_settings_of_estimators_are_checked(build, message):
 
 
 @pytest.mark.parametrize(
-    "estimator", [dp.Exact(), dp.Dual(), dp.Lanczos(), dp.Nystrom(), dp.Fourier(), dp.Subsample(5000), dp.Auto()]
+    "estimator",
+    [
+        dp.Exact(),
+        dp.Dual(),
+        dp.Lanczos(),
+        dp.Nystrom(),
+        dp.Fourier(),
+        dp.Subsample(5000),
+        dp.Auto(),
+    ],
 )
 def test_costs_grow_with_the_data(estimator):
-    small, large, both = estimator.cost(10_000, 64), estimator.cost(100_000, 64), estimator.cost(10_000, 64, 32)
+    small, large, both = (
+        estimator.cost(10_000, 64),
+        estimator.cost(100_000, 64),
+        estimator.cost(10_000, 64, 32),
+    )
     assert 0 < small.flops <= large.flops
     assert small.flops < both.flops
     assert 0 < small.bytes <= both.bytes
@@ -456,7 +550,16 @@ def test_an_interrupted_sweep_ends_at_once_with_130(tmp_path):
     """A minute of work, interrupted after the first of it: away within a few seconds, in one line, with code 130."""
     rng = np.random.default_rng(0)
     np.save(tmp_path / "x.npy", rng.standard_normal((30_000, 700), dtype=np.float32))
-    call = [sys.executable, "-m", "divprism", "score", "--outputs", str(tmp_path / "x.npy"), "--max-memory", "200MB"]
+    call = [
+        sys.executable,
+        "-m",
+        "divprism",
+        "score",
+        "--outputs",
+        str(tmp_path / "x.npy"),
+        "--max-memory",
+        "200MB",
+    ]
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         plan = process.stderr.readline()
         time.sleep(1)
@@ -467,4 +570,6 @@ def test_an_interrupted_sweep_ends_at_once_with_130(tmp_path):
     assert b"sweeps" in plan
     assert process.returncode == 130
     assert b"Traceback" not in rest
-    assert time.monotonic() - sent < 10  # not a test of speed: without the care taken it is a minute
+    assert (
+        time.monotonic() - sent < 10
+    )  # not a test of speed: without the care taken it is a minute

@@ -65,7 +65,10 @@ def _bomb_npz():
     """300 MB of zeros in a few hundred kilobytes."""
     header = {"descr": "<f8", "fortran_order": False, "shape": (300 << 17, 1)}
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("x.npy", "w") as member:
+    with (
+        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("x.npy", "w") as member,
+    ):
         member.write(_npy(header))
         for _ in range(300):
             member.write(bytes(1 << 20))
@@ -88,7 +91,11 @@ DEEP = b'{"prompt": "p", "output": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
 TABLES = {
     "0 bytes": ("a.jsonl", b"", "a.jsonl holds no record"),
     "not JSON": ("a.jsonl", LINE[0] + b"nonsense\n", "line 2 of a.jsonl is not JSON"),
-    "not an object": ("a.jsonl", LINE[0] + b"[1]\n", "line 2 of a.jsonl holds a list, not a JSON object"),
+    "not an object": (
+        "a.jsonl",
+        LINE[0] + b"[1]\n",
+        "line 2 of a.jsonl holds a list, not a JSON object",
+    ),
     "cut line": ("a.jsonl", GOOD[:-5], "line 4 of a.jsonl is not JSON"),
     "duplicate keys": (
         "a.jsonl",
@@ -97,38 +104,84 @@ TABLES = {
     ),
     "deep JSON": ("a.jsonl", LINE[0] + DEEP, "line 2 of a.jsonl is nested too deeply"),
     "deep JSON file": ("a.json", b"[" * 100_000, "a.json is nested too deeply"),
-    "a line of 100 MB": ("a.jsonl", LINE[0] + b'{"prompt": "' + b"x" * (100 << 20), "line 2 of a.jsonl is longer than 32 MB"),
-    "invalid UTF-8": ("a.jsonl", LINE[0] + b'{"prompt": "\xff"}\n', "line 2 of a.jsonl is not text in UTF-8: byte 12"),
+    "a line of 100 MB": (
+        "a.jsonl",
+        LINE[0] + b'{"prompt": "' + b"x" * (100 << 20),
+        "line 2 of a.jsonl is longer than 32 MB",
+    ),
+    "invalid UTF-8": (
+        "a.jsonl",
+        LINE[0] + b'{"prompt": "\xff"}\n',
+        "line 2 of a.jsonl is not text in UTF-8: byte 12",
+    ),
     "UTF-16": ("a.jsonl", GOOD.decode().encode("utf-16"), "line 1 of a.jsonl is not text in UTF-8"),
-    "a field is missing": ("a.jsonl", LINE[0] + b'{"prompt": "p"}\n', "line 2 of a.jsonl has no field 'model'"),
+    "a field is missing": (
+        "a.jsonl",
+        LINE[0] + b'{"prompt": "p"}\n',
+        "line 2 of a.jsonl has no field 'model'",
+    ),
     "bytes for a text": (
         "a.jsonl",
         LINE[0] + b'{"model": 1, "prompt": "p", "output": {"a": 1}}\n',
         "line 2 of a.jsonl has a dict",
     ),
     "gz in name only": ("a.jsonl.gz.", GOOD, "a.jsonl.gz is not packed by gzip"),
-    "gz cut": ("a.jsonl.gz.", gzip.compress(GOOD)[:-9], "a.jsonl.gz is broken or truncated after line"),
-    "gz flipped": ("a.jsonl.gz.", gzip.compress(GOOD)[:-6] + b"abcdef", "a.jsonl.gz is broken or truncated after line"),
-    "gz bomb of lines": ("a.jsonl.gz.", _bomb_gz(LINE[0]), "a.jsonl.gz unpacks to over 200 times its size"),
-    "gz bomb of one line": ("a.jsonl.gz.", _bomb_gz(b" "), "line 1 of a.jsonl.gz is longer than 32 MB"),
-    "CSV with a short row": ("a.csv", b"prompt,output\np,a\nq\n", "line 3 of a.csv has 1 cells, the header 2"),
+    "gz cut": (
+        "a.jsonl.gz.",
+        gzip.compress(GOOD)[:-9],
+        "a.jsonl.gz is broken or truncated after line",
+    ),
+    "gz flipped": (
+        "a.jsonl.gz.",
+        gzip.compress(GOOD)[:-6] + b"abcdef",
+        "a.jsonl.gz is broken or truncated after line",
+    ),
+    "gz bomb of lines": (
+        "a.jsonl.gz.",
+        _bomb_gz(LINE[0]),
+        "a.jsonl.gz unpacks to over 200 times its size",
+    ),
+    "gz bomb of one line": (
+        "a.jsonl.gz.",
+        _bomb_gz(b" "),
+        "line 1 of a.jsonl.gz is longer than 32 MB",
+    ),
+    "CSV with a short row": (
+        "a.csv",
+        b"prompt,output\np,a\nq\n",
+        "line 3 of a.csv has 1 cells, the header 2",
+    ),
     "CSV with an open quote": ("a.csv", b'prompt,output\np,"a\n', "a.csv is not a row of cells"),
-    "CSV with a column twice": ("a.csv", b"prompt,output,output\np,a,b\n", "the header of a.csv has the column output twice"),
+    "CSV with a column twice": (
+        "a.csv",
+        b"prompt,output,output\np,a,b\n",
+        "the header of a.csv has the column output twice",
+    ),
     "CSV that is an array": ("a.csv", b"\x93NUMPY\x01\x00", "line 1 of a.csv is not text in UTF-8"),
-    "JSON of the wrong shape": ("a.json", b'"text"', "a.json holds a string; expected a list of records"),
+    "JSON of the wrong shape": (
+        "a.json",
+        b'"text"',
+        "a.json holds a string; expected a list of records",
+    ),
     "map to a number": ("a.json", b'{"a.png": 3, "b": 4}', "a.json maps 'a.png' to a number"),
     "Parquet in name only": ("a.parquet", GOOD, "a.parquet is not a readable table"),
     "Parquet of 0 bytes": ("a.parquet", b"", "a.parquet is not a readable table"),
     "Arrow in name only": ("a.arrow", GOOD, "a.arrow is not a readable table"),
     "pickled array": ("a.npy", _pickled(), "a.npy holds pickled objects, which could run code"),
-    "2^31 rows in a header": ("a.npy", _npy(HUGE), "a.npy is truncated: it ends before its array does"),
+    "2^31 rows in a header": (
+        "a.npy",
+        _npy(HUGE),
+        "a.npy is truncated: it ends before its array does",
+    ),
     "2^31 rows in an archive": ("a.npz", _zip("x.npy", _npy(HUGE)), "x in a.npz"),
     "npz bomb": ("a.npz", _bomb_npz(), "x in a.npz unpacks to over 200 times its size"),
     "npz of something else": ("a.npz", _zip("run.py", b"print()"), "a.npz holds no array"),
     "npz cut": ("a.npz", _zip("x.npy", _npy(HUGE))[:-10], "a.npz is not a readable .npz archive"),
     "safetensors with a lying header": (
         "a.safetensors",
-        _tensors({"x": {"dtype": "F32", "shape": [2**31, 2], "data_offsets": [0, 2**34]}}, bytes(16)),
+        _tensors(
+            {"x": {"dtype": "F32", "shape": [2**31, 2], "data_offsets": [0, 2**34]}}, bytes(16)
+        ),
         "a.safetensors is not a readable .safetensors file",
     ),
     "safetensors with a huge header": (
@@ -138,7 +191,9 @@ TABLES = {
     ),
     "safetensors with offsets that overlap": (
         "a.safetensors",
-        _tensors({**TENSOR, "y": {"dtype": "F32", "shape": [2, 2], "data_offsets": [8, 24]}}, bytes(24)),
+        _tensors(
+            {**TENSOR, "y": {"dtype": "F32", "shape": [2, 2], "data_offsets": [8, 24]}}, bytes(24)
+        ),
         "a.safetensors is not a readable .safetensors file",
     ),
 }
@@ -148,7 +203,9 @@ TABLES = {
 def test_tables_and_arrays(case, capsys, tmp_path, monkeypatch):
     name, content, message = TABLES[case]
     monkeypatch.chdir(tmp_path)
-    (tmp_path / name.rstrip(".")).write_bytes(content)  # a name with a dot at its end is not packed on the way
+    (tmp_path / name.rstrip(".")).write_bytes(
+        content
+    )  # a name with a dot at its end is not packed on the way
     assert message in refused(capsys, "score", name.rstrip("."))
 
 
@@ -178,17 +235,30 @@ def _huge_png(side):
     """A picture that says it is larger than it is."""
 
     def chunk(kind, content):
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(bytes(1000)))
+        + chunk(b"IEND", b"")
+    )
 
 
 PICTURES = {
     "0 bytes": (b"", "is empty (0 bytes)"),
     "a text": (b"hello, I am a picture", "is not a picture of a known kind"),
     "truncated": (picture(form="PNG", size=(400, 300))[:300], "is a broken or truncated picture"),
-    "truncated JPEG": (picture(form="JPEG", size=(400, 300))[:1200], "is a broken or truncated picture"),
+    "truncated JPEG": (
+        picture(form="JPEG", size=(400, 300))[:1200],
+        "is a broken or truncated picture",
+    ),
     "a bomb": (_huge_png(12_000), "is 12,000 x 12,000 pixels; at most 100,000,000 pixels are read"),
     "a bigger bomb": (_huge_png(30_000), "declares too many pixels (at most 100,000,000 are read)"),
     "a script": (b"<svg onload='alert(1)'/>", "is not a picture of a known kind"),
@@ -258,7 +328,9 @@ def test_a_codec_that_nobody_knows(capsys, tmp_path):
         clip(tmp_path / f"p-{i}.avi", i)
     bad = tmp_path / "p-1.avi"
     bad.write_bytes(bad.read_bytes().replace(b"FMP4", b"ZZZZ"))
-    assert "p-1.avi is packed by a codec that PyAV does not know" in refused(capsys, "score", tmp_path)
+    assert "p-1.avi is packed by a codec that PyAV does not know" in refused(
+        capsys, "score", tmp_path
+    )
 
 
 def test_a_video_that_is_a_script_is_not_followed(capsys, tmp_path):
@@ -277,7 +349,9 @@ def test_a_picture_that_is_a_program_is_not_run(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
     write(tmp_path / "images", {"p-0.png": picture(0), "p-1.png": eps})
-    assert "p-1.png is not a picture of a known kind" in refused(capsys, "score", tmp_path / "images")
+    assert "p-1.png is not a picture of a known kind" in refused(
+        capsys, "score", tmp_path / "images"
+    )
     assert not ran.exists()
 
 
@@ -287,14 +361,20 @@ def test_pixels_without_a_known_range_are_refused(mode):
 
     content = io.BytesIO()
     Image.new(mode, (20, 20), 200).save(content, "TIFF")
-    with pytest.raises(dp.DataError, match="has pixels of 32 bits, whose range nobody can know; save it with 8 or 16 bits"):
+    with pytest.raises(
+        dp.DataError,
+        match="has pixels of 32 bits, whose range nobody can know; save it with 8 or 16 bits",
+    ):
         dp.samples.Picture(content.getvalue(), "a.tiff").content()
 
 
 def test_a_huge_file_is_not_read(tmp_path):
     with (tmp_path / "a.png").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(dp.DataError, match=r"a.png has 1,099,511,627,776 bytes; pictures of at most 536,870,912 are read"):
+    with pytest.raises(
+        dp.DataError,
+        match=r"a.png has 1,099,511,627,776 bytes; pictures of at most 536,870,912 are read",
+    ):
         dp.samples.Picture(tmp_path / "a.png", "a.png").content()
 
 
@@ -337,16 +417,33 @@ def test_escape_codes_do_not_reach_the_terminal(capsys, tmp_path):
     red = "\x1b[31mred"
     np.savez(tmp_path / "a.npz", **{red: np.eye(2), "b": np.eye(2)})
     assert "\x1b" not in refused(capsys, "score", tmp_path / "a.npz")
-    write(tmp_path, {"a.csv": f"{red},{red},output\n1,2,a\n", "m.jsonl": jsonl(dict(row, model=red) for row in records())})
+    write(
+        tmp_path,
+        {
+            "a.csv": f"{red},{red},output\n1,2,a\n",
+            "m.jsonl": jsonl(dict(row, model=red) for row in records()),
+        },
+    )
     assert "\x1b" not in refused(capsys, "score", tmp_path / "a.csv")
     for form in ("table", "md", "csv", "latex"):
-        write(tmp_path, {"m.jsonl": jsonl([dict(row, model=red + str(i % 2)) for i, row in enumerate(records())])})
+        write(
+            tmp_path,
+            {
+                "m.jsonl": jsonl(
+                    [dict(row, model=red + str(i % 2)) for i, row in enumerate(records())]
+                )
+            },
+        )
         code, out, err = command(capsys, "score", tmp_path / "m.jsonl", "--format", form)
         assert code == 0 and "\x1b" not in out + err
 
 
 def _rows_naming(name):
-    return {"metadata.jsonl": jsonl([{"file_name": "0.png", "prompt": "p"}, {"file_name": name, "prompt": "q"}])}
+    return {
+        "metadata.jsonl": jsonl(
+            [{"file_name": "0.png", "prompt": "p"}, {"file_name": name, "prompt": "q"}]
+        )
+    }
 
 
 @pytest.fixture
@@ -356,7 +453,10 @@ def inside(tmp_path):
     return tmp_path / "in"
 
 
-@pytest.mark.parametrize("name", ["../secret.png", "{absolute}", "link.png", "down/../../secret.png", "linked/secret.png"])
+@pytest.mark.parametrize(
+    "name",
+    ["../secret.png", "{absolute}", "link.png", "down/../../secret.png", "linked/secret.png"],
+)
 def test_nothing_outside_the_folder_is_read(name, capsys, inside):
     (inside / "link.png").symlink_to(inside.parent / "secret.png")
     (inside / "linked").symlink_to(inside.parent)
@@ -364,7 +464,11 @@ def test_nothing_outside_the_folder_is_read(name, capsys, inside):
     name = name.format(absolute=inside.parent / "secret.png")
     write(inside, _rows_naming(name))
     sentence = refused(capsys, "score", inside)
-    assert "line 2 of" in sentence and "secret.png, outside" in sentence and "--allow-outside reads it anyway" in sentence
+    assert (
+        "line 2 of" in sentence
+        and "secret.png, outside" in sentence
+        and "--allow-outside reads it anyway" in sentence
+    )
     code, *_ = command(capsys, "score", inside, "--allow-outside", "-q")
     assert code == 0
 
@@ -379,7 +483,9 @@ def test_links_in_a_folder_without_a_table(capsys, inside):
     assert "outside" in refused(capsys, "score", sub)
 
 
-@pytest.mark.parametrize("name", ["", "a\0b", "x" * 5000, "0.png/inner.png", ".", "loop.png", "pipe.png"])
+@pytest.mark.parametrize(
+    "name", ["", "a\0b", "x" * 5000, "0.png/inner.png", ".", "loop.png", "pipe.png"]
+)
 def test_names_that_are_no_files(name, capsys, inside):
     import os
 
@@ -393,7 +499,9 @@ def test_names_with_newlines_escapes_and_emoji(capsys, tmp_path):
     names = ["two\nlines-0.png", "\x1b[31mred-0.png", "😀-0.png", "quote'\"-0.png"]
     write(tmp_path, {name: picture(i) for i, name in enumerate(names)})
     samples = dp.load(tmp_path)
-    assert {prompt.text for prompt in samples.prompts} == {name.removesuffix("-0.png") for name in names}
+    assert {prompt.text for prompt in samples.prompts} == {
+        name.removesuffix("-0.png") for name in names
+    }
     (tmp_path / names[0]).write_bytes(b"")
     sentence = refused(capsys, "score", tmp_path)
     assert r"two\nlines-0.png" in sentence

@@ -9,7 +9,7 @@ import torch
 from cases import DATA, LIBRARIES
 
 import divprism as dp
-from divprism._arrays import distinct_rows
+from divprism.core.arrays import distinct_rows
 
 A_KERNELS = {"kernel_x": dp.Gaussian(8.0), "kernel_t": dp.Gaussian(6.0)}
 
@@ -30,9 +30,13 @@ def test_single_precision_far_from_the_origin_does_not_cancel(order, library):
     x = DATA["A"][0]
     near, far = x.astype(np.float32), (x + 1000).astype(np.float32)
     right = reference.entropy(reference.gaussian(far.astype(np.float64), 8.0), order)
-    assert float(dp.vendi(library(far), kernel=dp.Gaussian(8.0), order=order)) == pytest.approx(math.exp(right), rel=1e-6)
+    assert float(dp.vendi(library(far), kernel=dp.Gaussian(8.0), order=order)) == pytest.approx(
+        math.exp(right), rel=1e-6
+    )
     if order == 1:
-        assert float(dp.vendi(library(near), kernel=dp.Gaussian(8.0))) == pytest.approx(56.215184, rel=1e-6)
+        assert float(dp.vendi(library(near), kernel=dp.Gaussian(8.0))) == pytest.approx(
+            56.215184, rel=1e-6
+        )
 
 
 def _ten_points_fifty_times(dtype):
@@ -57,7 +61,9 @@ def test_near_copies_add_nothing_at_small_order(bandwidth, library):
     x = _ten_points_fifty_times(np.float64)
     jitter = 1e-13 * np.random.RandomState(2).randn(*x.shape)
     found = dp.vendi(library(x + jitter), kernel=dp.Gaussian(bandwidth), order=0.1)
-    assert float(found) == pytest.approx(float(dp.vendi(library(x), kernel=dp.Gaussian(bandwidth), order=0.1)), rel=1e-6)
+    assert float(found) == pytest.approx(
+        float(dp.vendi(library(x), kernel=dp.Gaussian(bandwidth), order=0.1)), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -70,7 +76,10 @@ def test_rank_deficient_data_have_no_more_than_their_rank(dtype, estimator, libr
 
 def test_infinity_may_be_written_either_way(library):
     x = library(DATA["A"][0])
-    values = [float(dp.vendi(x, kernel=dp.Gaussian(8.0), order=order)) for order in (math.inf, "inf", np.inf)]
+    values = [
+        float(dp.vendi(x, kernel=dp.Gaussian(8.0), order=order))
+        for order in (math.inf, "inf", np.inf)
+    ]
     assert values == [values[0]] * 3
     assert values[0] > 1
 
@@ -81,7 +90,10 @@ def test_all_fifty_eigenvalues_of_an_identity_count(library):
 
 def test_orders_beside_one_meet_at_one(library):
     x = library(DATA["A"][0])
-    below, at, above = (float(dp.vendi(x, kernel=dp.Gaussian(8.0), order=order)) for order in (0.999999, 1, 1.000001))
+    below, at, above = (
+        float(dp.vendi(x, kernel=dp.Gaussian(8.0), order=order))
+        for order in (0.999999, 1, 1.000001)
+    )
     assert below > at > above
     # the derivative of the entropy at order 1 is minus half the variance of log lambda
     assert (below - above) / at == pytest.approx(2e-6 * _half_variance(DATA["A"][0], 8.0), rel=1e-3)
@@ -95,13 +107,17 @@ def _half_variance(x, bandwidth):
 
 def test_formulas_for_orders_near_one_and_away_from_it_join(library):
     x = library(DATA["B"][0])
-    inside, outside = (float(dp.vendi(x, kernel=dp.Gaussian(5.0), order=1.05 + e)) for e in (-1e-9, 1e-9))
+    inside, outside = (
+        float(dp.vendi(x, kernel=dp.Gaussian(5.0), order=1.05 + e)) for e in (-1e-9, 1e-9)
+    )
     assert inside == pytest.approx(outside, rel=1e-8)
 
 
 def test_order_a_million_is_nearly_infinity(library):
     x = library(DATA["A"][0])
-    high, limit = (float(dp.vendi(x, kernel=dp.Gaussian(8.0), order=order)) for order in (1e6, math.inf))
+    high, limit = (
+        float(dp.vendi(x, kernel=dp.Gaussian(8.0), order=order)) for order in (1e6, math.inf)
+    )
     assert high == pytest.approx(limit, rel=1e-5)
     assert high >= limit
 
@@ -144,7 +160,9 @@ def test_close_pairs_far_apart_are_resolved(dtype, order, library):
     """Two clusters 10^7 bandwidths apart, whose members are one bandwidth apart: plain squared norms lose them."""
     x = np.array([[0.0], [1.0], [2.0**23], [2.0**23 + 1]], dtype)
     right = math.exp(reference.entropy(reference.gaussian(x.astype(np.float64), 1.0), order))
-    assert float(dp.vendi(library(x), kernel=dp.Gaussian(1.0), order=order)) == pytest.approx(right, rel=1e-9)
+    assert float(dp.vendi(library(x), kernel=dp.Gaussian(1.0), order=order)) == pytest.approx(
+        right, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-30, 1e150])
@@ -174,7 +192,10 @@ def test_memory_layout_does_not_matter(layout, order, pairs):
         assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-12)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-6), (np.float16, 2e-3), (np.int64, 1e-12), (np.int8, 1e-12)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(np.float32, 1e-6), (np.float16, 2e-3), (np.int64, 1e-12), (np.int8, 1e-12)],
+)
 @pytest.mark.parametrize("order", [1, 2])
 def test_other_dtypes_are_taken_for_the_numbers_they_hold(dtype, tolerance, order, pairs, library):
     """Tolerances are the rounding of the input itself, as a change of distances."""
@@ -185,12 +206,16 @@ def test_other_dtypes_are_taken_for_the_numbers_they_hold(dtype, tolerance, orde
     if dtype == np.float16 and library is LIBRARIES["array-api-strict"]:
         library = LIBRARIES["numpy"]  # the standard knows no half precision
     found = dp.evaluate(library(x.astype(dtype)), library(t), **kernels)
-    assert float(found.conditional_vendi) == pytest.approx(float(right.conditional_vendi), rel=tolerance)
+    assert float(found.conditional_vendi) == pytest.approx(
+        float(right.conditional_vendi), rel=tolerance
+    )
 
 
 def test_booleans_are_zeros_and_ones(library):
     x = np.random.RandomState(0).rand(30, 6) > 0.5
-    assert float(dp.vendi(library(x), kernel=dp.Gaussian(1.0))) == float(dp.vendi(library(x * 1.0), kernel=dp.Gaussian(1.0)))
+    assert float(dp.vendi(library(x), kernel=dp.Gaussian(1.0))) == float(
+        dp.vendi(library(x * 1.0), kernel=dp.Gaussian(1.0))
+    )
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -198,7 +223,9 @@ def test_memory_mapped_files_are_scored(tmp_path, order, pairs):
     for name, side in zip("xt", pairs, strict=True):
         np.save(tmp_path / f"{name}.npy", side)
     x, t = (np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "xt")
-    assert float(dp.conditional_vendi(x, t, order=order)) == float(dp.conditional_vendi(*pairs, order=order))
+    assert float(dp.conditional_vendi(x, t, order=order)) == float(
+        dp.conditional_vendi(*pairs, order=order)
+    )
 
 
 def test_wide_and_narrow_data(library):
@@ -206,7 +233,9 @@ def test_wide_and_narrow_data(library):
     for shape in [(5, 300), (300, 1), (2, 1)]:
         x = rng.randn(*shape)
         right = math.exp(reference.entropy(reference.gaussian(x, 1.5), 1))
-        assert float(dp.vendi(library(x), kernel=dp.Gaussian(1.5))) == pytest.approx(right, rel=1e-9)
+        assert float(dp.vendi(library(x), kernel=dp.Gaussian(1.5))) == pytest.approx(
+            right, rel=1e-9
+        )
 
 
 def test_a_tensor_that_needs_gradients_is_scored():
@@ -220,7 +249,10 @@ def test_half_precision_tensors_are_scored():
     import torch
 
     x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
-    for dtype, tolerance in ((torch.float16, 2e-3), (torch.bfloat16, 2e-2)):  # their rounding of the input
+    for dtype, tolerance in (
+        (torch.float16, 2e-3),
+        (torch.bfloat16, 2e-2),
+    ):  # their rounding of the input
         assert float(dp.vendi(x.to(dtype))) == pytest.approx(float(dp.vendi(x)), rel=tolerance)
         assert float(dp.rke(x.to(dtype))) == pytest.approx(float(dp.rke(x)), rel=tolerance)
 
@@ -263,18 +295,24 @@ def test_half_precision_matrices_keep_their_eigenvalues():
     rounded = reference.gaussian(x, 2.0).astype(np.float16)
     for order in (1, 2):
         right = math.exp(reference.entropy(reference.gaussian(x, 2.0), order))
-        assert float(dp.vendi(rounded, kernel=dp.Precomputed(), order=order)) == pytest.approx(right, rel=1e-2)  # its rounding
+        assert float(dp.vendi(rounded, kernel=dp.Precomputed(), order=order)) == pytest.approx(
+            right, rel=1e-2
+        )  # its rounding
 
 
 @pytest.mark.parametrize("order", [1e100, 1e308])
 def test_astronomic_orders_do_not_overflow(order):
     assert float(dp.vendi(np.eye(10), kernel=dp.Cosine(), order=order)) == pytest.approx(10)
-    assert float(dp.conditional_vendi(np.eye(10), [0] * 10, kernel_x=dp.Cosine(), order=order)) == pytest.approx(10)
+    assert float(
+        dp.conditional_vendi(np.eye(10), [0] * 10, kernel_x=dp.Cosine(), order=order)
+    ) == pytest.approx(10)
 
 
 def test_foreign_byte_order_is_no_loss_of_precision():
     x = DATA["A"][0]
-    assert float(dp.rke(x.astype(">f8"), kernel=dp.Gaussian(8.0))) == float(dp.rke(x, kernel=dp.Gaussian(8.0)))
+    assert float(dp.rke(x.astype(">f8"), kernel=dp.Gaussian(8.0))) == float(
+        dp.rke(x, kernel=dp.Gaussian(8.0))
+    )
 
 
 def test_the_median_distance_does_not_cancel():
@@ -290,7 +328,10 @@ def test_single_precision_under_a_bandwidth_it_cannot_hold(library):
 
 @pytest.mark.parametrize("mode", ["inference", "autocast", "gradients"])
 def test_modes_of_torch_change_no_bit(mode):
-    x, t = torch.randn(60, 8, generator=torch.Generator().manual_seed(0)), torch.arange(20).repeat(3)
+    x, t = (
+        torch.randn(60, 8, generator=torch.Generator().manual_seed(0)),
+        torch.arange(20).repeat(3),
+    )
     kernels = {"kernel_x": dp.Gaussian(3.0), "kernel_t": dp.Categorical()}
     plain = dp.evaluate(x, t, order=2, **kernels)
     around = {
@@ -300,4 +341,6 @@ def test_modes_of_torch_change_no_bit(mode):
     }
     with around[mode]:
         found = dp.evaluate(x.requires_grad_(mode == "gradients"), t, order=2, **kernels)
-    assert [float(score) for score in found.scores.values()] == [float(score) for score in plain.scores.values()]
+    assert [float(score) for score in found.scores.values()] == [
+        float(score) for score in plain.scores.values()
+    ]

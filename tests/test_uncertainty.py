@@ -10,10 +10,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import divprism as dp
-from divprism import _jackknife
-from divprism._problem import pose
-from divprism.result import COMBINATIONS
-from divprism.uncertainty import sampling_error
+from divprism.analysis import jackknife as _jackknife
+from divprism.analysis.intervals import sampling_error
+from divprism.scores.problem import pose
+from divprism.scores.score import COMBINATIONS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 DEFAULTS = {"order": 1.0, "truncation": None, "estimator": None, "rng": 0}
@@ -36,7 +36,9 @@ def repeated(generator, prompts=40, each=4):
 def fixed(generator, prompts=8, each=15):
     """Few prompts, chosen once and for all, whose outputs spread the more the later they come: only outputs are drawn."""
     t = np.repeat(1.5 * np.random.default_rng(99).standard_normal((prompts, 2)), each, axis=0)
-    return t + np.repeat(np.linspace(0.1, 2, prompts), each)[:, None] * generator.standard_normal(t.shape), t
+    return t + np.repeat(np.linspace(0.1, 2, prompts), each)[:, None] * generator.standard_normal(
+        t.shape
+    ), t
 
 
 LAWS = {
@@ -55,34 +57,49 @@ def test_intervals_cover_the_expectation(law):
     """200 data sets of a known law: 90 to 98 of 100 intervals of 95 % hold the mean over 300 other data sets."""
     draw, settings = LAWS[law]
     kernels = {"kernel_x": NARROW, "kernel_t": WIDE}
-    others = [dp.evaluate(*draw(np.random.default_rng(10_000 + seed)), **kernels, **settings) for seed in range(300)]
-    truth = {name: np.mean([float(found.scores[name]) for found in others]) for name in COMBINATIONS}
-    spread = {name: np.std([float(found.scores[name]) for found in others]) for name in COMBINATIONS}
+    others = [
+        dp.evaluate(*draw(np.random.default_rng(10_000 + seed)), **kernels, **settings)
+        for seed in range(300)
+    ]
+    truth = {
+        name: np.mean([float(found.scores[name]) for found in others]) for name in COMBINATIONS
+    }
+    spread = {
+        name: np.std([float(found.scores[name]) for found in others]) for name in COMBINATIONS
+    }
     held = dict.fromkeys(COMBINATIONS, 0)
     errors = dict.fromkeys(COMBINATIONS, 0.0)
     for seed in range(DRAWS):
-        found = dp.evaluate(*draw(np.random.default_rng(seed)), **kernels, **settings, interval=0.95)
+        found = dp.evaluate(
+            *draw(np.random.default_rng(seed)), **kernels, **settings, interval=0.95
+        )
         for name, interval in found.intervals.items():
             assert interval.low < float(found.scores[name]) < interval.high
             held[name] += interval.low <= truth[name] <= interval.high
             errors[name] += interval.standard_error / DRAWS
     assert all(0.90 * DRAWS <= count <= 0.98 * DRAWS for count in held.values()), held
     for name in COMBINATIONS:
-        assert errors[name] == pytest.approx(spread[name], rel=0.25)  # a spread from 300 draws is known to 4 %, and n is small
+        assert errors[name] == pytest.approx(
+            spread[name], rel=0.25
+        )  # a spread from 300 draws is known to 4 %, and n is small
 
 
 def test_what_grows_with_the_sample_is_no_error():
     """30 pairs make twenty groups of one and of two: leaving out two lowers the score by more, in every sample alike."""
     interval = dp.evaluate(np.eye(30), kernel_x=dp.Cosine(), interval=0.95).intervals["vendi"]
     assert 29.8 < interval.low <= 30 == pytest.approx(interval.high)
-    inside = dp.evaluate(np.eye(30), None, np.zeros(30, int), kernel_x=dp.Cosine(), interval=0.95).intervals["cluster_vendi"]
+    inside = dp.evaluate(
+        np.eye(30), None, np.zeros(30, int), kernel_x=dp.Cosine(), interval=0.95
+    ).intervals["cluster_vendi"]
     assert (inside.low, inside.high) == pytest.approx((interval.low, interval.high))
 
 
 def test_what_differs_between_given_prompts_is_no_error():
     """Four prompts with one to four kinds of outputs, each as often as the others: whichever is left out, it is the same."""
     kinds = np.concatenate([np.arange(12) % (1 + prompt) + 10 * prompt for prompt in range(4)])
-    found = dp.evaluate(np.eye(40)[kinds], np.repeat(np.arange(4), 12), kernel_x=dp.Cosine(), interval=0.95).intervals
+    found = dp.evaluate(
+        np.eye(40)[kinds], np.repeat(np.arange(4), 12), kernel_x=dp.Cosine(), interval=0.95
+    ).intervals
     for name in ("conditional_vendi", "conditional_rke"):
         assert found[name].standard_error < 0.01
 
@@ -115,8 +132,15 @@ def test_intervals_of_order_2_cover_the_population_of_given_prompts():
     truth = 4 / (alike(1, 1) + 2 * alike(1, 2) + alike(2, 2))
     held = 0
     for seed in range(DRAWS):
-        x = np.random.default_rng(seed).standard_normal((40, 2)) * np.repeat([1.0, 2.0], 20)[:, None]
-        low, high = dp.evaluate(x, np.repeat([0, 1], 20), kernel_x=NARROW, interval=0.95).intervals["rke"].population
+        x = (
+            np.random.default_rng(seed).standard_normal((40, 2))
+            * np.repeat([1.0, 2.0], 20)[:, None]
+        )
+        low, high = (
+            dp.evaluate(x, np.repeat([0, 1], 20), kernel_x=NARROW, interval=0.95)
+            .intervals["rke"]
+            .population
+        )
         held += low <= truth <= high
     assert 0.90 * DRAWS <= held <= 0.98 * DRAWS
 
@@ -135,10 +159,16 @@ def test_errors_of_prompts_with_many_outputs_are_found_from_a_draw(unit, monkeyp
     """No matrix beyond 500 pairs; 20 prompts at least, of which each keeps some."""
     sizes = []
     true = _jackknife.matrix_entropy
-    monkeypatch.setattr(_jackknife, "matrix_entropy", lambda *args: sizes.append(np.count_nonzero(args[1])) or true(*args))
+    monkeypatch.setattr(
+        _jackknife,
+        "matrix_entropy",
+        lambda *args: sizes.append(np.count_nonzero(args[1])) or true(*args),
+    )
     x, t = repeated(np.random.default_rng(0), prompts=22, each=60)
     x = np.concatenate([x, x[:1]])  # a prompt with one more
-    found = dp.evaluate(x, np.concatenate([t, t[:1]]), kernel_x=NARROW, kernel_t=WIDE, interval=0.95, unit=unit).intervals
+    found = dp.evaluate(
+        x, np.concatenate([t, t[:1]]), kernel_x=NARROW, kernel_t=WIDE, interval=0.95, unit=unit
+    ).intervals
     assert max(sizes) <= 500 and found["vendi"].unit == unit
     assert 0.005 < found["vendi"].standard_error / found["vendi"].high < 0.2
 
@@ -147,7 +177,10 @@ def test_numbers_of_numpy_are_numbers():
     x, t = independent(np.random.default_rng(0), 30)
     kernels = {"kernel_x": NARROW, "kernel_t": WIDE}
     found = dp.evaluate(x, t, **kernels, interval=np.float32(0.9), num_permutations=np.int64(3))
-    assert found.intervals["vendi"].level == pytest.approx(0.9) and found.baseline.num_permutations == 3
+    assert (
+        found.intervals["vendi"].level == pytest.approx(0.9)
+        and found.baseline.num_permutations == 3
+    )
     assert '"num_permutations": 3' in found.to_json()
     assert dp.StableScore(max_rows=np.int64(20)) == dp.StableScore(max_rows=20)
     assert dp.MedianDistance(max_rows=np.int64(20)) == dp.MedianDistance(max_rows=20)
@@ -171,28 +204,38 @@ def test_intervals_of_cluster_scores_cover_the_expectation(draw, unit):
     names = ("cluster_vendi", "cluster_rke")
     drawn = [draw(np.random.default_rng(10_000 + seed)) for seed in range(300)]
     scores = {
-        "cluster_vendi": [float(dp.cluster_vendi(x, labels, kernel=NARROW)) for x, _, labels in drawn],
+        "cluster_vendi": [
+            float(dp.cluster_vendi(x, labels, kernel=NARROW)) for x, _, labels in drawn
+        ],
         "cluster_rke": [float(dp.cluster_rke(x, labels, kernel=NARROW)) for x, _, labels in drawn],
     }
     held, errors = dict.fromkeys(names, 0), dict.fromkeys(names, 0.0)
     for seed in range(DRAWS):
         x, t, labels = draw(np.random.default_rng(seed))
-        problem = pose(x, t, labels, kernel_x=NARROW, kernel_t=None if t is None else WIDE, **DEFAULTS)
+        problem = pose(
+            x, t, labels, kernel_x=NARROW, kernel_t=None if t is None else WIDE, **DEFAULTS
+        )
         error = sampling_error(problem)
         assert error.unit == unit
         for name in names:
-            score = (dp.cluster_vendi if name == "cluster_vendi" else dp.cluster_rke)(x, labels, kernel=NARROW)
+            score = (dp.cluster_vendi if name == "cluster_vendi" else dp.cluster_rke)(
+                x, labels, kernel=NARROW
+            )
             interval = error.interval(name, score.entropy, 0.95)
             held[name] += interval.low <= np.mean(scores[name]) <= interval.high
             errors[name] += interval.standard_error / DRAWS
     assert all(0.90 * DRAWS <= count <= 0.98 * DRAWS for count in held.values()), held
     for name in names:
-        assert 0.9 * np.std(scores[name]) < errors[name] < 1.2 * np.std(scores[name])  # a spread from 300 is known to 4 %
+        assert (
+            0.9 * np.std(scores[name]) < errors[name] < 1.2 * np.std(scores[name])
+        )  # a spread from 300 is known to 4 %
 
 
 def test_one_cluster_leaves_the_plain_error():
     x, t = independent(np.random.default_rng(0))
-    found = dp.evaluate(x, t, np.zeros(100, int), kernel_x=NARROW, kernel_t=WIDE, interval=0.95).intervals
+    found = dp.evaluate(
+        x, t, np.zeros(100, int), kernel_x=NARROW, kernel_t=WIDE, interval=0.95
+    ).intervals
     assert found["cluster_vendi"].low == pytest.approx(found["vendi"].low)
     assert found["cluster_vendi"].high == pytest.approx(found["vendi"].high)
 
@@ -200,7 +243,9 @@ def test_one_cluster_leaves_the_plain_error():
 def test_names_and_order_of_clusters_do_not_change_their_error():
     x, _, labels = clustered(np.random.default_rng(0))
     first, second = (
-        dp.evaluate(x, None, names[labels], kernel_x=NARROW, interval=0.95).intervals["cluster_vendi"]
+        dp.evaluate(x, None, names[labels], kernel_x=NARROW, interval=0.95).intervals[
+            "cluster_vendi"
+        ]
         for names in (np.array(["a", "b", "c"]), np.array(["z", "a", "m"]))
     )
     assert first.low == pytest.approx(second.low) and first.high == pytest.approx(second.high)
@@ -224,8 +269,14 @@ def test_a_draw_of_a_large_cluster_stands_for_all_of_it():
     errors = []
     for seed in range(5):
         x, labels = draw(seed)
-        errors.append(dp.evaluate(x, None, labels, kernel_x=NARROW, interval=0.95).intervals["cluster_vendi"].standard_error)
-    assert np.mean(errors) == pytest.approx(np.std(scores), rel=0.35)  # a spread from 40 draws is known to 11 %
+        errors.append(
+            dp.evaluate(x, None, labels, kernel_x=NARROW, interval=0.95)
+            .intervals["cluster_vendi"]
+            .standard_error
+        )
+    assert np.mean(errors) == pytest.approx(
+        np.std(scores), rel=0.35
+    )  # a spread from 40 draws is known to 11 %
 
 
 @pytest.mark.parametrize("order", [1.0, 2.0])
@@ -234,7 +285,9 @@ def test_intervals_do_not_depend_on_units_of_measurement(order):
     labels = t[:, 0] > 0
     arguments = {"kernel_t": WIDE, "order": order, "interval": 0.95}
     first = dp.evaluate(x, t, labels.astype(int), kernel_x=NARROW, **arguments).intervals
-    second = dp.evaluate(100 * x, t, labels.astype(int), kernel_x=dp.Gaussian(100 * NARROW.bandwidth), **arguments).intervals
+    second = dp.evaluate(
+        100 * x, t, labels.astype(int), kernel_x=dp.Gaussian(100 * NARROW.bandwidth), **arguments
+    ).intervals
     assert set(first) == {*COMBINATIONS, "cluster_vendi", "cluster_rke"}
     for name, one in first.items():
         assert (one.low, one.high) == pytest.approx((second[name].low, second[name].high))
@@ -246,8 +299,16 @@ def test_the_order_of_pairs_does_not_matter_where_errors_are_closed(seed):
     x, t = repeated(np.random.default_rng(0), prompts=25, each=2)
     order = np.random.default_rng(seed).permutation(50)
     for unit in ("pair", "prompt"):
-        arguments = {"kernel_x": NARROW, "kernel_t": WIDE, "order": 2, "interval": 0.95, "unit": unit}
-        first, second = (dp.evaluate(*data, **arguments).intervals for data in ((x, t), (x[order], t[order])))
+        arguments = {
+            "kernel_x": NARROW,
+            "kernel_t": WIDE,
+            "order": 2,
+            "interval": 0.95,
+            "unit": unit,
+        }
+        first, second = (
+            dp.evaluate(*data, **arguments).intervals for data in ((x, t), (x[order], t[order]))
+        )
         for name, one in first.items():
             assert (one.low, one.high) == pytest.approx((second[name].low, second[name].high))
 
@@ -255,7 +316,10 @@ def test_the_order_of_pairs_does_not_matter_where_errors_are_closed(seed):
 def test_a_wider_level_holds_the_narrower():
     x, t = independent(np.random.default_rng(0), 60)
     levels = (0.5, 0.9, 0.99)
-    found = [dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, interval=level).intervals for level in levels]
+    found = [
+        dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, interval=level).intervals
+        for level in levels
+    ]
     for name in COMBINATIONS:
         lows, highs = ([getattr(one[name], end) for one in found] for end in ("low", "high"))
         assert lows == sorted(lows, reverse=True) and highs == sorted(highs)
@@ -266,7 +330,10 @@ def test_pairs_of_no_weight_are_not_there():
     x, t = independent(np.random.default_rng(0), 60)
     weights = np.r_[np.full(40, 1 / 40), np.zeros(20)]
     arguments = {"kernel_x": NARROW, "kernel_t": WIDE, "interval": 0.95}
-    first, second = dp.evaluate(x, t, weights=weights, **arguments), dp.evaluate(x[:40], t[:40], **arguments)
+    first, second = (
+        dp.evaluate(x, t, weights=weights, **arguments),
+        dp.evaluate(x[:40], t[:40], **arguments),
+    )
     assert first.intervals == second.intervals
     assert first.baseline == second.baseline is not None
 
@@ -288,7 +355,9 @@ def test_intervals_of_order_2_cover_the_population():
         held["population"] += low <= truth <= high
         held["plain"] += interval.low <= truth <= interval.high
     assert 0.90 * DRAWS <= held["population"] <= 0.98 * DRAWS
-    assert held["plain"] < 0.8 * DRAWS  # the bias of the plain score is what the U-statistic takes out
+    assert (
+        held["plain"] < 0.8 * DRAWS
+    )  # the bias of the plain score is what the U-statistic takes out
 
 
 def test_intervals_cover_entropies_known_on_paper():
@@ -313,15 +382,26 @@ def test_intervals_cover_entropies_known_on_paper():
 def test_a_draw_of_many_pairs_stands_for_all():
     """Of more than 500 pairs a draw is left out by groups: errors as large as the spread over data sets of that size."""
     scores = [
-        float(dp.conditional_vendi(*independent(np.random.default_rng(s), 900), kernel_x=NARROW, kernel_t=WIDE))
+        float(
+            dp.conditional_vendi(
+                *independent(np.random.default_rng(s), 900), kernel_x=NARROW, kernel_t=WIDE
+            )
+        )
         for s in range(40)
     ]
     errors = []
     for seed in range(5):
-        found = dp.evaluate(*independent(np.random.default_rng(seed), 900), kernel_x=NARROW, kernel_t=WIDE, interval=0.95)
+        found = dp.evaluate(
+            *independent(np.random.default_rng(seed), 900),
+            kernel_x=NARROW,
+            kernel_t=WIDE,
+            interval=0.95,
+        )
         errors.append(found.intervals["conditional_vendi"].standard_error)
         assert found.intervals["conditional_vendi"].num_units == 900
-    assert np.mean(errors) == pytest.approx(np.std(scores), rel=0.35)  # a spread from 40 draws is known to 11 %
+    assert np.mean(errors) == pytest.approx(
+        np.std(scores), rel=0.35
+    )  # a spread from 40 draws is known to 11 %
 
 
 def test_the_closed_form_of_order_2_is_the_jackknife():
@@ -329,7 +409,10 @@ def test_the_closed_form_of_order_2_is_the_jackknife():
     x, t = independent(np.random.default_rng(0), 80)
     error = sampling_error(pose(x, t, kernel_x=NARROW, kernel_t=WIDE, **DEFAULTS))
     left = [
-        dp.conditional_rke(np.delete(x, i, 0), np.delete(t, i, 0), kernel_x=NARROW, kernel_t=WIDE).entropy for i in range(80)
+        dp.conditional_rke(
+            np.delete(x, i, 0), np.delete(t, i, 0), kernel_x=NARROW, kernel_t=WIDE
+        ).entropy
+        for i in range(80)
     ]
     jackknife = math.sqrt(79 / 80 * ((left - np.mean(left)) ** 2).sum())
     assert np.linalg.norm(error.deviations["conditional_rke"]) == pytest.approx(jackknife, rel=0.05)
@@ -346,10 +429,17 @@ def test_deviations_add_up_as_the_scores_do():
 
 def test_units_are_prompts_where_many_repeat_else_pairs():
     x, t = repeated(np.random.default_rng(0))
-    for pairs, unit, count in ((slice(None), "prompt", 40), (slice(0, 76), "pair", 76)):  # 76: 19 prompts
-        found = dp.evaluate(x[pairs], t[pairs], kernel_x=NARROW, kernel_t=WIDE, interval=0.9).intervals["vendi"]
+    for pairs, unit, count in (
+        (slice(None), "prompt", 40),
+        (slice(0, 76), "pair", 76),
+    ):  # 76: 19 prompts
+        found = dp.evaluate(
+            x[pairs], t[pairs], kernel_x=NARROW, kernel_t=WIDE, interval=0.9
+        ).intervals["vendi"]
         assert (found.unit, found.num_units, found.level) == (unit, count, 0.9)
-    asked = dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, interval=0.95, unit="pair").intervals["vendi"]
+    asked = dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, interval=0.95, unit="pair").intervals[
+        "vendi"
+    ]
     assert (asked.unit, asked.num_units) == ("pair", 160)
 
 
@@ -357,9 +447,16 @@ def test_copies_of_the_whole_set_do_not_change_what_a_prompt_adds():
     x, t = repeated(np.random.default_rng(0), prompts=30)
     once = dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, interval=0.95, order=2).intervals
     twice = dp.evaluate(
-        np.tile(x, (2, 1)), np.tile(t, (2, 1)), kernel_x=NARROW, kernel_t=WIDE, interval=0.95, order=2
+        np.tile(x, (2, 1)),
+        np.tile(t, (2, 1)),
+        kernel_x=NARROW,
+        kernel_t=WIDE,
+        interval=0.95,
+        order=2,
     ).intervals
-    assert twice["conditional_vendi"].standard_error == pytest.approx(once["conditional_vendi"].standard_error)
+    assert twice["conditional_vendi"].standard_error == pytest.approx(
+        once["conditional_vendi"].standard_error
+    )
 
 
 @pytest.mark.parametrize(
@@ -367,9 +464,18 @@ def test_copies_of_the_whole_set_do_not_change_what_a_prompt_adds():
     [
         ({"interval": 95.0}, "`interval` must be a level between 0 and 1, such as 0.95; got 95.0"),
         ({"interval": 0.95, "unit": "word"}, "`unit` must be pair or prompt; got 'word'"),
-        ({"num_permutations": -1}, "`num_permutations` must be a whole number of at least 1; got -1"),
-        ({"num_permutations": True}, "`num_permutations` must be a whole number of at least 1; got True"),
-        ({"num_permutations": 9, "weights": np.arange(1, 41) / 820}, "`weights` cannot be shuffled"),
+        (
+            {"num_permutations": -1},
+            "`num_permutations` must be a whole number of at least 1; got -1",
+        ),
+        (
+            {"num_permutations": True},
+            "`num_permutations` must be a whole number of at least 1; got True",
+        ),
+        (
+            {"num_permutations": 9, "weights": np.arange(1, 41) / 820},
+            "`weights` cannot be shuffled",
+        ),
     ],
 )
 def test_refusals(settings, message):
@@ -381,8 +487,17 @@ def test_refusals(settings, message):
 def test_one_sample_has_no_interval():
     assert dp.evaluate(np.ones((1, 2)), kernel_x=NARROW, interval=0.95).intervals == {}
     with pytest.raises(dp.DataError, match="an interval needs at least two prompts; got one"):
-        dp.evaluate(np.eye(4), np.zeros((4, 1)), kernel_x=NARROW, kernel_t=WIDE, interval=0.95, unit="prompt")
-    with pytest.raises(dp.ArgumentError, match="`num_permutations` was given, but there are no prompts to shuffle"):
+        dp.evaluate(
+            np.eye(4),
+            np.zeros((4, 1)),
+            kernel_x=NARROW,
+            kernel_t=WIDE,
+            interval=0.95,
+            unit="prompt",
+        )
+    with pytest.raises(
+        dp.ArgumentError, match="`num_permutations` was given, but there are no prompts to shuffle"
+    ):
         dp.evaluate(np.eye(4), kernel_x=NARROW, num_permutations=9)
 
 
@@ -394,7 +509,9 @@ def test_p_values_are_uniform_under_independence():
     for seed in range(DRAWS):
         generator = np.random.default_rng(seed)
         x, t = generator.standard_normal((2, 40, 2))
-        found = dp.shuffled_baseline(x, t, kernel_x=NARROW, kernel_t=WIDE, order=2, num_permutations=19, rng=seed)
+        found = dp.shuffled_baseline(
+            x, t, kernel_x=NARROW, kernel_t=WIDE, order=2, num_permutations=19, rng=seed
+        )
         values.append(found.p_value - generator.uniform(0, 1 / 20))  # spread over its step
     assert kstest(values, "uniform").pvalue > 0.01
 
@@ -402,13 +519,23 @@ def test_p_values_are_uniform_under_independence():
 def test_the_baseline_takes_out_the_bias_of_small_samples():
     generator = np.random.default_rng(0)
     t = generator.standard_normal((150, 2))
-    blind = dp.evaluate(generator.standard_normal((150, 2)), t, kernel_x=NARROW, kernel_t=WIDE, num_permutations=19)
-    seeing = dp.evaluate(t + 0.5 * generator.standard_normal((150, 2)), t, kernel_x=NARROW, kernel_t=WIDE, num_permutations=19)
+    blind = dp.evaluate(
+        generator.standard_normal((150, 2)), t, kernel_x=NARROW, kernel_t=WIDE, num_permutations=19
+    )
+    seeing = dp.evaluate(
+        t + 0.5 * generator.standard_normal((150, 2)),
+        t,
+        kernel_x=NARROW,
+        kernel_t=WIDE,
+        num_permutations=19,
+    )
     assert float(blind.information_vendi) > 2  # by bias alone
     assert abs(blind.baseline.excess_information) < 0.05 and blind.baseline.p_value > 0.05
     assert seeing.baseline.excess_information > 0.1 and seeing.baseline.p_value == 0.05
     given = math.log(float(seeing.information_vendi))
-    assert given - seeing.baseline.excess_information == pytest.approx(math.log(seeing.baseline.baseline))
+    assert given - seeing.baseline.excess_information == pytest.approx(
+        math.log(seeing.baseline.baseline)
+    )
 
 
 def test_the_baseline_is_the_mean_over_shuffled_pairs():
@@ -422,7 +549,10 @@ def test_the_baseline_is_the_mean_over_shuffled_pairs():
     assert math.log(found.baseline) == pytest.approx(np.mean(logs), abs=1e-9)
 
 
-@pytest.mark.parametrize(("outputs", "prompts", "pairings"), [(1, 40, 19), (4, 10, 19), (5, 8, 0), (1, 1001, 5), (1, 5001, 0)])
+@pytest.mark.parametrize(
+    ("outputs", "prompts", "pairings"),
+    [(1, 40, 19), (4, 10, 19), (5, 8, 0), (1, 1001, 5), (1, 5001, 0)],
+)
 def test_a_baseline_comes_by_itself_where_prompts_have_few_outputs(outputs, prompts, pairings):
     """At order 2, where a pairing costs no spectrum."""
     n = outputs * prompts
@@ -430,14 +560,21 @@ def test_a_baseline_comes_by_itself_where_prompts_have_few_outputs(outputs, prom
     found = dp.evaluate(x, t, kernel_x=NARROW, order=2)
     assert found.settings["num_permutations"] == pairings
     assert (found.baseline.num_permutations if found.baseline else 0) == pairings
-    unchecked = [text for text in found.warnings if text.startswith("information-unchecked: prompts have 1.0 outputs")]
+    unchecked = [
+        text
+        for text in found.warnings
+        if text.startswith("information-unchecked: prompts have 1.0 outputs")
+    ]
     assert len(unchecked) == (n > 5000)
 
 
 def test_no_baseline_where_none_is_wanted_or_possible():
     x, t = independent(np.random.default_rng(0), 30)
     weights = np.arange(1, 31) / 465
-    assert dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, num_permutations=0).excess_information is None
+    assert (
+        dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, num_permutations=0).excess_information
+        is None
+    )
     assert dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, weights=weights).baseline is None
     assert dp.evaluate(x, kernel_x=NARROW).baseline is None
     assert dp.evaluate(x[:1], t[:1], kernel_x=NARROW, kernel_t=WIDE).baseline is None
@@ -465,10 +602,15 @@ def test_an_interval_reaches_over_the_error_of_the_estimator(one_thread):
     """A rough estimate is no nearer to the truth than its own error allows."""
     x = np.random.default_rng(0).standard_normal((60, 3))
     settings = {"kernel_x": dp.Gaussian(2.0), "interval": 0.95}
-    exact, rough = dp.evaluate(x, **settings), dp.evaluate(x, **settings, estimator=dp.Fourier(num_features=32))
+    exact, rough = (
+        dp.evaluate(x, **settings),
+        dp.evaluate(x, **settings, estimator=dp.Fourier(num_features=32)),
+    )
     own = rough.vendi.standard_error / rough.vendi.value
-    widths = [np.log(r.intervals["vendi"].high / r.intervals["vendi"].low) / 2 for r in (exact, rough)]
+    widths = [
+        np.log(r.intervals["vendi"].high / r.intervals["vendi"].low) / 2 for r in (exact, rough)
+    ]
     assert own > 0.01
-    from divprism.uncertainty import quantile
+    from divprism.analysis.intervals import quantile
 
     assert np.isclose(widths[1], np.hypot(widths[0], quantile(20, 0.95) * own))

@@ -1,11 +1,34 @@
 """divprism: how diverse is a prompt-guided generative model beyond what its prompts bring?"""
 
-from divprism.bandwidth import BandwidthRule, MedianDistance, StableScore
-from divprism.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
-from divprism.baseline import ShuffledBaseline, shuffled_baseline
-from divprism.comparison import Comparison, Difference, compare
-from divprism.convergence import Convergence, Verdict, converge
-from divprism.details import html_report
+from divprism.analysis.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
+from divprism.analysis.baseline import ShuffledBaseline, shuffled_baseline
+from divprism.analysis.comparison import Comparison, Difference, compare
+from divprism.analysis.convergence import Convergence, Verdict, converge
+from divprism.analysis.evaluation import Evaluation, evaluate, evaluate_models
+from divprism.analysis.fidelity import (
+    KernelDistance,
+    alignment,
+    coverage,
+    in_batch_similarity,
+    kernel_distance,
+    recall,
+)
+from divprism.analysis.groups import (
+    Decomposition,
+    EigenDirections,
+    EigenGroups,
+    KMeansGroups,
+    LabelGroups,
+    NestedScores,
+    PromptGroups,
+    nested_scores,
+    prompt_groups,
+)
+from divprism.analysis.intervals import Interval
+from divprism.analysis.metric import Metric
+from divprism.core.kernels import Categorical, Cosine, Gaussian, Kernel, Polynomial, Precomputed
+from divprism.data.readers import load
+from divprism.data.samples import Samples
 from divprism.embedders import (
     Cache,
     EfficientNetLite0,
@@ -18,7 +41,7 @@ from divprism.embedders import (
     Transformers,
     WordLlama,
 )
-from divprism.embedding import embed
+from divprism.embedders.embedding import embed
 from divprism.errors import (
     ArgumentError,
     BandwidthWarning,
@@ -29,28 +52,10 @@ from divprism.errors import (
     MissingModelError,
 )
 from divprism.estimators import Auto, Dual, Estimator, Exact, Fourier, Lanczos, Nystrom, Subsample
-from divprism.evaluation import Evaluation, evaluate, evaluate_models
-from divprism.fidelity import KernelDistance, alignment, coverage, in_batch_similarity, kernel_distance, recall
-from divprism.groups import (
-    Decomposition,
-    EigenDirections,
-    EigenGroups,
-    KMeansGroups,
-    LabelGroups,
-    NestedScores,
-    PromptGroups,
-    cluster_rke,
-    cluster_vendi,
-    kmeans_labels,
-    nested_scores,
-    prompt_groups,
-)
-from divprism.kernels import Categorical, Cosine, Gaussian, Kernel, Polynomial, Precomputed
-from divprism.metric import Metric
-from divprism.readers import load
-from divprism.result import Score
-from divprism.samples import Samples
-from divprism.scores import (
+from divprism.report.details import html_report
+from divprism.scores.bandwidth import BandwidthRule, MedianDistance, StableScore
+from divprism.scores.cluster import cluster_rke, cluster_vendi, kmeans_labels
+from divprism.scores.functions import (
     conditional_rke,
     conditional_vendi,
     information_rke,
@@ -58,7 +63,7 @@ from divprism.scores import (
     rke,
     vendi,
 )
-from divprism.uncertainty import Interval
+from divprism.scores.score import Score
 from divprism.version import __version__
 
 __all__ = [

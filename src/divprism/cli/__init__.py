@@ -4,8 +4,27 @@ import sys
 
 import typer
 
-from divprism.cli import bandwidth, cache, compare, converge, demo, doctor, embed, groups, listing, report, score
-from divprism.errors import ArgumentError, DataError, DivprismError, GateError, MissingExtraError, MissingModelError
+from divprism.cli import (
+    bandwidth,
+    cache,
+    compare,
+    converge,
+    demo,
+    doctor,
+    embed,
+    groups,
+    listing,
+    report,
+    score,
+)
+from divprism.errors import (
+    ArgumentError,
+    DataError,
+    DivprismError,
+    GateError,
+    MissingExtraError,
+    MissingModelError,
+)
 from divprism.version import __version__
 
 __all__ = ["app", "main"]
@@ -49,7 +68,11 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version and leave."
+        False,
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Print the version and leave.",
     ),
 ) -> None:
     """Hold the options that stand before the command."""

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from divprism.analysis.comparison import Comparison
+from divprism.analysis.comparison import compare as compare_models
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled
 from divprism.cli.options import (
     Config,
@@ -22,15 +24,22 @@ from divprism.cli.options import (
     say,
     write_result,
 )
-from divprism.cli.report import Details, Plot, Report, check_details, check_plot, with_command, write_page, write_plot
-from divprism.comparison import Comparison
-from divprism.comparison import compare as compare_models
-from divprism.details import detailed
+from divprism.cli.report import (
+    Details,
+    Plot,
+    Report,
+    check_details,
+    check_plot,
+    with_command,
+    write_page,
+    write_plot,
+)
+from divprism.data.readers.guards import shown
+from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, BandwidthWarning
-from divprism.readers.guards import shown
 from divprism.report import MODEL_FORMATS, comparison_sentences, model_note, model_table
+from divprism.report.details import detailed
 from divprism.report.texts import literal, ranked, visible
-from divprism.samples import Samples
 
 __all__ = ["compare"]
 
@@ -43,14 +52,20 @@ def compare(
     reading: Reading,
     scoring: Scoring,
     embedding: Embedding,
-    others: list[str] | None = typer.Argument(None, metavar="[IN ...]", help="More files or folders, a model each."),
-    by: str = typer.Option("conditional_vendi", "--by", help="Score to rank by (see: divprism ls scores)."),
+    others: list[str] | None = typer.Argument(
+        None, metavar="[IN ...]", help="More files or folders, a model each."
+    ),
+    by: str = typer.Option(
+        "conditional_vendi", "--by", help="Score to rank by (see: divprism ls scores)."
+    ),
     interval: float = typer.Option(0.95, "--interval", help="Level of the intervals."),
     unit: Unit = None,
     num_permutations: NumPermutations = None,
     fail_under: FailUnder = None,
     quiet: Quiet = False,
-    form: str = typer.Option("table", "--format", help=f"{'|'.join(_FORMATS)}.", metavar="|".join(_FORMATS)),
+    form: str = typer.Option(
+        "table", "--format", help=f"{'|'.join(_FORMATS)}.", metavar="|".join(_FORMATS)
+    ),
     output: Output = None,
     report: Report = None,
     with_details: Details = False,
@@ -67,24 +82,38 @@ def compare(
     gates = parse_gates(fail_under)
     check_possible(gates, labels=False)
     sources = [source for source in (reading.source, *(others or [])) if source is not None]
-    parts = {source: reading.samples(source) for source in sources} if sources else {"": reading.samples()}
+    parts = (
+        {source: reading.samples(source) for source in sources}
+        if sources
+        else {"": reading.samples()}
+    )
     for part in parts.values():
         say(part.notes, quiet)
     named = dict(zip(_labels(parts), parts.values(), strict=True))
     if len(named) < len(parts):
-        raise ArgumentError("two of the sources have the same name; say which model each holds in a field `model`.")
+        raise ArgumentError(
+            "two of the sources have the same name; say which model each holds in a field `model`."
+        )
     first = next(iter(parts.values()))
     with progress_on_stderr(quiet) as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", BandwidthWarning)  # told below, with the other warnings
-        settings = scoring.settings(context) | embedding.settings(first) | {"num_permutations": num_permutations}
-        found = compare_models(named, by=by, interval=interval, unit=unit, progress=progress, **settings)
+        settings = (
+            scoring.settings(context)
+            | embedding.settings(first)
+            | {"num_permutations": num_permutations}
+        )
+        found = compare_models(
+            named, by=by, interval=interval, unit=unit, progress=progress, **settings
+        )
         wanted = report is not None or with_details
         full = with_command(detailed(found, progress=progress)) if wanted else None
     say(found.notes, quiet)
     say(found.warnings, False, "warning: ")
     document = full if full is not None and with_details else found.to_dict()
     text = (
-        json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n" if form == "json" else _rendered(found, form)
+        json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        if form == "json"
+        else _rendered(found, form)
     )
     write_result(text, output)
     if plot is not None:
@@ -118,7 +147,11 @@ def _differing(sources: list[str]) -> list[str]:
     told = []
     for place, path in enumerate(paths):
         others = paths[:place] + paths[place + 1 :]
-        lengths = (length for length in range(1, len(path) + 1) if all(one[-length:] != path[-length:] for one in others))
+        lengths = (
+            length
+            for length in range(1, len(path) + 1)
+            if all(one[-length:] != path[-length:] for one in others)
+        )
         length = next(lengths, None)
         told.append(sources[place] if length is None else str(Path(*path[-length:])))
     return told
@@ -131,6 +164,13 @@ def _rendered(found: Comparison, form: str) -> str:
     for row in rows:
         words = [f"{found.lengths[row[0]]:.0f}"] if found.lengths else []
         row[:] = [row[0], ranked(found.ranks[row[0]]), *row[1:], *words]
-    lines = [shown(visible(line)) for line in (model_note(documents), *comparison_sentences(found.to_dict()))]
-    note = "\n".join(lines) if form == "table" else "; ".join(literal(line) if form == "md" else line for line in lines)
+    lines = [
+        shown(visible(line))
+        for line in (model_note(documents), *comparison_sentences(found.to_dict()))
+    ]
+    note = (
+        "\n".join(lines)
+        if form == "table"
+        else "; ".join(literal(line) if form == "md" else line for line in lines)
+    )
     return MODEL_FORMATS[form](columns, rows, note)

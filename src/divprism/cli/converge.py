@@ -6,16 +6,24 @@ import json
 
 import typer
 
-from divprism._jackknife import UNITS
+from divprism.analysis.convergence import Convergence
+from divprism.analysis.convergence import converge as converge_samples
+from divprism.analysis.jackknife import UNITS
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled, of_model
-from divprism.cli.options import Config, Output, Quiet, choice, progress_on_stderr, say, write_result
+from divprism.cli.options import (
+    Config,
+    Output,
+    Quiet,
+    choice,
+    progress_on_stderr,
+    say,
+    write_result,
+)
 from divprism.cli.report import Plot, check_plot, write_plot
-from divprism.convergence import Convergence
-from divprism.convergence import converge as converge_samples
-from divprism.embedding import embed
+from divprism.core.kernels import Categorical
+from divprism.data.samples import Samples
+from divprism.embedders.embedding import embed
 from divprism.errors import ArgumentError
-from divprism.kernels import Categorical
-from divprism.samples import Samples
 
 __all__ = ["converge"]
 
@@ -32,15 +40,28 @@ def converge(
     reading: Reading,
     scoring: Scoring,
     embedding: Embedding,
-    model: str | None = typer.Option(None, "--model", help="Which model, where the source holds several."),
-    sizes: str | None = typer.Option(None, "--sizes", help="Numbers of units, as 100,200,400; all is added."),
-    num_repeats: int = typer.Option(5, "--num-repeats", help="Random orders that subsets are taken from."),
-    unit: str | None = typer.Option(
-        None, "--unit", help="What subsets are made of: single pairs, or prompts with all outputs.", metavar="|".join(UNITS)
+    model: str | None = typer.Option(
+        None, "--model", help="Which model, where the source holds several."
     ),
-    tolerance: float = typer.Option(0.01, "--tolerance", help="Relative distance from the limit that is close enough."),
+    sizes: str | None = typer.Option(
+        None, "--sizes", help="Numbers of units, as 100,200,400; all is added."
+    ),
+    num_repeats: int = typer.Option(
+        5, "--num-repeats", help="Random orders that subsets are taken from."
+    ),
+    unit: str | None = typer.Option(
+        None,
+        "--unit",
+        help="What subsets are made of: single pairs, or prompts with all outputs.",
+        metavar="|".join(UNITS),
+    ),
+    tolerance: float = typer.Option(
+        0.01, "--tolerance", help="Relative distance from the limit that is close enough."
+    ),
     quiet: Quiet = False,
-    form: str = typer.Option("table", "--format", help=f"{'|'.join(_FORMATS)}.", metavar="|".join(_FORMATS)),
+    form: str = typer.Option(
+        "table", "--format", help=f"{'|'.join(_FORMATS)}.", metavar="|".join(_FORMATS)
+    ),
     output: Output = None,
     plot: Plot = None,
     config: Config = None,
@@ -82,9 +103,13 @@ def _sizes(text: str | None) -> list[int] | None:
     if text is None:
         return None
     try:
-        return [int(part) for part in text.strip("[]").split(",")]  # brackets: from a result used as --config
+        return [
+            int(part) for part in text.strip("[]").split(",")
+        ]  # brackets: from a result used as --config
     except ValueError:
-        raise ArgumentError(f"--sizes must be whole numbers with commas between, as 100,200,400; got {text!r}.") from None
+        raise ArgumentError(
+            f"--sizes must be whole numbers with commas between, as 100,200,400; got {text!r}."
+        ) from None
 
 
 def _rendered(result: Convergence, embedded: Samples, form: str) -> str:
@@ -101,5 +126,13 @@ def _rendered(result: Convergence, embedded: Samples, form: str) -> str:
     counts = result.pairs.mean(axis=0)
     for name, mean in result.means.items():
         for place, size in enumerate(result.sizes):
-            writer.writerow([name, int(size), float(counts[place]), float(mean[place]), float(result.deviations[name][place])])
+            writer.writerow(
+                [
+                    name,
+                    int(size),
+                    float(counts[place]),
+                    float(mean[place]),
+                    float(result.deviations[name][place]),
+                ]
+            )
     return buffer.getvalue()

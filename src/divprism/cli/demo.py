@@ -7,18 +7,21 @@ from typing import Any
 
 import typer
 
+from divprism.analysis.comparison import Comparison, compare
+from divprism.analysis.evaluation import evaluate_models
 from divprism.cli.options import write_result
-from divprism.comparison import Comparison, compare
-from divprism.details import detailed
+from divprism.core.kernels import Gaussian
+from divprism.data.readers import load
 from divprism.errors import DataError, MissingExtraError
-from divprism.evaluation import evaluate_models
-from divprism.kernels import Gaussian
-from divprism.readers import load
 from divprism.report import MARK, report_page
+from divprism.report.details import detailed
 
 __all__ = ["demo"]
 
-_BANDWIDTHS = {"x": 0.8, "t": 0.4}  # of unit vectors: paraphrases are near each other, other answers and other prompts are not
+_BANDWIDTHS = {
+    "x": 0.8,
+    "t": 0.4,
+}  # of unit vectors: paraphrases are near each other, other answers and other prompts are not
 _READS = {
     "parrot": "says much the same whatever it is asked: little more than one output, and nothing follows the prompts.",
     "clerk": "answers each prompt, but always alike: the six prompts bring most of its diversity (information), and of\n"
@@ -32,20 +35,30 @@ _COMMAND = f"divprism score {{}}/generators.jsonl --bandwidth-x {_BANDWIDTHS['x'
 
 
 def demo(
-    save: Path | None = typer.Option(None, "--save", help="Keep the texts as generators.jsonl in this folder."),
-    report: Path = typer.Option(Path("report.html"), "--report", help="The page to write, for a browser."),
+    save: Path | None = typer.Option(
+        None, "--save", help="Keep the texts as generators.jsonl in this folder."
+    ),
+    report: Path = typer.Option(
+        Path("report.html"), "--report", help="The page to write, for a browser."
+    ),
 ) -> None:
     """Score three small text generators from their raw outputs, say what to read from the numbers, and write a page to open.
 
     Needs no network.
     """
-    with resources.as_file(resources.files("divprism") / "data" / "generators.jsonl") as path:
+    with resources.as_file(
+        resources.files("divprism") / "data" / "demo" / "generators.jsonl"
+    ) as path:
         samples = load(path)
-        typer.echo("Three generators, the same six prompts, six answers to each. Two answers of each to the same prompt:\n")
+        typer.echo(
+            "Three generators, the same six prompts, six answers to each. Two answers of each to the same prompt:\n"
+        )
         for name, one in samples.by_model().items():
             first, second = (output.content(0) for output in one.outputs[:2])
             typer.echo(f"{name:>8}: {first}\n{'':>10}{second}")
-        kernels: dict[str, Any] = {f"kernel_{side}": Gaussian(bandwidth) for side, bandwidth in _BANDWIDTHS.items()}
+        kernels: dict[str, Any] = {
+            f"kernel_{side}": Gaussian(bandwidth) for side, bandwidth in _BANDWIDTHS.items()
+        }
         results = evaluate_models(samples, **kernels)
         if save is not None:
             _keep(path, save)
@@ -55,7 +68,10 @@ def demo(
     )
     typer.echo(f"{'':>8} {'vendi':>7} = {'conditional':>11} x {'information':>11}")
     for name, result in results.items():
-        scores = (result.scores[score].value for score in ("vendi", "conditional_vendi", "information_vendi"))
+        scores = (
+            result.scores[score].value
+            for score in ("vendi", "conditional_vendi", "information_vendi")
+        )
         vendi, conditional, information = scores
         typer.echo(f"{name:>8} {vendi:>7.2f} = {conditional:>11.2f} x {information:>11.2f}")
     typer.echo("")
@@ -63,7 +79,9 @@ def demo(
         typer.echo(f"The {name} {text}")
     _page(compare(samples, **kernels), report)
     if save is not None:
-        typer.echo(f"\nKept the texts in {save}. Next, score them as you would your own:\n{_COMMAND.format(save)}")
+        typer.echo(
+            f"\nKept the texts in {save}. Next, score them as you would your own:\n{_COMMAND.format(save)}"
+        )
 
 
 def _keep(path: Path, folder: Path) -> None:
@@ -77,7 +95,9 @@ def _keep(path: Path, folder: Path) -> None:
 def _page(found: Comparison, report: Path) -> None:
     """Write the page; a file of that name that is none of ours stays, and without its extra the demo goes on without."""
     if report.exists() and not _is_ours(report):
-        typer.echo(f"\nLeft {report} as it is, for divprism did not write it; name another page: --report FILE.")
+        typer.echo(
+            f"\nLeft {report} as it is, for divprism did not write it; name another page: --report FILE."
+        )
         return
     try:
         document = detailed(found)

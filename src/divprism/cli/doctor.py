@@ -33,7 +33,9 @@ _EXTRAS = {
 def doctor() -> None:
     """Say what this installation has, for a bug report or a first look."""
     typer.echo(f"divprism {__version__}")
-    typer.echo(f"python {platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores ({sys.executable})")
+    typer.echo(
+        f"python {platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores ({sys.executable})"
+    )
     for name in _REQUIRED:
         typer.echo(f"{name} {_version(name) or 'MISSING: reinstall divprism'}")
     for name, purpose in _EXTRAS.items():

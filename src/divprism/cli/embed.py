@@ -6,8 +6,8 @@ import typer
 
 from divprism.cli.flags import Embedding, Reading, bundled
 from divprism.cli.options import Quiet, progress_on_stderr, say
-from divprism.embedding import embed as embed_samples
-from divprism.embedding import save_embedded
+from divprism.embedders.embedding import embed as embed_samples
+from divprism.embedders.embedding import save_embedded
 
 __all__ = ["embed"]
 
@@ -16,7 +16,9 @@ __all__ = ["embed"]
 def embed(
     reading: Reading,
     embedding: Embedding,
-    output: Path = typer.Option(..., "--output", "-o", help="Folder to write outputs.npy, prompts.npy and pairs.jsonl to."),
+    output: Path = typer.Option(
+        ..., "--output", "-o", help="Folder to write outputs.npy, prompts.npy and pairs.jsonl to."
+    ),
     quiet: Quiet = False,
 ) -> None:
     """Embed outputs and prompts, and keep the vectors in a folder that `divprism score` reads."""

@@ -4,12 +4,16 @@ import dataclasses
 
 import typer
 
-from divprism import registry
 from divprism.cli.options import choice
+from divprism.scores import registry
 
 __all__ = ["ls"]
 
-_TABLES = {"kernels": registry.KERNELS, "estimators": registry.ESTIMATORS, "rules": registry.BANDWIDTH_RULES}
+_TABLES = {
+    "kernels": registry.KERNELS,
+    "estimators": registry.ESTIMATORS,
+    "rules": registry.BANDWIDTH_RULES,
+}
 _KINDS = ["kernels", "estimators", "rules", "scores", "embedders"]
 
 
@@ -21,7 +25,10 @@ def ls(kind: str = typer.Argument(..., metavar="|".join(_KINDS), help="What to l
     elif kind == "embedders":
         rows = _embedders()
     else:
-        rows = [(_signature(name, entry), registry.summary(entry)) for name, entry in _TABLES[kind].items()]
+        rows = [
+            (_signature(name, entry), registry.summary(entry))
+            for name, entry in _TABLES[kind].items()
+        ]
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         typer.echo(f"{name:<{width}}  {text}")
@@ -40,7 +47,9 @@ def _embedders() -> list[tuple[str, str]]:
     rows = []
     for name, kind in registry.EMBEDDERS.items():
         needs = dataclasses.fields(kind)[0]  # type: ignore[arg-type]
-        required = needs.default is dataclasses.MISSING and needs.default_factory is dataclasses.MISSING
+        required = (
+            needs.default is dataclasses.MISSING and needs.default_factory is dataclasses.MISSING
+        )
         rows.append((f"{name}:{needs.name.upper()}" if required else name, registry.summary(kind)))
     rows += [(name, f"transformers:{fields['model']}") for name, fields in registry.ALIASES.items()]
     return rows + [(name, "from another package") for name in registry.plugins()]

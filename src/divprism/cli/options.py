@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from divprism._files import write_whole
-from divprism._jackknife import UNITS
+from divprism.analysis.evaluation import SCHEMA, Evaluation
+from divprism.analysis.jackknife import UNITS
+from divprism.data.files import write_whole
+from divprism.data.readers.guards import MAX_JSON, shown
 from divprism.errors import ArgumentError, DataError, GateError
-from divprism.evaluation import SCHEMA, Evaluation
-from divprism.readers.guards import MAX_JSON, shown
-from divprism.registry import SCORES
+from divprism.scores.registry import SCORES
 
 __all__ = [
     "Config",
@@ -39,10 +39,15 @@ __all__ = [
 ]
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Neither notes nor progress on stderr.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file in place of stdout.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to a file in place of stdout.")
+]
 FailUnder = Annotated[
     list[str] | None,
-    typer.Option("--fail-under", help="End with exit code 5 if a score is below, as conditional_vendi=4.5; may be repeated."),
+    typer.Option(
+        "--fail-under",
+        help="End with exit code 5 if a score is below, as conditional_vendi=4.5; may be repeated.",
+    ),
 ]
 Unit = Annotated[
     str | None,
@@ -69,7 +74,9 @@ def say(lines: Any, quiet: bool, prefix: str = "") -> None:
             typer.echo(shown(f"{prefix}{line}"), err=True)
 
 
-_OFF = {"score": "interval"}  # None in a result: there was none, which this command's flag says by 0
+_OFF = {
+    "score": "interval"
+}  # None in a result: there was none, which this command's flag says by 0
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -112,29 +119,51 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         content = content if isinstance(content, dict) else {}
     settings = content.get("settings", content)
     if not isinstance(settings, dict):
-        raise DataError(f"`settings` in {path} must be a JSON object; it is a {type(settings).__name__}.")
+        raise DataError(
+            f"`settings` in {path} must be a JSON object; it is a {type(settings).__name__}."
+        )
     options = _options(context.command)
     values = {str(key).replace("-", "_"): value for key, value in settings.items()}
-    if "schema" in content and "settings" in content:  # of a result, what only other commands know is not ours to judge
+    if (
+        "schema" in content and "settings" in content
+    ):  # of a result, what only other commands know is not ours to judge
         root = context.find_root().command
         commands = root.commands.values() if isinstance(root, TyperGroup) else ()
         others = {name for command in commands for name in _options(command)} - set(options)
         off = _OFF.get(context.command.name or "")
-        values = {key: 0 if value is None and key == off else value for key, value in values.items() if key not in others}
-        if "curves" in content and context.command.name != "converge" and values.pop("truncation", None) is not None:
-            say([f"the truncation of {path} is that of its truncated scores, and left out."], False, "warning: ")
+        values = {
+            key: 0 if value is None and key == off else value
+            for key, value in values.items()
+            if key not in others
+        }
+        if (
+            "curves" in content
+            and context.command.name != "converge"
+            and values.pop("truncation", None) is not None
+        ):
+            say(
+                [f"the truncation of {path} is that of its truncated scores, and left out."],
+                False,
+                "warning: ",
+            )
     unknown = sorted(set(values) - (set(options) - {"config"}))
     if unknown:
         raise ArgumentError(f"{path} sets {unknown[0]!r}, which {context.info_name} does not know.")
     context.default_map = {
-        options[key].name: _as_typed(value, options[key]) for key, value in values.items() if value is not None
+        options[key].name: _as_typed(value, options[key])
+        for key, value in values.items()
+        if value is not None
     }
     return path
 
 
 def _options(command: Any) -> dict[str, Any]:
     """The options of a command, by their flags with underscores."""
-    return {flag.lstrip("-").replace("-", "_"): option for option in command.params for flag in option.opts}
+    return {
+        flag.lstrip("-").replace("-", "_"): option
+        for option in command.params
+        for flag in option.opts
+    }
 
 
 def _as_typed(value: Any, option: Any) -> Any:
@@ -146,7 +175,10 @@ def _as_typed(value: Any, option: Any) -> Any:
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", help="JSON file with these flags as keys, or an earlier result.", callback=load_config, is_eager=True
+        "--config",
+        help="JSON file with these flags as keys, or an earlier result.",
+        callback=load_config,
+        is_eager=True,
     ),
 ]
 
@@ -191,7 +223,9 @@ def write_result(text: str, output: Path | None) -> None:
     target = output.resolve()  # a link stays a link
     try:
         if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")  # a pipe or a device is written to, never replaced
+            target.write_text(
+                text, encoding="utf-8"
+            )  # a pipe or a device is written to, never replaced
             return
         write_whole(target, lambda file: file.write(text.encode()))
     except OSError as error:
@@ -217,9 +251,13 @@ def parse_gates(texts: list[str] | None) -> dict[str, float]:
         except ValueError:
             gates[name] = math.nan
         if not math.isfinite(gates[name]):
-            raise ArgumentError(f"--fail-under must be a score and a number, as conditional_vendi=4.5; got {text!r}.")
+            raise ArgumentError(
+                f"--fail-under must be a score and a number, as conditional_vendi=4.5; got {text!r}."
+            )
         if name not in SCORES:
-            raise ArgumentError(f"there is no score {name!r} (--fail-under); choose from {', '.join(SCORES)}.")
+            raise ArgumentError(
+                f"there is no score {name!r} (--fail-under); choose from {', '.join(SCORES)}."
+            )
     return gates
 
 
@@ -227,20 +265,32 @@ def check_possible(gates: dict[str, float], *, labels: bool, prompts: bool = Tru
     """Refuse gates on scores that will not be computed, before anything is."""
     for score in gates:
         lacking = "labels" if score.startswith("cluster") and not labels else ""
-        lacking = lacking or ("prompts" if score.startswith(("conditional", "information")) and not prompts else "")
+        lacking = lacking or (
+            "prompts" if score.startswith(("conditional", "information")) and not prompts else ""
+        )
         if lacking:
-            raise ArgumentError(f"--fail-under asks for {score}, which is not computed here: it needs {lacking}.")
+            raise ArgumentError(
+                f"--fail-under asks for {score}, which is not computed here: it needs {lacking}."
+            )
 
 
 def check_gates(results: dict[str, Evaluation], gates: dict[str, float]) -> None:
     """Refuse results with a score below what was asked for, or without it: a gate that nothing was held to is not passed."""
     for score, least in gates.items():
-        found = {model: float(result.scores[score]) for model, result in results.items() if score in result.scores}
+        found = {
+            model: float(result.scores[score])
+            for model, result in results.items()
+            if score in result.scores
+        }
         if len(found) < len(results):
             needs = "labels" if score.startswith("cluster") else "prompts"
-            raise ArgumentError(f"--fail-under asks for {score}, which was not computed: it needs {needs}.")
+            raise ArgumentError(
+                f"--fail-under asks for {score}, which was not computed: it needs {needs}."
+            )
         low = [model for model, value in found.items() if value < least]
         if low:
             whose = f" of {shown(low[0])}" if low[0] else ""
             more = f", as for {len(low):,} of {len(results):,} models" if len(low) > 1 else ""
-            raise GateError(f"{score}{whose} is {found[low[0]]:.4g}, below {least:g}{more} (--fail-under).")
+            raise GateError(
+                f"{score}{whose} is {found[low[0]]:.4g}, below {least:g}{more} (--fail-under)."
+            )

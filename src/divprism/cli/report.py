@@ -11,27 +11,48 @@ from divprism.cli.options import read_result, say, write_result
 from divprism.errors import ArgumentError, DataError
 from divprism.report import report_page
 
-__all__ = ["Details", "Plot", "Report", "check_details", "check_plot", "report", "with_command", "write_page", "write_plot"]
+__all__ = [
+    "Details",
+    "Plot",
+    "Report",
+    "check_details",
+    "check_plot",
+    "report",
+    "with_command",
+    "write_page",
+    "write_plot",
+]
 
 _PLOTS = (".png", ".svg", ".pdf")
-Report = Annotated[Path | None, typer.Option("--report", help="Also write a page for a browser: report.html.")]
+Report = Annotated[
+    Path | None, typer.Option("--report", help="Also write a page for a browser: report.html.")
+]
 Details = Annotated[
     bool,
-    typer.Option("--details", help="In JSON, also spectra, sweep, convergence and groups, for divprism report."),
+    typer.Option(
+        "--details",
+        help="In JSON, also spectra, sweep, convergence and groups, for divprism report.",
+    ),
 ]
-Plot = Annotated[Path | None, typer.Option("--plot", help="Also draw it: to a file .png, .svg or .pdf.")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", help="Also draw it: to a file .png, .svg or .pdf.")
+]
 
 
 def report(
     results: list[Path] = typer.Argument(
-        ..., metavar="RESULT ...", help="JSON of divprism score or compare; also that of groups, converge and bandwidth."
+        ...,
+        metavar="RESULT ...",
+        help="JSON of divprism score or compare; also that of groups, converge and bandwidth.",
     ),
     output: Path = typer.Option(Path("report.html"), "--output", "-o", help="The page to write."),
 ) -> None:
     """Turn results kept as JSON into one page without network: scores in words, plots, groups with examples, settings."""
     for path in results:
         if output.exists() and path.exists() and output.samefile(path):
-            raise ArgumentError(f"the page would replace {path}, which it is made from: name another file, --output FILE.")
+            raise ArgumentError(
+                f"the page would replace {path}, which it is made from: name another file, --output FILE."
+            )
     write_page([read_result(path) for path in results], output, quiet=False)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from divprism.analysis.evaluation import Evaluation, evaluate, evaluate_models
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled
 from divprism.cli.options import (
     Config,
@@ -23,12 +24,11 @@ from divprism.cli.options import (
     write_result,
 )
 from divprism.cli.report import Details, Report, check_details, with_command, write_page
-from divprism.details import detailed
+from divprism.data.readers import read_array
+from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, BandwidthWarning
-from divprism.evaluation import Evaluation, evaluate, evaluate_models
-from divprism.readers import read_array
 from divprism.report import FORMATS, render, render_models
-from divprism.samples import Samples
+from divprism.report.details import detailed
 
 __all__ = ["score"]
 
@@ -42,8 +42,12 @@ def score(
     scoring: Scoring,
     embedding: Embedding,
     outputs: str | None = typer.Option(None, "--outputs", help="The same as IN."),
-    labels: str | None = typer.Option(None, "--labels", help="A group per output; adds the cluster scores."),
-    weights: str | None = typer.Option(None, "--weights", help="A weight per output, summing to one."),
+    labels: str | None = typer.Option(
+        None, "--labels", help="A group per output; adds the cluster scores."
+    ),
+    weights: str | None = typer.Option(
+        None, "--weights", help="A weight per output, summing to one."
+    ),
     interval: float = typer.Option(0.95, "--interval", help="Level of the intervals; 0 for none."),
     unit: Unit = None,
     num_permutations: NumPermutations = None,
@@ -66,14 +70,18 @@ def score(
         raise ArgumentError("only one of IN, --prompts, --labels and --weights can be - (stdin).")
     check_details(with_details, form)
     if weights is not None and (report is not None or with_details):
-        raise ArgumentError("--report and --details tell of outputs that count alike, so they do not go with --weights.")
+        raise ArgumentError(
+            "--report and --details tell of outputs that count alike, so they do not go with --weights."
+        )
     settings = scoring.settings(context)
     settings |= {"interval": interval or None, "unit": unit, "num_permutations": num_permutations}
     samples = reading.samples()
     say(samples.notes, quiet)
     check_possible(gates, labels=labels is not None, prompts=samples.prompts is not None)
     if scoring.kernel_t == "gaussian" and getattr(samples.prompts, "ndim", 2) == 1:
-        raise ArgumentError("--kernel-t gaussian needs a row of numbers per prompt; these are ids. Leave it out to match ids.")
+        raise ArgumentError(
+            "--kernel-t gaussian needs a row of numbers per prompt; these are ids. Leave it out to match ids."
+        )
     settings |= embedding.settings(samples)
     groups = None if labels is None else read_array(labels, "labels")
     masses = None if weights is None else read_array(weights, "weights")
@@ -81,15 +89,26 @@ def score(
         warnings.simplefilter("ignore", BandwidthWarning)  # told below, with the other warnings
         results = _results(samples, settings | {"progress": progress}, groups, masses)
         wanted = report is not None or with_details
-        full = with_command(detailed(_one_or_all(results), groups, progress=progress)) if wanted else None
+        full = (
+            with_command(detailed(_one_or_all(results), groups, progress=progress))
+            if wanted
+            else None
+        )
     first = next(iter(results.values()))
     say(first.notes[len(samples.notes) :], quiet)
-    say(dict.fromkeys(text for result in results.values() for text in result.warnings), False, "warning: ")
+    say(
+        dict.fromkeys(text for result in results.values() for text in result.warnings),
+        False,
+        "warning: ",
+    )
     documents = {model: result.to_dict() for model, result in results.items()}
     if full is not None and with_details:
         documents = full["models"] if len(results) > 1 else {"": full}
     several = len(documents) > 1
-    write_result(render_models(documents, form) if several else render(next(iter(documents.values())), form), output)
+    write_result(
+        render_models(documents, form) if several else render(next(iter(documents.values())), form),
+        output,
+    )
     if full is not None and report is not None:
         write_page([full], report, quiet)
     check_gates(results, gates)
@@ -99,9 +118,13 @@ def _one_or_all(results: dict[str, Evaluation]) -> Any:
     return results if len(results) > 1 else next(iter(results.values()))
 
 
-def _results(samples: Samples, settings: dict[str, Any], labels: Any, weights: Any) -> dict[str, Evaluation]:
+def _results(
+    samples: Samples, settings: dict[str, Any], labels: Any, weights: Any
+) -> dict[str, Evaluation]:
     if samples.models is None or len(set(samples.models)) == 1:
         return {"": evaluate(samples, labels=labels, weights=weights, **settings)}
     if labels is not None or weights is not None:
-        raise ArgumentError("--labels and --weights belong to one model; this source holds several.")
+        raise ArgumentError(
+            "--labels and --weights belong to one model; this source holds several."
+        )
     return evaluate_models(samples, **settings)

@@ -22,7 +22,15 @@ SIDE, DIMENSION = 224, 1280
 _EPSILON = 1e-3  # of the batch normalisation
 _MEAN, _SCALE = 127.0, 128.0  # of the pixels
 # repeats, kernel, stride of the first, expansion: the seven stages; widths follow from the weights
-_STAGES = [(1, 3, 1, 1), (2, 3, 2, 6), (2, 5, 2, 6), (3, 3, 2, 6), (3, 5, 1, 6), (4, 5, 2, 6), (1, 3, 1, 6)]
+_STAGES = [
+    (1, 3, 1, 1),
+    (2, 3, 2, 6),
+    (2, 5, 2, 6),
+    (3, 3, 2, 6),
+    (3, 5, 1, 6),
+    (4, 5, 2, 6),
+    (1, 3, 1, 6),
+]
 _DTYPES: dict[str, np.dtype] = {"FloatStorage": np.dtype("<f4"), "LongStorage": np.dtype("<i8")}
 
 
@@ -63,7 +71,9 @@ class _Reader(pickle.Unpickler):
         return str(key)
 
 
-def _strided(storage: np.ndarray, offset: int, size: tuple[int, ...], stride: tuple[int, ...]) -> np.ndarray:
+def _strided(
+    storage: np.ndarray, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
+) -> np.ndarray:
     steps = tuple(step * storage.itemsize for step in stride)
     return np.lib.stride_tricks.as_strided(storage[offset:], size, steps, writeable=False)
 
@@ -81,7 +91,14 @@ def graph(weights: dict[str, np.ndarray]) -> bytes:
     place = 0
     for repeats, _, first_stride, expansion in _STAGES:
         for repeat in range(repeats):
-            value = _block(net, value, f"_blocks.{place}", first_stride if repeat == 0 else 1, expansion, skip=repeat > 0)
+            value = _block(
+                net,
+                value,
+                f"_blocks.{place}",
+                first_stride if repeat == 0 else 1,
+                expansion,
+                skip=repeat > 0,
+            )
             place += 1
     value = net.convolution(value, "_conv_head", "_bn1")
     value = net.node("GlobalAveragePool", [value])
@@ -99,7 +116,9 @@ def graph(weights: dict[str, np.ndarray]) -> bytes:
 
 def _block(net: "_Net", value: str, name: str, stride: int, expansion: int, *, skip: bool) -> str:
     """Inverted bottleneck: widen, filter each channel, narrow; added to its input where shapes allow."""
-    inner = value if expansion == 1 else net.convolution(value, f"{name}._expand_conv", f"{name}._bn0")
+    inner = (
+        value if expansion == 1 else net.convolution(value, f"{name}._expand_conv", f"{name}._bn0")
+    )
     inner = net.convolution(inner, f"{name}._depthwise_conv", f"{name}._bn1", stride=stride)
     inner = net.convolution(inner, f"{name}._project_conv", f"{name}._bn2", linear=True)
     return net.node("Add", [inner, value]) if skip else inner
@@ -120,25 +139,37 @@ class _Net:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
-    def node(self, kind: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
+    def node(
+        self, kind: str, inputs: list[str], output: str | None = None, **attributes: Any
+    ) -> str:
         from onnx import helper
 
         name = output or f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, inputs, [name], **attributes))
         return name
 
-    def convolution(self, value: str, layer: str, norm: str, *, stride: int = 1, linear: bool = False) -> str:
+    def convolution(
+        self, value: str, layer: str, norm: str, *, stride: int = 1, linear: bool = False
+    ) -> str:
         """Convolution with TensorFlow's padding and the normalisation folded in; ReLU6 unless linear."""
         weight = self.weights[f"{layer}.weight"].astype(np.float64)
-        mean, variance = (self.weights[f"{norm}.running_{name}"].astype(np.float64) for name in ("mean", "var"))
+        mean, variance = (
+            self.weights[f"{norm}.running_{name}"].astype(np.float64) for name in ("mean", "var")
+        )
         gain = self.weights[f"{norm}.weight"] / np.sqrt(variance + _EPSILON)
         bias = self.weights[f"{norm}.bias"] - mean * gain
         folded = (weight * gain[:, None, None, None]).astype(np.float32)
         inputs = [value, self.constant(folded), self.constant(bias.astype(np.float32))]
         depthwise = folded.shape[1] == 1
         value = self.node(
-            "Conv", inputs, auto_pad="SAME_UPPER", strides=[stride, stride], group=folded.shape[0] if depthwise else 1
+            "Conv",
+            inputs,
+            auto_pad="SAME_UPPER",
+            strides=[stride, stride],
+            group=folded.shape[0] if depthwise else 1,
         )
         if linear:
             return value
-        return self.node("Clip", [value, self.constant(np.float32(0)), self.constant(np.float32(6))])
+        return self.node(
+            "Clip", [value, self.constant(np.float32(0)), self.constant(np.float32(6))]
+        )

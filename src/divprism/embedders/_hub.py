@@ -18,13 +18,31 @@ from typing import Any
 from divprism.embedders.base import check_batch_size, file_hash
 from divprism.errors import ArgumentError, MissingExtraError, MissingModelError
 
-__all__ = ["Source", "check_running", "device_of", "explained", "import_library", "loading", "quiet", "read_json"]
+__all__ = [
+    "Source",
+    "check_running",
+    "device_of",
+    "explained",
+    "import_library",
+    "loading",
+    "quiet",
+    "read_json",
+]
 
-_DEFAULTS = {"text": "wordllama", "image": "efficientnet-lite0", "video": "efficientnet-lite0-frames"}
+_DEFAULTS = {
+    "text": "wordllama",
+    "image": "efficientnet-lite0",
+    "video": "efficientnet-lite0-frames",
+}
 _PRECISIONS = ("float32", "float16", "bfloat16")
 _SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model")
-_FOREIGN = {"onnx", "openvino"}  # folders of a repository that hold the same model for other software
-_LOADING = threading.RLock()  # imports and loading change settings of the process for a moment: one thread at a time
+_FOREIGN = {
+    "onnx",
+    "openvino",
+}  # folders of a repository that hold the same model for other software
+_LOADING = (
+    threading.RLock()
+)  # imports and loading change settings of the process for a moment: one thread at a time
 
 
 @dataclass(frozen=True)
@@ -100,11 +118,16 @@ class Source:
         """Fetch some files, or all that are used, into the hub cache."""
         hub = import_library("huggingface_hub")
         if self.offline or hub.constants.HF_HUB_OFFLINE:
-            raise self.missing("it is neither a folder here nor complete in the hub cache, and the hub is not asked (offline)")
+            raise self.missing(
+                "it is neither a folder here nor complete in the hub cache, and the hub is not asked (offline)"
+            )
         try:
             with _LOADING, quiet("huggingface_hub", bars=True):
                 if names is None:
-                    names = _used(entry.rfilename for entry in hub.HfApi().model_info(self.model, timeout=20).siblings or ())
+                    names = _used(
+                        entry.rfilename
+                        for entry in hub.HfApi().model_info(self.model, timeout=20).siblings or ()
+                    )
                 folder = Path(hub.snapshot_download(self.model, allow_patterns=list(names)))
         except Exception as error:  # of the hub, of the network beneath it, of the disk
             tried = "it is neither a folder here nor in the hub cache, and "
@@ -144,13 +167,16 @@ def _used(names: Iterable[str]) -> list[str]:
     chosen = [
         name
         for name, path in parts.items()
-        if path.suffix in _SUFFIXES and _FOREIGN.isdisjoint(path.parts) and not any(part[0] == "." for part in path.parts)
+        if path.suffix in _SUFFIXES
+        and _FOREIGN.isdisjoint(path.parts)
+        and not any(part[0] == "." for part in path.parts)
     ]
     safe = {parts[name].parent for name in chosen if name.endswith(".safetensors")}
     return sorted(
         name
         for name in chosen
-        if not name.endswith(".bin") or (parts[name].name.startswith("pytorch_model") and parts[name].parent not in safe)
+        if not name.endswith(".bin")
+        or (parts[name].name.startswith("pytorch_model") and parts[name].parent not in safe)
     )
 
 
@@ -163,7 +189,9 @@ def _lacking(folder: Path, needs: tuple[str, ...]) -> str | None:
         if name.endswith((".safetensors.index.json", ".bin.index.json")):
             shards = set(read_json(folder / name).get("weight_map", {}).values())
             beside = {(PurePosixPath(name).parent / shard).as_posix() for shard in shards}
-            if not beside <= names and (".bin." not in name or not any(other.endswith(".safetensors") for other in names)):
+            if not beside <= names and (
+                ".bin." not in name or not any(other.endswith(".safetensors") for other in names)
+            ):
                 return min(beside - names)
     if needs and not any((folder / name).is_file() for name in needs):
         return " or ".join(needs)
@@ -179,7 +207,9 @@ def read_json(path: Path, kind: type = dict) -> Any:
     except (OSError, ValueError, RecursionError):
         content = None
     if not isinstance(content, kind):
-        raise MissingModelError(f"cannot load the model in {path.parent}: {path.name} is not readable. {_way_out('')}")
+        raise MissingModelError(
+            f"cannot load the model in {path.parent}: {path.name} is not readable. {_way_out('')}"
+        )
     return content
 
 
@@ -252,8 +282,12 @@ def explained(source: Source) -> Iterator[None]:
                 f"{source.model} needs a package that is not installed ({_brief(error)}): pip install 'divprism[models]'."
             ) from None
         except pickle.UnpicklingError:
-            raise source.missing("its pickled weights are broken or hold more than tensors; they are not opened") from None
-        except Exception as error:  # configurations and weights break in as many ways as there are models
+            raise source.missing(
+                "its pickled weights are broken or hold more than tensors; they are not opened"
+            ) from None
+        except (
+            Exception
+        ) as error:  # configurations and weights break in as many ways as there are models
             raise source.missing(_brief(error)) from None
 
 
@@ -281,7 +315,11 @@ def _brief(error: BaseException) -> str:
 def check_running(device: str, precision: str, batch_size: int) -> None:
     """Refuse a device, a precision or a batch size that no torch model runs with."""
     if re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device) is None:
-        raise ArgumentError(f"`device` must be auto, cpu, cuda, cuda:0 and so on, or mps; got {device!r}.")
+        raise ArgumentError(
+            f"`device` must be auto, cpu, cuda, cuda:0 and so on, or mps; got {device!r}."
+        )
     if precision not in _PRECISIONS:
-        raise ArgumentError(f"`precision` must be one of {', '.join(_PRECISIONS)}; got {precision!r}.")
+        raise ArgumentError(
+            f"`precision` must be one of {', '.join(_PRECISIONS)}; got {precision!r}."
+        )
     check_batch_size(batch_size)

@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DIMENSION", "SCRIPT_HASH", "SIDE", "convolutions", "features", "folded", "from_script", "resized"]
+__all__ = [
+    "DIMENSION",
+    "SCRIPT_HASH",
+    "SIDE",
+    "convolutions",
+    "features",
+    "folded",
+    "from_script",
+    "resized",
+]
 
 SIDE, DIMENSION = 299, 2048
 SCRIPT_HASH = "7ff4a85c3a6378f0dfc8433ffd789663b01176bec0a683a435651739c091fa34"
@@ -41,7 +50,11 @@ _BLOCKS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("Mixed_5b", "Mixed_5c", "Mixed_5d"), _SQUARE),
     "Mixed_6a": ("branch3x3/2", "branch3x3dbl_1 branch3x3dbl_2 branch3x3dbl_3/2", "max/2"),
     **dict.fromkeys(("Mixed_6b", "Mixed_6c", "Mixed_6d", "Mixed_6e"), _LONG),
-    "Mixed_7a": ("branch3x3_1 branch3x3_2/2", "branch7x7x3_1 branch7x7x3_2 branch7x7x3_3 branch7x7x3_4/2", "max/2"),
+    "Mixed_7a": (
+        "branch3x3_1 branch3x3_2/2",
+        "branch7x7x3_1 branch7x7x3_2 branch7x7x3_3 branch7x7x3_4/2",
+        "max/2",
+    ),
     "Mixed_7b": (*_WIDE, "mean branch_pool"),
     "Mixed_7c": (*_WIDE, "max branch_pool"),
 }
@@ -51,7 +64,12 @@ def convolutions() -> list[str]:
     """Names of all 94 convolutions, in the order of the network."""
     return [
         *_names("", _STEM),
-        *(name for block, branches in _BLOCKS.items() for part in branches for name in _names(block, part)),
+        *(
+            name
+            for block, branches in _BLOCKS.items()
+            for part in branches
+            for name in _names(block, part)
+        ),
     ]
 
 
@@ -70,10 +88,16 @@ def folded(state: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     ValueError
         If a tensor is missing.
     """
-    tensors = [f"{name}.{part}" for name in convolutions() for part in ("conv.weight", *(f"bn.{part}" for part in _BATCH))]
+    tensors = [
+        f"{name}.{part}"
+        for name in convolutions()
+        for part in ("conv.weight", *(f"bn.{part}" for part in _BATCH))
+    ]
     missing = [name for name in tensors if name not in state]
     if missing:
-        raise ValueError(f"it has no tensor {missing[0]}, so it is not a state dict of Inception-v3")
+        raise ValueError(
+            f"it has no tensor {missing[0]}, so it is not a state dict of Inception-v3"
+        )
     found = {}
     for name in convolutions():
         scale, shift, mean, variance = (state[f"{name}.bn.{part}"].double() for part in _BATCH)
@@ -138,7 +162,12 @@ def resized(pixels: np.ndarray) -> np.ndarray:
         size = pixels.shape[axis]
         places = np.arange(SIDE, dtype=np.float32) * np.float32(size / SIDE)
         low = np.minimum(places.astype(int), size - 1)
-        part = np.expand_dims(places - low, [other for other in range(3) if other != axis]).astype(np.float32)
-        below, above = (np.take(pixels, rows, axis).astype(np.float32) for rows in (low, np.minimum(low + 1, size - 1)))
+        part = np.expand_dims(places - low, [other for other in range(3) if other != axis]).astype(
+            np.float32
+        )
+        below, above = (
+            np.take(pixels, rows, axis).astype(np.float32)
+            for rows in (low, np.minimum(low + 1, size - 1))
+        )
         pixels = below + (above - below) * part
     return pixels

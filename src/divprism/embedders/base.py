@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from divprism._files import file_digest
+from divprism.data.files import file_digest
 from divprism.errors import ArgumentError, MissingExtraError
 
 __all__ = ["Embedder", "check_batch_size", "file_hash", "package_folder", "runtime_of"]
@@ -112,7 +112,9 @@ def package_folder(module: str, extra: str, what: str) -> Path:
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         package = module.replace("_", "-")
-        raise MissingExtraError(f"{what} needs {package}, which is not installed: pip install 'divprism[{extra}]'.")
+        raise MissingExtraError(
+            f"{what} needs {package}, which is not installed: pip install 'divprism[{extra}]'."
+        )
     return Path(spec.origin).parent
 
 

@@ -19,14 +19,22 @@ from typing import Any
 
 import numpy as np
 
-from divprism._files import TEMPORARY, write_whole
+from divprism.data.files import TEMPORARY, write_whole
 from divprism.errors import DataError
 
 __all__ = ["Cache", "Entry", "Store", "default_folder"]
 
 _SUFFIX = ".npz"
 _STALE = 3600.0  # seconds after which what a killed process left half-written is swept away
-_BROKEN = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+_BROKEN = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 def default_folder() -> Path:
@@ -105,10 +113,16 @@ class Cache:
         for folder in self._folders():
             if name is not None and name not in (folder.name, _description(folder).get("id")):
                 continue
-            for path in [*_shards(folder), *folder.glob(f".*{TEMPORARY}"), folder / "embedder.json"]:
+            for path in [
+                *_shards(folder),
+                *folder.glob(f".*{TEMPORARY}"),
+                folder / "embedder.json",
+            ]:
                 removed += path.suffix == _SUFFIX
                 _remove(path)
-            with contextlib.suppress(OSError):  # something else was put there; it is not ours to remove
+            with contextlib.suppress(
+                OSError
+            ):  # something else was put there; it is not ours to remove
                 folder.rmdir()
         return removed
 
@@ -122,7 +136,9 @@ class Cache:
 class Store:
     """The vectors of one embedder: look up by item hash, add, flush a shard."""
 
-    def __init__(self, folder: Path, description: dict[str, Any], warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, description: dict[str, Any], warn: Callable[[str], None]
+    ) -> None:
         self.folder, self.description, self.warn = folder, description, warn
         self._index: dict[bytes, Path] = {}
         self._pending: dict[bytes, np.ndarray] = {}
@@ -178,12 +194,16 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not (self.folder / "embedder.json").exists():
                 text = json.dumps(self.description, indent=1)
-                write_whole(self.folder / "embedder.json", lambda file: file.write(text.encode()), sync=True)
+                write_whole(
+                    self.folder / "embedder.json", lambda file: file.write(text.encode()), sync=True
+                )
             write_whole(path, lambda file: file.write(content), sync=True)
         except OSError as error:
             if not self._unkept:
                 reason = f"cannot keep vectors in {self.folder}: {error.strerror}"
-                self.warn(f"{reason}. This run goes on without; name another folder by --cache or DIVPRISM_CACHE.")
+                self.warn(
+                    f"{reason}. This run goes on without; name another folder by --cache or DIVPRISM_CACHE."
+                )
             self._unkept |= self._pending
         else:
             self._index.update((key, path) for key in self._pending)
@@ -197,7 +217,9 @@ class Store:
 
 
 def _broken(path: Path) -> str:
-    return f"the cached vectors in {path} do not match their checksum; removed, to be computed again."
+    return (
+        f"the cached vectors in {path} do not match their checksum; removed, to be computed again."
+    )
 
 
 def _remove(path: Path) -> None:

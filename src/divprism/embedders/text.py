@@ -8,7 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from divprism.embedders.base import Embedder, check_batch_size, file_hash, package_folder, runtime_of
+from divprism.embedders.base import (
+    Embedder,
+    check_batch_size,
+    file_hash,
+    package_folder,
+    runtime_of,
+)
 from divprism.errors import DataError, MissingExtraError
 
 __all__ = ["WordLlama"]
@@ -60,14 +66,18 @@ class WordLlama(Embedder):
         """Unit vectors; a text without a single token has none and is refused."""
         tokenizer, table = self._model
         rows = np.empty((len(batch), self.dimension), np.float32)
-        for row, text, encoding in zip(rows, batch, tokenizer.encode_batch(list(batch), add_special_tokens=False), strict=True):
+        for row, text, encoding in zip(
+            rows, batch, tokenizer.encode_batch(list(batch), add_special_tokens=False), strict=True
+        ):
             ids = np.array(encoding.ids, dtype=np.intp)
             total = np.zeros(self.dimension, np.float32)
             for start in range(0, ids.size, _CHUNK):
                 total += table[ids[start : start + _CHUNK]].sum(axis=0)
             length = float(np.linalg.norm(total.astype(np.float64)))
             if length == 0:
-                raise DataError(f"the text {text[:40]!r} has no token, so wordllama has no vector for it.")
+                raise DataError(
+                    f"the text {text[:40]!r} has no token, so wordllama has no vector for it."
+                )
             row[:] = total / length
         return rows
 
@@ -89,7 +99,9 @@ class WordLlama(Embedder):
             from safetensors.numpy import load_file
             from tokenizers import Tokenizer
         except ImportError:
-            raise MissingExtraError("Embedding texts needs tokenizers and safetensors: pip install 'divprism[text]'.") from None
+            raise MissingExtraError(
+                "Embedding texts needs tokenizers and safetensors: pip install 'divprism[text]'."
+            ) from None
         (table,) = load_file(self._weights).values()
         tokenizer = Tokenizer.from_file(str(self._tokenizer))
         tokenizer.no_padding()

@@ -13,8 +13,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from divprism._arrays import to_numpy
-from divprism.embedders._hub import Source, check_running, device_of, import_library, loading, quiet, read_json
+from divprism.core.arrays import to_numpy
+from divprism.embedders._hub import (
+    Source,
+    check_running,
+    device_of,
+    import_library,
+    loading,
+    quiet,
+    read_json,
+)
 from divprism.embedders.base import Embedder, runtime_of
 from divprism.errors import ArgumentError
 
@@ -65,18 +73,40 @@ def _features(kind: str, *width: str) -> _Vector:
 
 _CLS = {"image": _Vector("first token (CLS) of the last layer after its norm", _first)}
 _HEAD = {"image": _Vector("pooler_output", _pooled)}
-_TOKENS = {"text": _Vector("mean of the last layer over all tokens, special ones included, padding not", _mean)}
+_TOKENS = {
+    "text": _Vector(
+        "mean of the last layer over all tokens, special ones included, padding not", _mean
+    )
+}
 _VECTORS: dict[str, dict[str, _Vector]] = {
-    "clip": {"image": _features("image", "projection_dim"), "text": _features("text", "projection_dim")},
+    "clip": {
+        "image": _features("image", "projection_dim"),
+        "text": _features("text", "projection_dim"),
+    },
     "siglip": {
         "image": _features("image", "vision_config", "hidden_size"),
         "text": _features("text", "text_config", "projection_size"),
     },
-    "xclip": {"video": _features("video", "projection_dim"), "text": _features("text", "projection_dim")},
+    "xclip": {
+        "video": _features("video", "projection_dim"),
+        "text": _features("text", "projection_dim"),
+    },
     "videomae": {"video": _Vector("mean of the last layer over all patches", _mean)},
     **dict.fromkeys(("clip_vision_model", "siglip_vision_model"), _HEAD),
     **dict.fromkeys(("deit", "dinov2", "dinov2_with_registers", "vit"), _CLS),
-    **dict.fromkeys(("albert", "bert", "distilbert", "electra", "modernbert", "mpnet", "roberta", "xlm-roberta"), _TOKENS),
+    **dict.fromkeys(
+        (
+            "albert",
+            "bert",
+            "distilbert",
+            "electra",
+            "modernbert",
+            "mpnet",
+            "roberta",
+            "xlm-roberta",
+        ),
+        _TOKENS,
+    ),
 }
 """Per type of model, in order of preference: what its vector is. A type that is not here is refused, not guessed at."""
 _SHIFTED = {"mpnet", "roberta", "xlm-roberta"}  # their positions count from 2
@@ -132,7 +162,9 @@ class Transformers(Embedder):
             )
         modality = self.modality or next(iter(_VECTORS[kind]))
         if modality not in _VECTORS[kind]:
-            raise ArgumentError(f"{self.model} ({kind}) embeds {' or '.join(_VECTORS[kind])}, not {modality}.")
+            raise ArgumentError(
+                f"{self.model} ({kind}) embeds {' or '.join(_VECTORS[kind])}, not {modality}."
+            )
         object.__setattr__(self, "modality", modality)
         if modality == "video":
             where = ("vision_config", "num_frames") if kind == "xclip" else ("num_frames",)
@@ -165,13 +197,19 @@ class Transformers(Embedder):
         if self.modality == "text":
             padding = ", padded to that" if self._kind == "siglip" else ""
             return f"cut at {self._max_tokens} tokens{padding}; {vector}"
-        frames = f"middles of {self.num_frames} equal parts; each frame: " if self.modality == "video" else ""
+        frames = (
+            f"middles of {self.num_frames} equal parts; each frame: "
+            if self.modality == "video"
+            else ""
+        )
         return f"{frames}RGB, the model's image processor, Pillow version; {vector}"
 
     @property
     def runtime(self) -> str:
         """Packages, and the type of device."""
-        used = {"text": ("tokenizers",), "image": ("pillow",), "video": ("pillow", "av")}[self.modality]
+        used = {"text": ("tokenizers",), "image": ("pillow",), "video": ("pillow", "av")}[
+            self.modality
+        ]
         return f"{runtime_of('torch', 'transformers', *used)}, {device_of(self.device).partition(':')[0]}"
 
     def prepare(self, content: Any) -> Any:
@@ -179,8 +217,14 @@ class Transformers(Embedder):
         if self.modality == "text":
             return content
         with quiet("transformers"):  # it logs of pictures that look odd to it
-            pixels = np.asarray(self._processor(content, return_tensors="np")["pixel_values"], np.float32)
-        return pixels.reshape(self.num_frames, *pixels.shape[-3:]) if self.modality == "video" else pixels[0]
+            pixels = np.asarray(
+                self._processor(content, return_tensors="np")["pixel_values"], np.float32
+            )
+        return (
+            pixels.reshape(self.num_frames, *pixels.shape[-3:])
+            if self.modality == "video"
+            else pixels[0]
+        )
 
     def embed_batch(self, batch: Sequence[Any]) -> np.ndarray:
         """Vectors as the model gives them, in single precision."""
@@ -191,7 +235,9 @@ class Transformers(Embedder):
                 inputs = self._tokens(batch)
             else:
                 inputs = {"pixel_values": torch.from_numpy(np.stack(batch)).to(model.dtype)}
-            found = self._vector.take(model, {key: value.to(model.device) for key, value in inputs.items()})
+            found = self._vector.take(
+                model, {key: value.to(model.device) for key, value in inputs.items()}
+            )
             return to_numpy(found.float())
 
     def _tokens(self, batch: Sequence[str]) -> dict[str, Any]:
@@ -211,7 +257,13 @@ class Transformers(Embedder):
         needs: tuple[str, ...] = ("preprocessor_config.json", "processor_config.json")
         if self.modality == "text":
             needs = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json")
-        return Source(self.model, ("config.json",), needs if self.modality else (), self.modality, self.offline)
+        return Source(
+            self.model,
+            ("config.json",),
+            needs if self.modality else (),
+            self.modality,
+            self.offline,
+        )
 
     @cached_property
     def _config(self) -> dict[str, Any]:
@@ -233,11 +285,15 @@ class Transformers(Embedder):
             value = value.get(part) if isinstance(value, dict) else None
         if value is None:
             with loading(self._source, "transformers") as transformers:
-                value = transformers.AutoConfig.from_pretrained(self._source.config_folder(), trust_remote_code=False)
+                value = transformers.AutoConfig.from_pretrained(
+                    self._source.config_folder(), trust_remote_code=False
+                )
             for part in path:
                 value = getattr(value, part)
         if not isinstance(value, int):
-            raise self._source.missing(f"{'.'.join(path)} in its config.json is {value!r}, not a number")
+            raise self._source.missing(
+                f"{'.'.join(path)} in its config.json is {value!r}, not a number"
+            )
         return value
 
     @cached_property
@@ -256,7 +312,9 @@ class Transformers(Embedder):
             options = {"local_files_only": True, "trust_remote_code": False}
             if self.modality == "text":
                 return transformers.AutoTokenizer.from_pretrained(self._source.folder(), **options)
-            return transformers.AutoImageProcessor.from_pretrained(self._source.folder(), backend="pil", **options)
+            return transformers.AutoImageProcessor.from_pretrained(
+                self._source.folder(), backend="pil", **options
+            )
 
     @cached_property
     def _model(self) -> Any:
@@ -270,9 +328,13 @@ class Transformers(Embedder):
                 output_loading_info=True,
             )
             uses_pooler = self._vector.take not in (_first, _mean)
-            missing = sorted(key for key in report["missing_keys"] if uses_pooler or "pooler" not in key)
+            missing = sorted(
+                key for key in report["missing_keys"] if uses_pooler or "pooler" not in key
+            )
             if missing:
-                raise ValueError(f"its weight file lacks {len(missing)} tensors, the first {missing[0]}")
+                raise ValueError(
+                    f"its weight file lacks {len(missing)} tensors, the first {missing[0]}"
+                )
             return model.to(device_of(self.device)).eval()
 
 
@@ -319,7 +381,14 @@ class SentenceTransformers(Embedder):
     @cached_property
     def dimension(self) -> int:
         """From the configuration of the last module that has a width; else the model is loaded and asked."""
-        last = next((module for module in reversed(self._modules) if not module["type"].endswith(".Normalize")), None)
+        last = next(
+            (
+                module
+                for module in reversed(self._modules)
+                if not module["type"].endswith(".Normalize")
+            ),
+            None,
+        )
         if last is not None:
             config = read_json(self._source.folder() / last.get("path", "") / "config.json")
             width = _module_width(last["type"].rpartition(".")[2], config)
@@ -333,9 +402,18 @@ class SentenceTransformers(Embedder):
         folder = self._source.folder()
         first = self._modules[0].get("path", "") if self._modules else ""
         length = read_json(folder / first / "sentence_bert_config.json").get("max_seq_length")
-        length = length or read_json(folder / first / "tokenizer_config.json").get("model_max_length")
-        cut = f"cut at {length} tokens" if isinstance(length, int) and length < 1e9 else "cut where the model's files say"
-        steps = [module["type"].rpartition(".")[2] for module in self._modules] or ["Transformer", "Pooling (mean)"]
+        length = length or read_json(folder / first / "tokenizer_config.json").get(
+            "model_max_length"
+        )
+        cut = (
+            f"cut at {length} tokens"
+            if isinstance(length, int) and length < 1e9
+            else "cut where the model's files say"
+        )
+        steps = [module["type"].rpartition(".")[2] for module in self._modules] or [
+            "Transformer",
+            "Pooling (mean)",
+        ]
         return f"{cut}; {', '.join(steps)}"
 
     @property
@@ -348,7 +426,9 @@ class SentenceTransformers(Embedder):
         """Vectors as the model's modules give them, in single precision."""
         model = self._model
         with quiet("transformers", "sentence_transformers"):
-            found = model.encode(list(batch), batch_size=len(batch), show_progress_bar=False, convert_to_tensor=True)
+            found = model.encode(
+                list(batch), batch_size=len(batch), show_progress_bar=False, convert_to_tensor=True
+            )
         return to_numpy(found.float())
 
     @cached_property
@@ -365,7 +445,9 @@ class SentenceTransformers(Embedder):
         kinds = [str(module.get("type")) if isinstance(module, dict) else "?" for module in modules]
         foreign = [kind for kind in kinds if not kind.startswith("sentence_transformers.")]
         if foreign:
-            raise self._source.missing(f"it asks for code of its own ({foreign[0]}), which is never run")
+            raise self._source.missing(
+                f"it asks for code of its own ({foreign[0]}), which is never run"
+            )
         return modules
 
     @cached_property
@@ -387,6 +469,9 @@ def _module_width(kind: str, config: dict[str, Any]) -> int | None:
         return int(config["out_features"])
     if kind == "Pooling":
         width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
-        mode = config.get("pooling_mode", [key for key in config if key.startswith("pooling_mode_") and config[key]])
+        mode = config.get(
+            "pooling_mode",
+            [key for key in config if key.startswith("pooling_mode_") and config[key]],
+        )
         return int(width) * (1 if isinstance(mode, str) else len(mode)) if width and mode else None
     return None

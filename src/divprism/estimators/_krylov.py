@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from divprism._arrays import Array, array_namespace, machine_epsilon, to_numpy
+from divprism.core.arrays import Array, array_namespace, machine_epsilon, to_numpy
 
 __all__ = ["BlockKrylov"]
 

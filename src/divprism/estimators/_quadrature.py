@@ -26,8 +26,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from divprism.core.spectrum import Spectrum
 from divprism.estimators._krylov import BlockKrylov
-from divprism.spectrum import Spectrum
 
 __all__ = ["Batch", "measure"]
 
@@ -101,7 +101,10 @@ class Batch:
         if steps not in self._rules:
             gauss = self.solved(steps).rule(self.krylov.start)
             exact = steps == self.krylov.steps and self.exhausted
-            self._rules[steps] = gauss, gauss if exact else _Solved.of(self._with_zeros(steps)).rule(self.krylov.start)
+            self._rules[steps] = (
+                gauss,
+                gauss if exact else _Solved.of(self._with_zeros(steps)).rule(self.krylov.start),
+            )
         return self._rules[steps]
 
     def _with_zeros(self, steps: int) -> np.ndarray:
@@ -163,7 +166,9 @@ class Batch:
             held = np.minimum(((space.T @ vectors) ** 2).sum(axis=0), 1)
             yield _Fold(members, rule, np.where(base > single, base, 1.0) - held)
 
-    def atoms(self, f: Callable[[np.ndarray], np.ndarray], *, size: int, known: tuple[float, float]) -> "_Atoms":
+    def atoms(
+        self, f: Callable[[np.ndarray], np.ndarray], *, size: int, known: tuple[float, float]
+    ) -> "_Atoms":
         """The measure of each probe; `f` decides the mixture of the rules and what the probes count."""
         steps, s = self.krylov.steps, self.krylov.width
         rules = [*self.rules(steps), *self.rules(max(1, steps - 1))]
@@ -176,7 +181,9 @@ class Batch:
         by_rule = np.zeros((len(rules), s, values.size))
         precision, surprise = np.zeros(s), np.zeros((s, 2))
         for fold, where in zip(folds, place[len(rules) :], strict=True):
-            calibration = _Calibration(values, keep, place[0], fold.base, known, self.krylov.epsilon**2 * size)
+            calibration = _Calibration(
+                values, keep, place[0], fold.base, known, self.krylov.epsilon**2 * size
+            )
             for number, rule in enumerate(rules):
                 rows = np.zeros((fold.members.size, values.size))
                 rows[:, place[number]] = rule.weights[fold.members]
@@ -236,7 +243,11 @@ class _Calibration:
         nodes = self._values[self._gauss]
         wanted = np.where(self._keep[self._gauss], f(np.maximum(nodes, 0.0)), 0.0)
         rest = wanted - (self._solve @ wanted) @ self._controls[:, self._gauss]
-        return 2 * float(self._base @ rest**2) + self._ridge * float(np.abs(wanted).max()) ** 2 + np.finfo(np.float64).tiny
+        return (
+            2 * float(self._base @ rest**2)
+            + self._ridge * float(np.abs(wanted).max()) ** 2
+            + np.finfo(np.float64).tiny
+        )
 
 
 @dataclass(frozen=True)
@@ -272,7 +283,12 @@ def _ritz_pairs(matrix: np.ndarray, start: np.ndarray, steps: int) -> tuple[np.n
 
 
 def measure(
-    batches: Sequence[Batch], f: Callable[[np.ndarray], np.ndarray], *, size: int, squares: float, trace: float
+    batches: Sequence[Batch],
+    f: Callable[[np.ndarray], np.ndarray],
+    *,
+    size: int,
+    squares: float,
+    trace: float,
 ) -> Spectrum:
     """The spectral measure that batches of probes of one matrix estimate together.
 
@@ -289,18 +305,25 @@ def measure(
     """
     atoms = [batch.atoms(f, size=size, known=(trace, squares)) for batch in batches]
     nodes, precision, surprise = (
-        np.concatenate([getattr(a, name) for a in atoms]) for name in ("values", "precision", "surprise")
+        np.concatenate([getattr(a, name) for a in atoms])
+        for name in ("values", "precision", "surprise")
     )
     ends = np.cumsum([0, *(a.precision.size for a in atoms)])
 
     def mean(shares: np.ndarray, name: str = "probes") -> np.ndarray:
-        pieces = [shares[start:stop] @ getattr(a, name) for a, (start, stop) in zip(atoms, pairwise(ends), strict=True)]
+        pieces = [
+            shares[start:stop] @ getattr(a, name)
+            for a, (start, stop) in zip(atoms, pairwise(ends), strict=True)
+        ]
         return np.concatenate(pieces, axis=-1)
 
     shares = _balanced(precision, surprise)
     weights, rules = mean(shares), mean(shares, "by_rule")
     left_out = np.array(
-        [mean(_balanced(np.where(others, precision, 0.0), surprise)) for others in ~np.eye(shares.size, dtype=bool)]
+        [
+            mean(_balanced(np.where(others, precision, 0.0), surprise))
+            for others in ~np.eye(shares.size, dtype=bool)
+        ]
     )
     # few probes that count tell their spread poorly: by Student's distribution errors exceed it more often
     freedom = max(3.0, 1 / float(shares @ shares) - 2)
@@ -339,5 +362,7 @@ def _balanced(precision: np.ndarray, surprise: np.ndarray) -> np.ndarray:
     """
     shares = precision / precision.sum()
     centred = surprise - shares @ surprise
-    pull = np.linalg.lstsq((centred * shares[:, None]).T @ centred, shares @ surprise, rcond=_RANK)[0]
+    pull = np.linalg.lstsq((centred * shares[:, None]).T @ centred, shares @ surprise, rcond=_RANK)[
+        0
+    ]
     return shares * (1 - centred @ pull)

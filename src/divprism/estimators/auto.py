@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from divprism._blocks import RESOURCES, Resources
-from divprism._sweep import squares_work
+from divprism.core.operators import Operator
+from divprism.core.spectrum import Spectrum
+from divprism.core.sweep import squares_work
+from divprism.engines import RESOURCES, Resources
 from divprism.estimators._direct import direct_spectra
 from divprism.estimators.base import QUESTION, Cost, Entropy, Estimator, Question, check_tolerance
 from divprism.estimators.dual import Dual
 from divprism.estimators.exact import Exact
 from divprism.estimators.lanczos import Lanczos
 from divprism.estimators.subsample import Subsample
-from divprism.operators import Operator
-from divprism.spectrum import Spectrum
 
 __all__ = ["Auto", "Choice"]
 
@@ -58,7 +58,9 @@ class Auto(Estimator):
         """The tolerance."""
         return self.tolerance
 
-    def select(self, n: int, d_x: int, d_t: int | None = None, *, features: int | None = None) -> Choice:
+    def select(
+        self, n: int, d_x: int, d_t: int | None = None, *, features: int | None = None
+    ) -> Choice:
         """The estimator for n distinct items of width d_x (and prompts of width d_t), and its cost.
 
         Parameters
@@ -80,17 +82,23 @@ class Auto(Estimator):
         return self.select(part.size, width, features=part.feature_dimension).estimator
 
     def spectra(
-        self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
+        self,
+        operators: Sequence[Operator],
+        question: Question = QUESTION,
+        resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
         """The spectrum of each operator; kernel matrices are computed once."""
         beyond = Lanczos(tolerance=self.tolerance)
         large = [
             operator
             for operator in operators
-            if not operator.is_diagonal and any(not p.is_diagonal and self._select(p) == beyond for p in operator.parts())
+            if not operator.is_diagonal
+            and any(not p.is_diagonal and self._select(p) == beyond for p in operator.parts())
         ]
         small = [operator for operator in operators if operator not in large]
-        exact = direct_spectra(small, resources, by_moment=lambda part: self._select(part) == Dual())
+        exact = direct_spectra(
+            small, resources, by_moment=lambda part: self._select(part) == Dual()
+        )
         found = dict(zip(small, exact, strict=True))
         found.update(zip(large, beyond.spectra(large, question, resources), strict=True))
         return [found[operator] for operator in operators]

@@ -8,15 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from divprism._blocks import RESOURCES, Resources
-from divprism._sweep import squared_norms
-from divprism._validate import whole_number
-from divprism.entropy import entropy_estimate
+from divprism.core.entropy import entropy_estimate
+from divprism.core.operators import Operator
+from divprism.core.spectrum import Estimate, Spectrum
+from divprism.core.sweep import squared_norms
+from divprism.core.validation import whole_number
+from divprism.engines import RESOURCES, Resources
 from divprism.errors import ArgumentError
-from divprism.operators import Operator
-from divprism.spectrum import Estimate, Spectrum
 
-__all__ = ["QUESTION", "Cost", "Entropy", "Estimator", "Question", "check_tolerance", "whole_number"]
+__all__ = [
+    "QUESTION",
+    "Cost",
+    "Entropy",
+    "Estimator",
+    "Question",
+    "check_tolerance",
+    "whole_number",
+]
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,11 @@ class Cost:
 
 def check_tolerance(tolerance: Any) -> None:
     """Refuse a tolerance that is not a positive number."""
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float | np.number) or not 0 < tolerance < math.inf:
+    if (
+        isinstance(tolerance, bool)
+        or not isinstance(tolerance, int | float | np.number)
+        or not 0 < tolerance < math.inf
+    ):
         raise ArgumentError(f"`tolerance` must be positive and finite; got {tolerance!r}.")
 
 
@@ -72,7 +84,10 @@ class Estimator(ABC):
 
     @abstractmethod
     def spectra(
-        self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
+        self,
+        operators: Sequence[Operator],
+        question: Question = QUESTION,
+        resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
         """The spectrum of each operator; work that several share is done once."""
 
@@ -80,7 +95,9 @@ class Estimator(ABC):
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
         """What n distinct items of width d_x take; with d_t, all of K_X, K_T and their product."""
 
-    def spectrum(self, operator: Operator, question: Question = QUESTION, resources: Resources = RESOURCES) -> Spectrum:
+    def spectrum(
+        self, operator: Operator, question: Question = QUESTION, resources: Resources = RESOURCES
+    ) -> Spectrum:
         """The spectrum of one operator."""
         return self.spectra([operator], question, resources)[0]
 
@@ -100,10 +117,16 @@ class Estimator(ABC):
         """For each order of the question, the entropies of the operators, from one set of spectra for all orders."""
         if self.squares_are_exact and question.squares_suffice:
             norms = zip(operators, squared_norms(operators, resources), strict=True)
-            found = [Entropy(Estimate(-math.log(norm / o.masses.sum() ** 2)), "frobenius") for o, norm in norms]
+            found = [
+                Entropy(Estimate(-math.log(norm / o.masses.sum() ** 2)), "frobenius")
+                for o, norm in norms
+            ]
             return [found for _ in question.orders]
         spectra = self.spectra(operators, question, resources)
         return [
-            [Entropy(entropy_estimate(one, order, question.truncation), one.method, one) for one in spectra]
+            [
+                Entropy(entropy_estimate(one, order, question.truncation), one.method, one)
+                for one in spectra
+            ]
             for order in question.orders
         ]

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from divprism._blocks import RESOURCES, Resources
+from divprism.core.operators import Operator
+from divprism.core.spectrum import Spectrum
+from divprism.engines import RESOURCES, Resources
 from divprism.errors import ArgumentError
 from divprism.estimators._direct import direct_spectra
 from divprism.estimators.base import QUESTION, Cost, Estimator, Question
-from divprism.operators import Operator
-from divprism.spectrum import Spectrum
 
 __all__ = ["Dual"]
 
@@ -22,7 +22,10 @@ class Dual(Estimator):
     """
 
     def spectra(
-        self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
+        self,
+        operators: Sequence[Operator],
+        question: Question = QUESTION,
+        resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
         """The spectrum of each operator."""
         return direct_spectra(operators, resources, by_moment=_has_features)
@@ -36,5 +39,7 @@ class Dual(Estimator):
 def _has_features(part: Operator) -> bool:
     if part.feature_dimension is None:
         names = " o ".join(type(factor.kernel).__name__ for factor in part.factors)
-        raise ArgumentError(f"Dual() needs a finite feature map, which {names} does not have. Use Exact() or Auto().")
+        raise ArgumentError(
+            f"Dual() needs a finite feature map, which {names} does not have. Use Exact() or Auto()."
+        )
     return True

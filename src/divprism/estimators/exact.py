@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from divprism._blocks import RESOURCES, Resources
+from divprism.core.operators import Operator
+from divprism.core.spectrum import Spectrum
+from divprism.engines import RESOURCES, Resources
 from divprism.estimators._direct import direct_spectra
 from divprism.estimators.base import QUESTION, Cost, Estimator, Question
-from divprism.operators import Operator
-from divprism.spectrum import Spectrum
 
 __all__ = ["Exact"]
 
@@ -21,7 +21,10 @@ class Exact(Estimator):
     """
 
     def spectra(
-        self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
+        self,
+        operators: Sequence[Operator],
+        question: Question = QUESTION,
+        resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
         """The spectrum of each operator; each kernel matrix is computed once."""
         return direct_spectra(operators, resources, by_moment=lambda part: False)

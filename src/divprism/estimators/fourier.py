@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism._arrays import upload
-from divprism._blocks import RESOURCES, Resources, row_blocks
+from divprism.core.arrays import upload
+from divprism.core.features import FourierMap, draw_frequencies, require_gaussian
+from divprism.core.kernels import Points
+from divprism.core.moments import FeatureMoments
+from divprism.core.operators import HadamardOperator, KernelOperator, Operator
+from divprism.core.spectrum import Spectrum
+from divprism.core.tiles import row_blocks
+from divprism.engines import RESOURCES, Resources
 from divprism.estimators.base import QUESTION, Cost, Estimator, Question, whole_number
-from divprism.features import FourierMap, draw_frequencies, require_gaussian
-from divprism.kernels import Points
-from divprism.moments import FeatureMoments
-from divprism.operators import HadamardOperator, KernelOperator, Operator
-from divprism.spectrum import Spectrum
 
 __all__ = ["Fourier"]
 
@@ -48,11 +49,16 @@ class Fourier(Estimator):
         return False
 
     def spectra(
-        self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
+        self,
+        operators: Sequence[Operator],
+        question: Question = QUESTION,
+        resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
         """The spectrum of each operator; the frequencies of K_X and K_T serve their product, whose phases are the sums."""
         require_gaussian(*(factor.kernel for operator in operators for factor in operator.factors))
-        resources.require(64 * self.num_features**2, f"Fourier({self.num_features})", "take fewer features")
+        resources.require(
+            64 * self.num_features**2, f"Fourier({self.num_features})", "take fewer features"
+        )
         rng = np.random.default_rng(question.rng)
         maps: dict[KernelOperator, FourierMap] = {}
         for factor in (factor for operator in operators for factor in operator.factors):
@@ -60,19 +66,25 @@ class Fourier(Estimator):
                 maps[factor] = FourierMap(draw_frequencies(factor.width, self.num_features, rng))
         return [self._moments(operator, maps, resources).spectrum() for operator in operators]
 
-    def _moments(self, operator: Operator, maps: dict[KernelOperator, FourierMap], resources: Resources) -> FeatureMoments:
+    def _moments(
+        self, operator: Operator, maps: dict[KernelOperator, FourierMap], resources: Resources
+    ) -> FeatureMoments:
         moments = FeatureMoments(2 * self.num_features, is_random=True)
         blocks = list(row_blocks(operator.size, max(1, _CHUNK // (16 * self.num_features))))
         for number, rows in enumerate(blocks):
-            phases = sum(maps[factor].phases(points) for factor, points in _points_of(operator, rows))
+            phases = sum(
+                maps[factor].phases(points) for factor, points in _points_of(operator, rows)
+            )
             moments.update(FourierMap.features(phases), operator.masses[rows])
-            resources.tell("random features", (number + 1) / len(blocks))
+            resources.report_progress("random features", (number + 1) / len(blocks))
         return moments
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
         """One pass over the data, and a dozen small eigenproblems for each matrix."""
         r, matrices = self.num_features, 1 if d_t is None else 3
-        flops = 2 * n * r * (d_x + (d_t or 0)) * (1 if d_t is None else 2) + matrices * (4 * n * r**2 + 80 * r**3)
+        flops = 2 * n * r * (d_x + (d_t or 0)) * (1 if d_t is None else 2) + matrices * (
+            4 * n * r**2 + 80 * r**3
+        )
         return Cost(flops, 64 * r**2)
 
 
@@ -80,6 +92,9 @@ def _points_of(operator: Operator, rows: slice) -> list[tuple[KernelOperator, Po
     """The points of each factor at some rows of the operator."""
     if isinstance(operator, HadamardOperator):
         sides = (operator.left, operator.left_index), (operator.right, operator.right_index)
-        return [(factor, factor.points.take(upload(index[rows], factor.points.rows))) for factor, index in sides]
+        return [
+            (factor, factor.points.take(upload(index[rows], factor.points.rows)))
+            for factor, index in sides
+        ]
     [factor] = operator.factors
     return [(factor, factor.points[rows])]

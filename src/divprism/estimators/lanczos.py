@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from divprism._arrays import Array, array_namespace, machine_epsilon, to_numpy, upload
-from divprism._blocks import RESOURCES, Resources, side_by_side, spell_bytes, spell_seconds
-from divprism._sweep import Sweep, common_sweeps
-from divprism.entropy import entropy_estimate
+from divprism.core.arrays import Array, array_namespace, machine_epsilon, to_numpy, upload
+from divprism.core.entropy import entropy_estimate
+from divprism.core.operators import HadamardOperator, Operator, in_single
+from divprism.core.spectrum import Spectrum
+from divprism.core.sweep import Sweep, common_sweeps
+from divprism.engines import RESOURCES, Resources, side_by_side, spell_bytes, spell_seconds
 from divprism.errors import ArgumentError
 from divprism.estimators._direct import direct_spectra, largest_part
 from divprism.estimators._krylov import BlockKrylov
 from divprism.estimators._quadrature import Batch, measure
 from divprism.estimators.base import QUESTION, Cost, Estimator, Question, check_tolerance
-from divprism.operators import HadamardOperator, Operator, in_single
-from divprism.spectrum import Spectrum
 
 __all__ = ["Lanczos"]
 
@@ -64,7 +64,9 @@ class Lanczos(Estimator):
             value = getattr(self, name)
             if isinstance(value, np.integer):
                 object.__setattr__(self, name, int(value))
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least):
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least
+            ):
                 raise ArgumentError(
                     f"`{name}` must be a whole number of at least {least}, or None to choose it; got {value!r}."
                 )
@@ -96,11 +98,16 @@ class Lanczos(Estimator):
         return 4 * n * matrices * self._first * ((self.depth or _DEPTH) + 8)
 
     def spectra(
-        self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
+        self,
+        operators: Sequence[Operator],
+        question: Question = QUESTION,
+        resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
         """The spectrum of each operator."""
         small = [operator for operator in operators if largest_part(operator) <= self._full]
-        found = dict(zip(small, direct_spectra(small, resources, by_moment=lambda part: False), strict=True))
+        found = dict(
+            zip(small, direct_spectra(small, resources, by_moment=lambda part: False), strict=True)
+        )
         large = [operator for operator in operators if operator not in found]
         if large:
             run = _Run(self, large, question, resources)
@@ -112,14 +119,24 @@ class Lanczos(Estimator):
 class _Run:
     """One estimation: the sweeps, the probes, and when to stop."""
 
-    def __init__(self, settings: Lanczos, operators: Sequence[Operator], question: Question, resources: Resources) -> None:
+    def __init__(
+        self,
+        settings: Lanczos,
+        operators: Sequence[Operator],
+        question: Question,
+        resources: Resources,
+    ) -> None:
         self.settings, self.question, self.resources = settings, question, resources
         self.operators, self.noise = self._in_precision(operators)
         self.rng = np.random.default_rng(question.rng)
         self.f = _trace_function(question.orders[0])
         largest = max(operator.size for operator in operators)
         least = settings._least_bytes(largest, len(operators))
-        resources.require(least, f"Lanczos() on {largest:,} items", "use Nystrom(num_landmarks) or Fourier(num_features)")
+        resources.require(
+            least,
+            f"Lanczos() on {largest:,} items",
+            "use Nystrom(num_landmarks) or Fourier(num_features)",
+        )
         room = resources.budget - least
         self.groups = common_sweeps(self.operators)
         self.sweeps = []
@@ -131,7 +148,9 @@ class _Run:
         self.squares: dict[Operator, float] = {}
         self.batches: dict[Operator, list[Batch]] = {operator: [] for operator in self.operators}
 
-    def _in_precision(self, operators: Sequence[Operator]) -> tuple[Sequence[Operator], dict[Operator, float]]:
+    def _in_precision(
+        self, operators: Sequence[Operator]
+    ) -> tuple[Sequence[Operator], dict[Operator, float]]:
         """The operators in single precision if that is enough, and the radius of their rounding noise.
 
         Orders below one see the noise in place of zeros; at others it adds at most what it would if all eigenvalues were zero.
@@ -139,7 +158,9 @@ class _Run:
         if min(self.question.orders) >= 1:
             single = in_single(operators)
             noise = {operator: _rounding(operator) for operator in single}
-            worst = max(o.size * radius / o.masses.sum() * -math.log(radius) for o, radius in noise.items())
+            worst = max(
+                o.size * radius / o.masses.sum() * -math.log(radius) for o, radius in noise.items()
+            )
             if worst < 2 * self.settings.tolerance:
                 return single, noise
         return operators, {operator: _rounding(operator) for operator in operators}
@@ -148,26 +169,41 @@ class _Run:
         """Tell what is planned, if it is long."""
         if self.resources.progress is None:
             return
-        full, kept = (sum(getattr(sweep, name) for sweep in self.sweeps) for name in ("full_bytes", "kept_bytes"))
+        full, kept = (
+            sum(getattr(sweep, name) for sweep in self.sweeps)
+            for name in ("full_bytes", "kept_bytes")
+        )
         times = [sweep.seconds(self.settings._first) for sweep in self.sweeps]
         steps = self.settings.depth or _USUAL
         builds = 1 + (steps - 1) * (1 - kept / full)
         seconds = sum(builds * build + steps * multiply for build, multiply in times)
         if seconds > _LONG:
             held = (
-                f"{spell_bytes(kept)} of kernel values" if kept == full else f"{spell_bytes(kept)} of {spell_bytes(full)} kept"
+                f"{spell_bytes(kept)} of kernel values"
+                if kept == full
+                else f"{spell_bytes(kept)} of {spell_bytes(full)} kept"
             )
-            self.resources.tell(f"Lanczos: {steps} sweeps or so, {held}, about {spell_seconds(seconds)}", 0.0)
+            self.resources.report_progress(
+                f"Lanczos: {steps} sweeps or so, {held}, about {spell_seconds(seconds)}", 0.0
+            )
 
     def spectra(self, executor: Executor) -> list[Spectrum]:
         """Run batches of probes until the error meets the tolerance."""
         self._add_batch(executor, self.settings._first, self.settings.depth)
         spectra, error = self._assess(executor)
         probes = self.settings._first
-        while self.settings.num_probes is None and error > self.settings.tolerance and probes < _MOST_PROBES:
+        while (
+            self.settings.num_probes is None
+            and error > self.settings.tolerance
+            and probes < _MOST_PROBES
+        ):
             wanted = math.ceil(probes * ((error / self.settings.tolerance) ** 2 - 1) / 8) * 8
             more = min(max(wanted, 8), _BATCH, _MOST_PROBES - probes)
-            self._add_batch(executor, more, max(batch.krylov.steps for held in self.batches.values() for batch in held))
+            self._add_batch(
+                executor,
+                more,
+                max(batch.krylov.steps for held in self.batches.values() for batch in held),
+            )
             probes += more
             spectra, error = self._assess(executor)
         return spectra
@@ -176,8 +212,16 @@ class _Run:
         """The measures so far, and the root of the summed squared errors of their entropies."""
 
         def look(o: Operator) -> tuple[Spectrum, float]:
-            found = measure(self.batches[o], self.f, size=o.size, squares=self.squares[o], trace=float(o.masses.sum()))
-            return found, entropy_estimate(found, self.question.orders[0], self.question.truncation).standard_error
+            found = measure(
+                self.batches[o],
+                self.f,
+                size=o.size,
+                squares=self.squares[o],
+                trace=float(o.masses.sum()),
+            )
+            return found, entropy_estimate(
+                found, self.question.orders[0], self.question.truncation
+            ).standard_error
 
         looks = side_by_side(look, self.operators, executor)
         return [found for found, _ in looks], math.hypot(*(error for _, error in looks))
@@ -215,13 +259,15 @@ class _Run:
         """Whether the quadrature is exact beside the tolerance."""
 
         def gap(operator: Operator) -> float:
-            return _entropy_gap(batches[operator], self.f, self.question.orders[0], float(operator.masses.sum()))
+            return _entropy_gap(
+                batches[operator], self.f, self.question.orders[0], float(operator.masses.sum())
+            )
 
         return max(side_by_side(gap, self.operators, executor)) < _SETTLED * self.settings.tolerance
 
     def _tell(self, step: int, share: float) -> None:
         usual = self.settings.depth or _USUAL
-        self.resources.tell(f"sweep {step}", min(0.99, (step - 1 + share) / usual))
+        self.resources.report_progress(f"sweep {step}", min(0.99, (step - 1 + share) / usual))
 
     def _dtypes(self) -> list[Any]:
         place = {
@@ -231,17 +277,27 @@ class _Run:
         }
         return [place[operator] for operator in self.operators]
 
-    def _sweep(self, executor: Executor, batches: dict[Operator, Batch], active: list[Operator], step: int) -> None:
+    def _sweep(
+        self, executor: Executor, batches: dict[Operator, Batch], active: list[Operator], step: int
+    ) -> None:
         """One product for each active operator, and the squared norms if they are not known yet."""
         for group, sweep in zip(self.groups, self.sweeps, strict=True):
-            vectors = [batches[operator].krylov.block if operator in active else None for operator in group]
+            vectors = [
+                batches[operator].krylov.block if operator in active else None for operator in group
+            ]
             unknown = any(operator not in self.squares for operator in group)
             if not unknown and all(v is None for v in vectors):
                 continue
-            products, squares = sweep.run(executor, vectors, squares=unknown, tell=partial(self._tell, step))
+            products, squares = sweep.run(
+                executor, vectors, squares=unknown, tell=partial(self._tell, step)
+            )
             if unknown:
                 self.squares.update(zip(group, squares, strict=True))
-            made = [(operator, product) for operator, product in zip(group, products, strict=True) if product is not None]
+            made = [
+                (operator, product)
+                for operator, product in zip(group, products, strict=True)
+                if product is not None
+            ]
             side_by_side(lambda pair: batches[pair[0]].krylov.extend(pair[1]), made, executor)
 
 
@@ -252,7 +308,9 @@ def _trace_function(order: float) -> Callable[[np.ndarray], np.ndarray]:
     return lambda x: x ** min(order, _HIGH)
 
 
-def _entropy_gap(batch: Batch, f: Callable[[np.ndarray], np.ndarray], order: float, trace: float) -> float:
+def _entropy_gap(
+    batch: Batch, f: Callable[[np.ndarray], np.ndarray], order: float, trace: float
+) -> float:
     """The gap between the two rules, as a difference of entropies of A / tr A."""
     gap = batch.gap(f)
     if order == 1 or math.isinf(order):
@@ -260,7 +318,9 @@ def _entropy_gap(batch: Batch, f: Callable[[np.ndarray], np.ndarray], order: flo
     return gap / (abs(1 - order) * batch.rules(batch.krylov.steps)[0].trace(f))
 
 
-def _common_probes(operators: Sequence[Operator], probes: int, rng: np.random.Generator) -> dict[Operator, Array]:
+def _common_probes(
+    operators: Sequence[Operator], probes: int, rng: np.random.Generator
+) -> dict[Operator, Array]:
     """Random signs for every pair; for a factor with merged points, their sums over the pairs of each point.
 
     With P the isometry from points to pairs the factor's matrix over pairs is P M P', so the probe P' v sees of M what v sees
@@ -278,7 +338,9 @@ def _common_probes(operators: Sequence[Operator], probes: int, rng: np.random.Ge
         else:
             index = home.left_index if operator is home.left else home.right_index
             own = np.zeros((operator.size, probes))
-            np.add.at(own, index, signs[home] * np.sqrt(home.masses / operator.masses[index])[:, None])
+            np.add.at(
+                own, index, signs[home] * np.sqrt(home.masses / operator.masses[index])[:, None]
+            )
         starts[operator] = upload(own, operator.factors[0].points.rows)
     return starts
 
@@ -291,9 +353,16 @@ def _rounding(operator: Operator) -> float:
     """
     places = np.unique(np.linspace(0, operator.size - 1, _SAMPLE).astype(np.int64))
     everything = slice(0, places.size)
-    single, double = (operator.sample(places, double=double).values(everything, everything) for double in (False, True))
+    single, double = (
+        operator.sample(places, double=double).values(everything, everything)
+        for double in (False, True)
+    )
     off = ~np.eye(places.size, dtype=bool)
     found, right = to_numpy(single)[off], to_numpy(double)[off].astype(np.float64)
-    least = machine_epsilon(single) * max(float(np.sqrt((right**2).mean())), math.sqrt(1 / operator.size)) / 4
+    least = (
+        machine_epsilon(single)
+        * max(float(np.sqrt((right**2).mean())), math.sqrt(1 / operator.size))
+        / 4
+    )
     error = float(np.sqrt(((found - right) ** 2).mean()))
     return 2 * max(error, least) * math.sqrt(float(operator.masses.max()))

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism._arrays import to_numpy
-from divprism._blocks import RESOURCES, Resources, row_blocks
+from divprism.core.arrays import to_numpy
+from divprism.core.operators import Operator
+from divprism.core.spectrum import Spectrum
+from divprism.core.tiles import row_blocks
+from divprism.engines import RESOURCES, Resources
 from divprism.estimators._direct import direct_spectra, largest_part
 from divprism.estimators.base import QUESTION, Cost, Estimator, Question, whole_number
-from divprism.operators import Operator
-from divprism.spectrum import Spectrum
 
 __all__ = ["Nystrom"]
 
@@ -39,7 +40,9 @@ class Nystrom(Estimator):
     num_landmarks: int = 1000
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "num_landmarks", whole_number(self.num_landmarks, "num_landmarks", 2))
+        object.__setattr__(
+            self, "num_landmarks", whole_number(self.num_landmarks, "num_landmarks", 2)
+        )
 
     @property
     def squares_are_exact(self) -> bool:
@@ -47,17 +50,26 @@ class Nystrom(Estimator):
         return False
 
     def spectra(
-        self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
+        self,
+        operators: Sequence[Operator],
+        question: Question = QUESTION,
+        resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
         """The spectrum of each operator."""
-        resources.require(24 * self.num_landmarks**2, f"Nystrom({self.num_landmarks})", "take fewer landmarks")
+        resources.require(
+            24 * self.num_landmarks**2, f"Nystrom({self.num_landmarks})", "take fewer landmarks"
+        )
         small = [operator for operator in operators if largest_part(operator) <= self.num_landmarks]
-        found = dict(zip(small, direct_spectra(small, resources, by_moment=lambda part: False), strict=True))
+        found = dict(
+            zip(small, direct_spectra(small, resources, by_moment=lambda part: False), strict=True)
+        )
         rng = np.random.default_rng(question.rng)
         found.update((o, self._spectrum(o, rng, resources)) for o in operators if o not in found)
         return [found[operator] for operator in operators]
 
-    def _spectrum(self, operator: Operator, rng: np.random.Generator, resources: Resources) -> Spectrum:
+    def _spectrum(
+        self, operator: Operator, rng: np.random.Generator, resources: Resources
+    ) -> Spectrum:
         trace = float(operator.masses.sum())
         count = self.num_landmarks
         places = rng.choice(operator.size, count, replace=False, p=operator.masses / trace)
@@ -66,13 +78,17 @@ class Nystrom(Estimator):
         inner, gram = np.zeros((count, count)), np.zeros((count, count))
         blocks = list(row_blocks(operator.size, max(1, _CHUNK // (8 * count))))
         for number, rows in enumerate(blocks):
-            block = to_numpy(values_at(rows)).astype(np.float64) * root[rows, None] * root[None, places]
+            block = (
+                to_numpy(values_at(rows)).astype(np.float64) * root[rows, None] * root[None, places]
+            )
             gram += block.T @ block
             here = np.flatnonzero((places >= rows.start) & (places < rows.stop))
             inner[here] = block[places[here] - rows.start]
-            resources.tell("landmarks", (number + 1) / len(blocks))
+            resources.report_progress("landmarks", (number + 1) / len(blocks))
         inner = 0.5 * (inner + inner.T)
-        all_found, half_found = (_eigenvalues(inner[:k, :k], gram[:k, :k]) for k in (count, max(1, count // 2)))
+        all_found, half_found = (
+            _eigenvalues(inner[:k, :k], gram[:k, :k]) for k in (count, max(1, count // 2))
+        )
         floor = max(operator.noise * trace, count * np.finfo(np.float64).eps * float(all_found[0]))
         all_found, half_found = all_found[all_found > floor], half_found[half_found > floor]
         unseen = np.delete(operator.masses, places).max() / trace

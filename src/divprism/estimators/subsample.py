@@ -6,12 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism._arrays import Array, array_namespace, to_numpy, upload
-from divprism._blocks import RESOURCES, Resources, row_blocks
+from divprism.core.arrays import Array, array_namespace, to_numpy, upload
+from divprism.core.operators import HadamardOperator, Operator
+from divprism.core.spectrum import Estimate, Spectrum
+from divprism.core.tiles import row_blocks
+from divprism.engines import RESOURCES, Resources
 from divprism.errors import ArgumentError
-from divprism.estimators.base import QUESTION, Cost, Entropy, Estimator, Question, check_tolerance, whole_number
-from divprism.operators import HadamardOperator, Operator
-from divprism.spectrum import Estimate, Spectrum
+from divprism.estimators.base import (
+    QUESTION,
+    Cost,
+    Entropy,
+    Estimator,
+    Question,
+    check_tolerance,
+    whole_number,
+)
 
 __all__ = ["Subsample"]
 
@@ -57,10 +66,15 @@ class Subsample(Estimator):
         return False
 
     def spectra(
-        self, operators: Sequence[Operator], question: Question = QUESTION, resources: Resources = RESOURCES
+        self,
+        operators: Sequence[Operator],
+        question: Question = QUESTION,
+        resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
         """Refused: a part of the rows tells squared norms, not eigenvalues."""
-        raise ArgumentError("Subsample() serves order 2 without truncation: the rke scores. Use Auto() for other orders.")
+        raise ArgumentError(
+            "Subsample() serves order 2 without truncation: the rke scores. Use Auto() for other orders."
+        )
 
     def entropies(
         self, operators: Sequence[Operator], question: Question, resources: Resources = RESOURCES
@@ -68,16 +82,29 @@ class Subsample(Estimator):
         """Entropies of order 2."""
         if not question.squares_suffice:
             self.spectra(operators, question, resources)
-        home = next((operator for operator in operators if isinstance(operator, HadamardOperator)), None)
+        home = next(
+            (operator for operator in operators if isinstance(operator, HadamardOperator)), None
+        )
         rng = np.random.default_rng(question.rng)
         common = None if home is None else rng.permutation(home.size)
-        orders = [rng.permutation(operator.size) if common is None else common for operator in operators]
+        orders = [
+            rng.permutation(operator.size) if common is None else common for operator in operators
+        ]
         count = self.num_rows or _FIRST
         while True:
-            found = [_from_rows(o, home, order[:count], resources) for o, order in zip(operators, orders, strict=True)]
+            found = [
+                _from_rows(o, home, order[:count], resources)
+                for o, order in zip(operators, orders, strict=True)
+            ]
             error = math.hypot(*(estimate.standard_error for estimate in found))
-            if self.num_rows is not None or error <= self.tolerance or count >= max(map(len, orders)):
-                return [[Entropy(estimate, "subsample") for estimate in found] for _ in question.orders]
+            if (
+                self.num_rows is not None
+                or error <= self.tolerance
+                or count >= max(map(len, orders))
+            ):
+                return [
+                    [Entropy(estimate, "subsample") for estimate in found] for _ in question.orders
+                ]
             count *= 2
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
@@ -86,17 +113,24 @@ class Subsample(Estimator):
         return Cost(2 * rows**2 * (d_x + (d_t or 0)), 8 * rows * (d_x + (d_t or 0)))
 
 
-def _from_rows(operator: Operator, home: HadamardOperator | None, chosen: np.ndarray, resources: Resources) -> Estimate:
+def _from_rows(
+    operator: Operator, home: HadamardOperator | None, chosen: np.ndarray, resources: Resources
+) -> Estimate:
     """-log ||M||_F^2 from some of the points; for a factor of `home` from some of its pairs, which have the same sum."""
     if home is None or operator is home:
         masses, places = operator.masses, np.sort(chosen)
         part = operator.sample(places, double=False)
     else:
         masses, places = home.masses, np.sort(chosen)
-        part = operator.sample((home.left_index if operator is home.left else home.right_index)[places], double=False)
+        part = operator.sample(
+            (home.left_index if operator is home.left else home.right_index)[places], double=False
+        )
     masses = masses / masses.sum()
     size, count = masses.size, places.size
-    sums, own = np.concatenate([_row_sums(part, rows, masses[places]) for rows in _told(count, resources)]), masses[places]
+    sums, own = (
+        np.concatenate([_row_sums(part, rows, masses[places]) for rows in _told(count, resources)]),
+        masses[places],
+    )
     diagonal, total = float(masses @ masses), float(sums.sum())
     if count == size:
         return Estimate(-math.log(diagonal + total))
@@ -111,7 +145,7 @@ def _told(count: int, resources: Resources) -> Iterator[slice]:
     blocks = list(row_blocks(count, _CHUNK))
     for number, rows in enumerate(blocks):
         yield rows
-        resources.tell("sums of squares", (number + 1) / len(blocks))
+        resources.report_progress("sums of squares", (number + 1) / len(blocks))
 
 
 def _row_sums(part: Operator, rows: slice, masses: np.ndarray) -> np.ndarray:
@@ -119,6 +153,8 @@ def _row_sums(part: Operator, rows: slice, masses: np.ndarray) -> np.ndarray:
     total = np.zeros(rows.stop - rows.start)
     for columns in row_blocks(masses.size, _CHUNK):
         block: Array = part.values(rows, columns)
-        weights = array_namespace(block).astype(upload(masses[columns] / masses.max(), block), block.dtype)
+        weights = array_namespace(block).astype(
+            upload(masses[columns] / masses.max(), block), block.dtype
+        )
         total += to_numpy((block * block) @ weights)
     return masses[rows] * (masses.max() * total - masses[rows])

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from divprism.guidance.bank import Bank
 from divprism.guidance.gradient import Gradient, marginal_gain, score_gradient
-from divprism.objectives import Objective
+from divprism.guidance.objectives import Objective
 
 if TYPE_CHECKING:
     from divprism.guidance.diffusers import DiversityGuidance

@@ -54,7 +54,10 @@ class Attached:
         if length is not None and self.pipe._num_timesteps is None:
             self.pipe._num_timesteps = length
         if self.pipe.scheduler is not self.scheduler:
-            warnings.warn("the pipeline was given another scheduler inside `attach`, which was not guided.", stacklevel=4)
+            warnings.warn(
+                "the pipeline was given another scheduler inside `attach`, which was not guided.",
+                stacklevel=4,
+            )
 
     def _around_beginning(self, check_inputs: Callable[..., Any]) -> Callable[..., Any]:
         """A new call of the pipeline: what was encoded before it, by whomever, is not for it."""
@@ -87,7 +90,9 @@ class Attached:
             if self.is_heard:  # else they are encoded later, or timesteps are set again for the next part of a video
                 self.prompts, self.heard = self.heard, None
             if "_num_timesteps" in vars(self.pipe):
-                self.pipe._num_timesteps = None  # of the run before; a pipeline sets it anew, a loop of one's own does not
+                self.pipe._num_timesteps = (
+                    None  # of the run before; a pipeline sets it anew, a loop of one's own does not
+                )
             return set_timesteps(*args, **kwargs)
 
         return wrapped
@@ -101,11 +106,15 @@ class Attached:
             arguments = signature.bind(*args, **kwargs).arguments
             if self.call >= self.calls:
                 self.call, self.calls = 0, self._length(arguments["timestep"])
-                if self.heard is not None and not self.is_heard:  # some encode after timesteps are set
+                if (
+                    self.heard is not None and not self.is_heard
+                ):  # some encode after timesteps are set
                     self.prompts = self.heard
                 self.heard = None
             result = step(*args, **kwargs)
-            guided = self._guided(result[0], arguments.get("sample"))  # outputs that are no tuples have the latents first, too
+            guided = self._guided(
+                result[0], arguments.get("sample")
+            )  # outputs that are no tuples have the latents first, too
             self.call += 1
             if isinstance(result, tuple):
                 return (guided, *result[1:])
@@ -132,7 +141,11 @@ class Attached:
 
     def _is_double(self, before: Any) -> bool:
         """Whether a pipeline that encodes no prompts has its batch twice in the latents that it stepped from."""
-        if hasattr(self.pipe, "encode_prompt") or not isinstance(before, torch.Tensor) or len(before) % 2:
+        if (
+            hasattr(self.pipe, "encode_prompt")
+            or not isinstance(before, torch.Tensor)
+            or len(before) % 2
+        ):
             return False
         half = len(before) // 2
         return half > 0 and torch.equal(before[:half], before[half:])

@@ -19,7 +19,9 @@ def place(scheduler: Any, timestep: Any) -> int:
         return int(begin)
     times = [float(time) for time in scheduler.timesteps]
     if float(timestep) not in times:
-        raise DataError(f"the sampler steps at {float(timestep):g}, which is not in its schedule: it cannot be followed.")
+        raise DataError(
+            f"the sampler steps at {float(timestep):g}, which is not in its schedule: it cannot be followed."
+        )
     return times.index(float(timestep))
 
 
@@ -28,13 +30,17 @@ class _Wrapped:
 
     def __init__(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
         self._owner, self._name, self._wrapper = owner, name, wrapper
-        functools.update_wrapper(self, wrapper, updated=())  # what it wraps may be one of us, with fields of its own
+        functools.update_wrapper(
+            self, wrapper, updated=()
+        )  # what it wraps may be one of us, with fields of its own
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._wrapper(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        owner = memo.get(id(self._owner))  # none if only the attributes are copied, to be put back later
+        owner = memo.get(
+            id(self._owner)
+        )  # none if only the attributes are copied, to be put back later
         return self if owner is None else getattr(type(owner), self._name).__get__(owner)
 
 

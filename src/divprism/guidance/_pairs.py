@@ -9,19 +9,29 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from divprism._arrays import Array, array_namespace
-from divprism._blocks import row_blocks
+from divprism.core.arrays import Array, array_namespace
+from divprism.core.kernels import Categorical, Cosine, Gaussian, Kernel
+from divprism.core.tiles import row_blocks
 from divprism.errors import ArgumentError, DataError
-from divprism.kernels import Categorical, Cosine, Gaussian, Kernel
 
-__all__ = ["Measure", "cosines", "inequalities", "measure_of", "similarities", "squared_distances", "weighted_sums"]
+__all__ = [
+    "Measure",
+    "cosines",
+    "inequalities",
+    "measure_of",
+    "similarities",
+    "squared_distances",
+    "weighted_sums",
+]
 
 Measure: TypeAlias = Callable[[Array, Array, Any], Array]
 """(a, b, dtype) -> an array of shape (len(a), len(b)), which a kernel is a function of."""
 
 _BLOCK_ENTRIES = 1 << 22  # rows that are made ready together: 16 MB in single precision
 _MANY = 0.1  # part of the pairs that cancel from which on rows count as far from the origin
-_NEAR = 1e-2  # squared distances this far below the squared norms are computed again, from differences
+_NEAR = (
+    1e-2  # squared distances this far below the squared norms are computed again, from differences
+)
 
 
 def _blocks(rows: Array) -> Iterator[slice]:
@@ -49,7 +59,9 @@ def squared_distances(a: Array, b: Array, dtype: Any) -> Array:
             found.append(xp.astype(squares, xp.float64))
     squares = xp.concat(found, axis=1)
     if not bool(xp.all(xp.isfinite(squares))):
-        raise DataError(f"squared distances between samples overflow {str(left.dtype).split('.')[-1]}. Rescale the samples.")
+        raise DataError(
+            f"squared distances between samples overflow {str(left.dtype).split('.')[-1]}. Rescale the samples."
+        )
     return squares
 
 
@@ -90,7 +102,9 @@ def measure_of(kernel: Any, rows: Array, name: str) -> Measure:
     """What a kernel is a function of, for rows of vectors or for flat ids."""
     known = (Gaussian, Cosine) if name == "kernel_x" else (Gaussian, Cosine, Categorical)
     if not isinstance(kernel, known):
-        raise ArgumentError(f"`{name}` must be {' or '.join(kind.__name__ for kind in known)} in guidance; got {kernel!r}.")
+        raise ArgumentError(
+            f"`{name}` must be {' or '.join(kind.__name__ for kind in known)} in guidance; got {kernel!r}."
+        )
     if isinstance(kernel, Categorical):
         return inequalities if rows.ndim == 1 else squared_distances
     if rows.ndim == 1:
@@ -102,7 +116,9 @@ def similarities(kernel: Kernel, measured: Array) -> Array:
     """Kernel values, from what the measure of the kernel gave."""
     xp = array_namespace(measured)
     if isinstance(kernel, Gaussian):
-        with np.errstate(over="ignore"):  # the square of a bandwidth may be none, and what is too far apart has no likeness
+        with np.errstate(
+            over="ignore"
+        ):  # the square of a bandwidth may be none, and what is too far apart has no likeness
             return xp.exp(-0.5 * (measured / kernel.bandwidth / kernel.bandwidth))
     if isinstance(kernel, Categorical):
         return xp.astype(measured == 0, xp.float64)

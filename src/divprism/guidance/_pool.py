@@ -6,15 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from divprism._arrays import Array, array_namespace, fill_diagonal, middle, outer_take, to_numpy, upload
-from divprism._validate import check_pairing, like
-from divprism.bandwidth import MedianDistance
+from divprism.core.arrays import (
+    Array,
+    array_namespace,
+    fill_diagonal,
+    middle,
+    outer_take,
+    to_numpy,
+    upload,
+)
+from divprism.core.kernels import Categorical, Cosine, Gaussian, Kernel
+from divprism.core.validation import check_pairing, like
 from divprism.errors import ArgumentError, DataError
 from divprism.guidance._inputs import clean_prompts, flat_rows, require_shape, require_together
 from divprism.guidance._pairs import Measure, measure_of, similarities, squared_distances
 from divprism.guidance.bank import Bank
-from divprism.kernels import Categorical, Cosine, Gaussian, Kernel
-from divprism.objectives import Objective
+from divprism.guidance.objectives import Objective
+from divprism.scores.bandwidth import MedianDistance
 
 __all__ = ["Pool", "Side", "pose"]
 
@@ -59,7 +67,9 @@ class Pool:
     def precision(self) -> Any:
         """What rows are added up in: weights of eigenvectors with tiny eigenvalues are large, and cancel over copies."""
         xp = array_namespace(self.new)
-        return xp.float64 if self.new.dtype == xp.float64 or not self.score.by_squares else xp.float32
+        return (
+            xp.float64 if self.new.dtype == xp.float64 or not self.score.by_squares else xp.float32
+        )
 
     @property
     def joint(self) -> Array:
@@ -71,7 +81,9 @@ class Pool:
         assert self.bank is not None
         found: Any = 1.0
         for side in sides:
-            found = found * similarities(side.kernel, self.bank.table(side.name, side.measure)[rows, columns])
+            found = found * similarities(
+                side.kernel, self.bank.table(side.name, side.measure)[rows, columns]
+            )
         return found
 
     def whole(self, sides: list[Side], values: Array) -> Array:
@@ -99,16 +111,22 @@ def pose(x: Any, t: Any, bank: Any, score: Objective, kernel_x: Any, kernel_t: A
     if t is None:
         raise DataError("a conditional score needs the prompts `t` of the new samples.")
     if isinstance(t, Bank):
-        raise ArgumentError("`t` are the prompts of the new samples; got a Bank, which is passed as bank=...")
+        raise ArgumentError(
+            "`t` are the prompts of the new samples; got a Bank, which is passed as bank=..."
+        )
     given = clean_prompts(t, "t")
     check_pairing(new.shape[0], given.rows.shape[0], "t")
     texts = like(given.rows, new, "t")
     if earlier is not None:
         if not earlier.has_prompts:
-            raise DataError("a conditional score needs prompts in the bank too: append them together with the samples.")
+            raise DataError(
+                "a conditional score needs prompts in the bank too: append them together with the samples."
+            )
         earlier.require_prompts(given)
         texts = earlier.stored(texts, "t")  # rounded as those of the bank are
-    return Pool(new, shape, earlier, score, side_x, _side("t", texts, earlier, kernel_t, xp.float64))
+    return Pool(
+        new, shape, earlier, score, side_x, _side("t", texts, earlier, kernel_t, xp.float64)
+    )
 
 
 def _earlier(bank: Any, new: Array, shape: tuple[int, ...]) -> Bank | None:
@@ -118,10 +136,16 @@ def _earlier(bank: Any, new: Array, shape: tuple[int, ...]) -> Bank | None:
     if not isinstance(bank, Bank):
         rows, prompts = bank if isinstance(bank, tuple) and len(bank) == 2 else (bank, None)
         flat, sides = flat_rows(rows, "bank")
-        bank = Bank.around(like(flat, new, "bank"), sides, None if prompts is None else clean_prompts(prompts, "bank"))
+        bank = Bank.around(
+            like(flat, new, "bank"),
+            sides,
+            None if prompts is None else clean_prompts(prompts, "bank"),
+        )
     there = bank.rows("x")
     require_together(new, there)
-    if len(shape) > 1 or there.shape[1] != new.shape[1]:  # of flat rows only the width can be held against them
+    if (
+        len(shape) > 1 or there.shape[1] != new.shape[1]
+    ):  # of flat rows only the width can be held against them
         require_shape(shape, bank.shape)
     return bank
 
@@ -175,7 +199,9 @@ def _median_distance(name: str, measured: Array, bank: Bank | None) -> float:
     if bank is not None:
         old = upload(first[first < m], measured)
         size = old.shape[0]
-        squares = xp.concat([xp.concat([outer_take(table, old), squares[:, :size].T], axis=1), squares])
+        squares = xp.concat(
+            [xp.concat([outer_take(table, old), squares[:, :size].T], axis=1), squares]
+        )
     # sorted, the zeros of the diagonal come first, then every pair twice
     return math.sqrt(middle(squares, first.size + first.size * (first.size - 1) // 2 - 1))
 

@@ -7,14 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from divprism._arrays import Array, array_namespace, device_of, is_array_api_obj, plain_mode, to_numpy, upload
-from divprism._blocks import row_blocks
-from divprism._files import open_archive, write_whole
-from divprism._validate import check_pairing, like
+from divprism.core.arrays import (
+    Array,
+    array_namespace,
+    device_of,
+    is_array_api_obj,
+    plain_mode,
+    to_numpy,
+    upload,
+)
+from divprism.core.kernels import Cosine
+from divprism.core.tiles import row_blocks
+from divprism.core.validation import check_pairing, like
+from divprism.data.files import open_archive, write_whole
 from divprism.errors import ArgumentError, DataError
-from divprism.guidance._inputs import Prompts, clean_prompts, flat_rows, require_shape, require_together
+from divprism.guidance._inputs import (
+    Prompts,
+    clean_prompts,
+    flat_rows,
+    require_shape,
+    require_together,
+)
 from divprism.guidance._pairs import Measure, cosines
-from divprism.kernels import Cosine
 
 __all__ = ["Bank"]
 
@@ -53,7 +67,9 @@ class Bank:
 
     def __init__(self, capacity: int = 300, *, dtype: Any = "float32") -> None:
         if not isinstance(capacity, int | np.integer) or isinstance(capacity, bool) or capacity < 1:
-            raise ArgumentError(f"`capacity` must be a whole number of at least 1; got {capacity!r}.")
+            raise ArgumentError(
+                f"`capacity` must be a whole number of at least 1; got {capacity!r}."
+            )
         name = getattr(dtype, "__name__", str(dtype)).split(".")[-1]
         if name not in _DTYPES:
             raise ArgumentError(f"`dtype` must be one of {', '.join(_DTYPES)}; got {dtype!r}.")
@@ -92,7 +108,13 @@ class Bank:
         bank._adopt(rows, prompts, shape)
         return bank
 
-    def _adopt(self, rows: Array, prompts: Prompts | None, shape: tuple[int, ...], arrivals: np.ndarray | None = None) -> None:
+    def _adopt(
+        self,
+        rows: Array,
+        prompts: Prompts | None,
+        shape: tuple[int, ...],
+        arrivals: np.ndarray | None = None,
+    ) -> None:
         """Take arrays for the ring, oldest first."""
         size = int(rows.shape[0])
         self.clear()
@@ -131,7 +153,9 @@ class Bank:
 
     def _order(self) -> np.ndarray:
         """Places of the ring, oldest sample first."""
-        return (np.arange(len(self)) + (self._next if len(self) == self.capacity else 0)) % max(1, len(self))
+        return (np.arange(len(self)) + (self._next if len(self) == self.capacity else 0)) % max(
+            1, len(self)
+        )
 
     def _in_order(self, ring: Array) -> Array:
         return array_namespace(ring).take(ring, upload(self._order(), ring), axis=0)
@@ -161,7 +185,10 @@ class Bank:
         texts = None if given is None else self.stored(like(given.rows, rows, "prompts"), "prompts")
         if not len(self):  # rings in the library and on the device of the first samples
             self.shape, self._latents = shape, rows[:0, :]
-            self._prompts, self._kind = None if texts is None else texts[:0, ...], None if given is None else given.kind
+            self._prompts, self._kind = (
+                None if texts is None else texts[:0, ...],
+                None if given is None else given.kind,
+            )
         size = int(rows.shape[0])
         self._make_room(len(self) + size)
         self._appends += 1
@@ -189,7 +216,9 @@ class Bank:
         require_shape(shape, self.shape)
         if (prompts is None) != (self._prompts is None):
             has = "has no prompts" if self._prompts is None else "has prompts"
-            raise DataError(f"the bank {has}, so new samples must {'not ' if self._prompts is None else ''}bring them too.")
+            raise DataError(
+                f"the bank {has}, so new samples must {'not ' if self._prompts is None else ''}bring them too."
+            )
         if prompts is not None:
             self.require_prompts(prompts)
         require_together(rows, self._latents)
@@ -205,11 +234,15 @@ class Bank:
         xp = array_namespace(rows)
         dtype = getattr(xp, self.dtype, None)
         if dtype is None:
-            raise DataError(f"{xp.__name__} has no {self.dtype}. Make the bank with dtype='float32'.")
+            raise DataError(
+                f"{xp.__name__} has no {self.dtype}. Make the bank with dtype='float32'."
+            )
         with np.errstate(over="ignore"):
             stored = xp.astype(rows, dtype)
         if not bool(xp.all(xp.isfinite(stored))):
-            raise DataError(f"some `{name}` are too large for {self.dtype}. Make the bank with dtype='float32'.")
+            raise DataError(
+                f"some `{name}` are too large for {self.dtype}. Make the bank with dtype='float32'."
+            )
         return stored
 
     def _make_room(self, size: int) -> None:
@@ -220,7 +253,10 @@ class Bank:
         more = min(self.capacity, max(need, 2 * have, _FIRST_ROOM)) - have
         self._latents = _extended(self._latents, more)
         self._prompts = None if self._prompts is None else _extended(self._prompts, more)
-        self._arrivals, self._written = _extended(self._arrivals, more), _extended(self._written, more)
+        self._arrivals, self._written = (
+            _extended(self._arrivals, more),
+            _extended(self._written, more),
+        )
         self._next = len(self)
 
     def rows(self, side: str) -> Array:
@@ -238,7 +274,9 @@ class Bank:
     def _table(self, side: str, measure: Measure) -> Array:
         n, rows = len(self), self.rows(side)
         xp = array_namespace(rows)
-        seen, table = self._tables.get((side, measure), (0, xp.zeros((0, 0), dtype=xp.float64, device=device_of(rows))))
+        seen, table = self._tables.get(
+            (side, measure), (0, xp.zeros((0, 0), dtype=xp.float64, device=device_of(rows)))
+        )
         if table.shape[0] < n:
             grown = self._arrivals.size
             old, size = table, table.shape[0]
@@ -250,7 +288,9 @@ class Bank:
         if runs and measure is cosines:
             Cosine().clean(rows, "bank")
         for run in runs:
-            stop = run.stop if run.start >= fresh else n  # pairs with rows that are still to come are left to those
+            stop = (
+                run.stop if run.start >= fresh else n
+            )  # pairs with rows that are still to come are left to those
             block = measure(rows[run, ...], rows[:stop, ...], xp.float64)
             table[run, :stop] = block
             table[:stop, run] = block.T
@@ -282,10 +322,16 @@ class Bank:
 
     def _merge(self, other: "Bank") -> None:
         assert other.shape is not None
-        rows, prompts, arrived = other._in_order(other._latents), other.prompts, max(self.arrived, other.arrived)
+        rows, prompts, arrived = (
+            other._in_order(other._latents),
+            other.prompts,
+            max(self.arrived, other.arrived),
+        )
         arrivals = other._arrivals[other._order()]
         if len(self):
-            rows, prompts = (None if a is None else _moved(a, self._latents, self.dtype) for a in (rows, prompts))
+            rows, prompts = (
+                None if a is None else _moved(a, self._latents, self.dtype) for a in (rows, prompts)
+            )
         given = None if prompts is None else Prompts(prompts, str(other._kind))
         self.require_fit(rows, other.shape, given)
         rows = self.stored(rows, "latents")
@@ -296,8 +342,16 @@ class Bank:
             prompts = None if prompts is None else xp.concat([self.prompts, prompts])
             arrivals = np.concatenate([self._arrivals[self._order()], arrivals])
         last = np.argsort(arrivals, kind="stable")[-self.capacity :]
-        rows, prompts = (None if a is None else array_namespace(a).take(a, upload(last, a), axis=0) for a in (rows, prompts))
-        self._adopt(rows, None if prompts is None else Prompts(prompts, str(other._kind)), other.shape, arrivals[last])
+        rows, prompts = (
+            None if a is None else array_namespace(a).take(a, upload(last, a), axis=0)
+            for a in (rows, prompts)
+        )
+        self._adopt(
+            rows,
+            None if prompts is None else Prompts(prompts, str(other._kind)),
+            other.shape,
+            arrivals[last],
+        )
         self.arrived = arrived
 
     def save(self, path: str | Path) -> None:
@@ -309,7 +363,10 @@ class Bank:
         }  # fmt: skip
         arrays = {"header": np.array(json.dumps(header))}
         if len(self):
-            arrays |= {"latents": to_numpy(self._in_order(self._latents)), "arrivals": self._arrivals[self._order()]}
+            arrays |= {
+                "latents": to_numpy(self._in_order(self._latents)),
+                "arrivals": self._arrivals[self._order()],
+            }
             arrays |= {} if self._prompts is None else {"prompts": to_numpy(self.prompts)}
         try:
             write_whole(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
@@ -323,14 +380,18 @@ class Bank:
         Nothing in the file is executed, and no more memory taken than its size.
         """
         if like is not None and not is_array_api_obj(like):
-            raise ArgumentError(f"`like` must be an array in whose library the bank is to live; got {type(like).__name__}.")
+            raise ArgumentError(
+                f"`like` must be an array in whose library the bank is to live; got {type(like).__name__}."
+            )
         with open_archive(path, _FORMAT, "a bank") as (header, archive):
             bank = cls(header["capacity"], dtype=header["dtype"])
             bank._restore(header, archive)
         if like is not None and len(bank):
             with plain_mode():
                 bank._latents = _moved(bank._latents, like, bank.dtype)
-                bank._prompts = None if bank._prompts is None else _moved(bank._prompts, like, bank.dtype)
+                bank._prompts = (
+                    None if bank._prompts is None else _moved(bank._prompts, like, bank.dtype)
+                )
         return bank
 
     def _restore(self, header: dict[str, Any], archive: Any) -> None:
@@ -341,17 +402,40 @@ class Bank:
             return
         latents, arrivals = archive["latents"], archive["arrivals"]
         prompts = archive.get("prompts")
-        shape = tuple(sides) if sides and all(type(side) is int and side > 0 for side in sides) else (0,)
+        shape = (
+            tuple(sides)
+            if sides and all(type(side) is int and side > 0 for side in sides)
+            else (0,)
+        )
         floats = [latents] if prompts is None or prompts.ndim == 1 else [latents, prompts]
-        if latents.ndim != 2 or latents.shape[1] != np.prod(shape, dtype=float) or not 0 < len(latents) <= self.capacity:
+        if (
+            latents.ndim != 2
+            or latents.shape[1] != np.prod(shape, dtype=float)
+            or not 0 < len(latents) <= self.capacity
+        ):
             raise ValueError("its header does not fit its arrays")
-        if any(a.dtype != self.dtype or a.ndim != 2 or 0 in a.shape or not np.isfinite(a).all() for a in floats):
+        if any(
+            a.dtype != self.dtype or a.ndim != 2 or 0 in a.shape or not np.isfinite(a).all()
+            for a in floats
+        ):
             raise ValueError(f"its samples or prompts are not finite rows of {self.dtype}")
-        if prompts is not None and (len(prompts) != len(latents) or (prompts.ndim == 1 and prompts.dtype != np.int64)):
+        if prompts is not None and (
+            len(prompts) != len(latents) or (prompts.ndim == 1 and prompts.dtype != np.int64)
+        ):
             raise ValueError("its prompts do not fit its samples")
-        if kind not in ((None,) if prompts is None else ("embeddings",) if prompts.ndim == 2 else ("numbers", "texts")):
+        if kind not in (
+            (None,)
+            if prompts is None
+            else ("embeddings",)
+            if prompts.ndim == 2
+            else ("numbers", "texts")
+        ):
             raise ValueError("its prompts are not what its header says")
-        if arrivals.dtype != np.int64 or arrivals.shape != (len(latents),) or (np.diff(arrivals) < 0).any():
+        if (
+            arrivals.dtype != np.int64
+            or arrivals.shape != (len(latents),)
+            or (np.diff(arrivals) < 0).any()
+        ):
             raise ValueError("its times of arrival do not fit")
         if arrivals[0] < 0 or arrivals[-1] >= arrived:
             raise ValueError("its times of arrival do not fit")
@@ -372,7 +456,9 @@ def _moved(a: Array, other: Array, dtype: str) -> Array:
     if host.dtype.kind == "f" and not hasattr(array_namespace(other), str(host.dtype)):
         host = host.astype(dtype)
     if not hasattr(array_namespace(other), str(host.dtype)):
-        raise DataError(f"{array_namespace(other).__name__} has no {host.dtype}. Make the bank with dtype='float32'.")
+        raise DataError(
+            f"{array_namespace(other).__name__} has no {host.dtype}. Make the bank with dtype='float32'."
+        )
     return upload(host, other)
 
 

@@ -25,14 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from divprism import registry
-from divprism._arrays import plain_mode
+from divprism.core.arrays import plain_mode
+from divprism.core.kernels import Gaussian
 from divprism.errors import ArgumentError, DataError, MissingExtraError
+from divprism.guidance import objectives
 from divprism.guidance._inputs import clean_prompts
 from divprism.guidance.bank import Bank
 from divprism.guidance.gradient import Gradient, score_gradient
-from divprism.kernels import Gaussian
-from divprism.objectives import Objective
+from divprism.guidance.objectives import Objective
 
 for _package in ("torch", "diffusers"):
     if importlib.util.find_spec(_package) is None:
@@ -47,8 +47,14 @@ from divprism.guidance._attached import Attached  # noqa: E402
 __all__ = ["DiversityGuidance"]
 
 _ROUNDING = 1e-12  # gradients of unit rows below this, over the squared bandwidth, are what is left of sums that cancel
-_COPIES = ("sample", "last_sample", "cur_sample")  # where schedulers of several stages keep latents to go on from
-_SINGLE = ("mps",)  # devices without double precision: gradients are computed, and banks kept, on the CPU
+_COPIES = (
+    "sample",
+    "last_sample",
+    "cur_sample",
+)  # where schedulers of several stages keep latents to go on from
+_SINGLE = (
+    "mps",
+)  # devices without double precision: gradients are computed, and banks kept, on the CPU
 _PROMPTS_FIRST = {
     "LuminaPipeline", "LuminaText2ImgPipeline", "StableCascadePriorPipeline", "StableCascadeDecoderPipeline",
     "WuerstchenPriorPipeline", "WuerstchenDecoderPipeline",
@@ -108,22 +114,38 @@ class DiversityGuidance:
 
     def __post_init__(self) -> None:
         if isinstance(self.score, str):
-            object.__setattr__(self, "score", registry.objective(self.score))
+            object.__setattr__(self, "score", objectives.objective(self.score))
         elif not isinstance(self.score, Objective):
-            raise ArgumentError(f"`score` must be a name such as 'conditional_rke', or an Objective; got {self.score!r}.")
+            raise ArgumentError(
+                f"`score` must be a name such as 'conditional_rke', or an Objective; got {self.score!r}."
+            )
         if not _is_number(self.strength) or self.strength < 0:
-            raise ArgumentError(f"`strength` must be a number of at least 0; got {self.strength!r}.")
-        if not isinstance(self.every, int | np.integer) or isinstance(self.every, bool) or self.every < 1:
-            raise ArgumentError(f"`every` must be a whole number of at least 1; got {self.every!r}.")
+            raise ArgumentError(
+                f"`strength` must be a number of at least 0; got {self.strength!r}."
+            )
+        if (
+            not isinstance(self.every, int | np.integer)
+            or isinstance(self.every, bool)
+            or self.every < 1
+        ):
+            raise ArgumentError(
+                f"`every` must be a whole number of at least 1; got {self.every!r}."
+            )
         for name, width in (("bandwidth_z", self.bandwidth_z), ("bandwidth_t", self.bandwidth_t)):
             if width is not None and (not _is_number(width) or width <= 0):
-                raise ArgumentError(f"`{name}` must be a positive number, or None for the median distance; got {width!r}.")
+                raise ArgumentError(
+                    f"`{name}` must be a positive number, or None for the median distance; got {width!r}."
+                )
         if self.bandwidth_t is not None and not self._objective.conditional:
             raise ArgumentError("`bandwidth_t` was given, but the score has no prompts in it.")
         if self.bank is not None and not isinstance(self.bank, Bank):
             raise ArgumentError(f"`bank` must be a Bank, or None; got {type(self.bank).__name__}.")
-        if not (_is_number(self.start) and _is_number(self.stop) and 0 <= self.start < self.stop <= 1):
-            raise ArgumentError(f"fractions must be 0 <= `start` < `stop` <= 1; got {self.start!r} and {self.stop!r}.")
+        if not (
+            _is_number(self.start) and _is_number(self.stop) and 0 <= self.start < self.stop <= 1
+        ):
+            raise ArgumentError(
+                f"fractions must be 0 <= `start` < `stop` <= 1; got {self.start!r} and {self.stop!r}."
+            )
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "DiversityGuidance":
@@ -142,7 +164,7 @@ class DiversityGuidance:
         >>> guide.strength, guide.every, guide.bandwidth_z, guide.bandwidth_t, guide.bank.capacity
         (0.03, 5, 0.8, 0.3, 300)
         """
-        return cls(**{**registry.guidance_settings(name), **changes})
+        return cls(**{**objectives.guidance_settings(name), **changes})
 
     @property
     def tensor_inputs(self) -> list[str]:
@@ -154,10 +176,14 @@ class DiversityGuidance:
         assert isinstance(self.score, Objective)
         return self.score
 
-    def __call__(self, pipe: Any, step: int, timestep: Any, tensors: dict[str, Any]) -> dict[str, Any]:
+    def __call__(
+        self, pipe: Any, step: int, timestep: Any, tensors: dict[str, Any]
+    ) -> dict[str, Any]:
         """The callback at the end of a step: the tensors, with latents pushed where a push is due."""
         if "latents" not in tensors:
-            raise ArgumentError("the callback needs the latents: pass callback_on_step_end_tensor_inputs=guide.tensor_inputs.")
+            raise ArgumentError(
+                "the callback needs the latents: pass callback_on_step_end_tensor_inputs=guide.tensor_inputs."
+            )
         latents = tensors["latents"]
         prompts = None
         if self._objective.conditional:
@@ -220,12 +246,19 @@ class DiversityGuidance:
             rows, norms = _unit_rows(latents)
             found = self._gradient(rows.reshape(latents.shape), self._texts(prompts, rows))
             slopes = found.gradient.flatten(1)
-            uphill = slopes - (slopes * rows).sum(1, keepdim=True) * rows  # the norm of latents is divided out
+            uphill = (
+                slopes - (slopes * rows).sum(1, keepdim=True) * rows
+            )  # the norm of latents is divided out
             lengths = uphill.norm(dim=1, keepdim=True)
             assert isinstance(found.kernel_x, Gaussian)
             flat = lengths <= _ROUNDING / found.kernel_x.bandwidth**2
             directions = torch.where(flat, 0.0, uphill / torch.where(flat, 1.0, lengths))
-            return (self.strength * norms * directions).reshape(latents.shape).to(wide).to(latents.device)
+            return (
+                (self.strength * norms * directions)
+                .reshape(latents.shape)
+                .to(wide)
+                .to(latents.device)
+            )
 
     def remember(self, latents: Any, prompts: Any = None) -> None:
         """Put finished latents into the bank, scaled to norm one; done at the end of every run, or for samples of your own.
@@ -247,7 +280,9 @@ class DiversityGuidance:
         kernel_x = None if self.bandwidth_z is None else Gaussian(self.bandwidth_z)
         ids = not isinstance(texts, torch.Tensor)
         kernel_t = None if self.bandwidth_t is None or ids else Gaussian(self.bandwidth_t)
-        return score_gradient(rows, texts, bank=self.bank, score=self._objective, kernel_x=kernel_x, kernel_t=kernel_t)
+        return score_gradient(
+            rows, texts, bank=self.bank, score=self._objective, kernel_x=kernel_x, kernel_t=kernel_t
+        )
 
     def _texts(self, prompts: Any, rows: Any) -> Any:
         """A prompt for each latent, if the score needs any: unit rows, means over tokens, or ids."""
@@ -260,9 +295,14 @@ class DiversityGuidance:
         prompts = _clean_prompts(prompts)
         given, wanted = len(prompts), len(rows)
         if not given or wanted % given:
-            raise DataError(f"{wanted} latents do not fit {given} prompts: there must be as many, or some for each prompt.")
+            raise DataError(
+                f"{wanted} latents do not fit {given} prompts: there must be as many, or some for each prompt."
+            )
         if prompts.ndim == 1:
-            return np.repeat(prompts.cpu().numpy() if isinstance(prompts, torch.Tensor) else prompts, wanted // given)
+            return np.repeat(
+                prompts.cpu().numpy() if isinstance(prompts, torch.Tensor) else prompts,
+                wanted // given,
+            )
         embedded = torch.as_tensor(prompts).to(rows.device).double()
         pooled = embedded.flatten(1, -2).mean(1) if embedded.ndim > 2 else embedded
         return _unit_rows(pooled)[0].repeat_interleave(wanted // given, 0)
@@ -275,14 +315,19 @@ class DiversityGuidance:
         if call == 0 and self.bank is not None:  # not only when the images are finished, and lost
             rows, _ = _unit_rows(latents)
             texts = self._texts(prompts, rows)
-            self.bank.require_fit(rows, tuple(latents.shape[1:]), None if texts is None else clean_prompts(texts, "prompts"))
+            self.bank.require_fit(
+                rows,
+                tuple(latents.shape[1:]),
+                None if texts is None else clean_prompts(texts, "prompts"),
+            )
         if not due and not last:
             return latents
         kept = torch.isfinite(latents).flatten(1).all(dim=1).nonzero().flatten().tolist()
         if len(kept) < len(latents):
             lost = sorted(set(range(len(latents))) - set(kept))
             warnings.warn(
-                f"latents {lost} of the batch are NaN or infinite: they are neither pushed nor remembered.", stacklevel=2
+                f"latents {lost} of the batch are NaN or infinite: they are neither pushed nor remembered.",
+                stacklevel=2,
             )
         if not kept:
             return latents
@@ -296,7 +341,11 @@ class DiversityGuidance:
 
     def _pushed(self, scheduler: Any, latents: Any, texts: Any, kept: list[int]) -> Any:
         """Latents of which some are pushed, in the scheduler's copies as well; the others stay to the bit."""
-        push = torch.zeros(latents.shape, dtype=torch.promote_types(latents.dtype, torch.float32), device=latents.device)
+        push = torch.zeros(
+            latents.shape,
+            dtype=torch.promote_types(latents.dtype, torch.float32),
+            device=latents.device,
+        )
         push[kept] = self.push(latents[kept], texts)
         _push_copies(scheduler, latents, push)
         moved = latents.clone()
@@ -304,11 +353,18 @@ class DiversityGuidance:
         return moved
 
     def _is_due(self, scheduler: Any, call: int, calls: int) -> bool:
-        order = getattr(scheduler, "order", 1)  # calls that make a step: 2 for Heun, which leaves out one of the last step
+        order = getattr(
+            scheduler, "order", 1
+        )  # calls that make a step: 2 for Heun, which leaves out one of the last step
         step, steps = call // order, math.ceil(calls / order)
         first = math.ceil(self.start * steps - 1e-9)  # 0.1 * 30 is 3, whatever its rounding
         inside = first <= step < min(self.stop * steps - 1e-9, steps - 1)
-        return self.strength > 0 and inside and (call + 1) % order == 0 and (step - first) % self.every == 0
+        return (
+            self.strength > 0
+            and inside
+            and (call + 1) % order == 0
+            and (step - first) % self.every == 0
+        )
 
 
 def _stops_early(pipe: Any) -> bool:
@@ -319,7 +375,9 @@ def _stops_early(pipe: Any) -> bool:
 
 def _require_tensor(latents: Any) -> None:
     if not isinstance(latents, torch.Tensor):
-        raise ArgumentError(f"`latents` must be a torch tensor; got {type(latents).__name__}. score_gradient takes any array.")
+        raise ArgumentError(
+            f"`latents` must be a torch tensor; got {type(latents).__name__}. score_gradient takes any array."
+        )
 
 
 def _clean_prompts(prompts: Any) -> Any:
@@ -328,23 +386,38 @@ def _clean_prompts(prompts: Any) -> Any:
         return prompts
     if isinstance(prompts, str):
         return np.array([prompts])
-    if isinstance(prompts, list | tuple) and prompts and all(getattr(one, "ndim", 0) for one in prompts):
+    if (
+        isinstance(prompts, list | tuple)
+        and prompts
+        and all(getattr(one, "ndim", 0) for one in prompts)
+    ):
         prompts = [torch.as_tensor(one) for one in prompts]
-        prompts = [one if one.ndim == 1 else one.flatten(0, -2).to(torch.float64).mean(0) for one in prompts]
+        prompts = [
+            one if one.ndim == 1 else one.flatten(0, -2).to(torch.float64).mean(0)
+            for one in prompts
+        ]
         if len({one.shape for one in prompts}) > 1:
-            raise DataError("the embeddings of prompts differ in width; they must be of one encoder.")
+            raise DataError(
+                "the embeddings of prompts differ in width; they must be of one encoder."
+            )
         return torch.stack(prompts)
     try:
         found = np.asarray(prompts)
     except ValueError:
         found = np.array(None)
     if found.ndim == 0 or found.dtype == object:
-        raise DataError(f"`prompts` must be embeddings, or texts or whole numbers in a list; got {type(prompts).__name__}.")
+        raise DataError(
+            f"`prompts` must be embeddings, or texts or whole numbers in a list; got {type(prompts).__name__}."
+        )
     return found
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool) and math.isfinite(value)
+    return (
+        isinstance(value, int | float | np.integer | np.floating)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )
 
 
 def _unit_rows(a: Any) -> tuple[Any, Any]:
@@ -374,8 +447,13 @@ def _push_copies(scheduler: Any, latents: Any, push: Any) -> None:
     for name in _COPIES:
         copy = getattr(scheduler, name, None)
         for times in (1, 2):  # 2: a batch that is there twice, see `Attached`
-            if isinstance(copy, torch.Tensor) and copy.shape == (times * push.shape[0], *push.shape[1:]):
-                ratio = _norms(copy) / _norms(torch.cat([latents] * times)).clamp_min(torch.finfo(torch.float32).tiny)
+            if isinstance(copy, torch.Tensor) and copy.shape == (
+                times * push.shape[0],
+                *push.shape[1:],
+            ):
+                ratio = _norms(copy) / _norms(torch.cat([latents] * times)).clamp_min(
+                    torch.finfo(torch.float32).tiny
+                )
                 ratio = torch.where(torch.isfinite(ratio), ratio, 0.0)  # of latents that diverged
                 setattr(scheduler, name, _sum(copy, torch.cat([push] * times) * ratio))
 
@@ -384,7 +462,11 @@ def _without_negatives(pipe: Any, prompts: Any, wanted: int) -> Any:
     """The prompts of the samples, out of those that classifier-free guidance has put side by side with negative ones."""
     given = len(prompts)
     if given == 2 * wanted:
-        return prompts[:wanted] if _PROMPTS_FIRST & {kind.__name__ for kind in type(pipe).__mro__} else prompts[wanted:]
+        return (
+            prompts[:wanted]
+            if _PROMPTS_FIRST & {kind.__name__ for kind in type(pipe).__mro__}
+            else prompts[wanted:]
+        )
     if given > wanted:
         raise DataError(
             f"{type(pipe).__name__} has {given} prompts for {wanted} latents, and which are theirs cannot be told. "

@@ -16,16 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from divprism import registry
-from divprism._arrays import Array, array_namespace, device_of, eigvalsh, outer_take, plain_mode, to_numpy, upload
-from divprism._blocks import row_blocks
-from divprism.entropy import entropy_slopes, renyi_entropy
+from divprism.core.arrays import (
+    Array,
+    array_namespace,
+    device_of,
+    eigvalsh,
+    outer_take,
+    plain_mode,
+    to_numpy,
+    upload,
+)
+from divprism.core.entropy import entropy_slopes, renyi_entropy
+from divprism.core.kernels import Cosine, Gaussian, Kernel
+from divprism.core.spectrum import Spectrum
+from divprism.core.tiles import row_blocks
 from divprism.errors import ArgumentError, DataError
+from divprism.guidance import objectives
 from divprism.guidance._pairs import weighted_sums
 from divprism.guidance._pool import Pool, Side, pose
-from divprism.kernels import Cosine, Gaussian, Kernel
-from divprism.objectives import Objective
-from divprism.spectrum import Spectrum
+from divprism.guidance.objectives import Objective
 
 __all__ = ["Gradient", "marginal_gain", "score_gradient"]
 
@@ -118,10 +127,16 @@ def score_gradient(
     with plain_mode():
         pool = pose(x, t, bank, _objective(score), kernel_x, kernel_t)
         value, coupling = _by_squares(pool) if pool.score.by_squares else _by_eigenvectors(pool)
-        gradient = _gaussian(pool, coupling) if isinstance(pool.x.kernel, Gaussian) else _cosine(pool, coupling)
+        gradient = (
+            _gaussian(pool, coupling)
+            if isinstance(pool.x.kernel, Gaussian)
+            else _cosine(pool, coupling)
+        )
         factor = 1.0 if log else math.exp(value)
         kernel_t = None if pool.t is None else pool.t.kernel
-        return Gradient(value if log else factor, _like_input(factor * gradient, pool), pool.x.kernel, kernel_t)
+        return Gradient(
+            value if log else factor, _like_input(factor * gradient, pool), pool.x.kernel, kernel_t
+        )
 
 
 def marginal_gain(
@@ -163,7 +178,9 @@ def marginal_gain(
     with plain_mode():
         pool = pose(x, t, bank, _objective(score), kernel_x, kernel_t)
         if pool.n < 2:
-            raise DataError("a gain needs at least two samples, new or in the bank: nothing has no score.")
+            raise DataError(
+                "a gain needs at least two samples, new or in the bank: nothing has no score."
+            )
         total, left = _squared_gains(pool) if pool.score.by_squares else _spectral_gains(pool)
         gains = total - left if log else math.exp(total) - np.exp(left)
         return upload(gains, pool.new)
@@ -171,9 +188,11 @@ def marginal_gain(
 
 def _objective(score: Any) -> Objective:
     if isinstance(score, str):
-        return registry.objective(score)
+        return objectives.objective(score)
     if not isinstance(score, Objective):
-        raise ArgumentError(f"`score` must be a name such as 'conditional_rke', or an Objective; got {score!r}.")
+        raise ArgumentError(
+            f"`score` must be a name such as 'conditional_rke', or an Objective; got {score!r}."
+        )
     return score
 
 
@@ -191,7 +210,11 @@ def _squared_sum(pool: Pool, sides: list[Side], values: Array) -> float:
                 total += 2 * float(xp.sum(right * right))
         return total
 
-    kept = 0.0 if pool.bank is None else pool.bank.kept(tuple((side.name, side.kernel) for side in sides), own)
+    kept = (
+        0.0
+        if pool.bank is None
+        else pool.bank.kept(tuple((side.name, side.kernel) for side in sides), own)
+    )
     cross, among = values[:, : pool.m], values[:, pool.m :]
     return float(kept) + 2 * float(xp.sum(cross * cross)) + float(xp.sum(among * among))
 
@@ -253,13 +276,21 @@ def _are_far(pool: Pool, weights: Array) -> bool:
     assert isinstance(pool.x.kernel, Gaussian)
     xp, values = array_namespace(weights), pool.x.values
     seen = values > 0
-    exponents = -xp.log(xp.where(seen, values, 1.0))  # squared distances over twice the squared bandwidth
+    exponents = -xp.log(
+        xp.where(seen, values, 1.0)
+    )  # squared distances over twice the squared bandwidth
     heavy = xp.abs(weights)
     total = float(xp.sum(heavy))
     if total == 0:
         return False
     new = xp.astype(pool.new, xp.float64)
-    near = 2 * float(xp.sum(heavy * exponents)) / total * pool.x.kernel.bandwidth * pool.x.kernel.bandwidth
+    near = (
+        2
+        * float(xp.sum(heavy * exponents))
+        / total
+        * pool.x.kernel.bandwidth
+        * pool.x.kernel.bandwidth
+    )
     return near < _FAR * float(xp.mean(xp.vecdot(new, new)))
 
 
@@ -271,7 +302,9 @@ def _cosine(pool: Pool, coupling: Array) -> Array:
         return Cosine().points(rows, dtype, "x").rows
 
     double = xp.astype(pool.new, xp.float64)
-    size = xp.max(xp.abs(double), axis=1, keepdims=True)  # the square of a tiny or huge number is none
+    size = xp.max(
+        xp.abs(double), axis=1, keepdims=True
+    )  # the square of a tiny or huge number is none
     double = double / size
     coupling = coupling / xp.sqrt(xp.vecdot(double, double))[:, None] / size
     inward = xp.astype(xp.vecdot(coupling, pool.x.values), dtype)[:, None] * ready(pool.new)
@@ -281,7 +314,11 @@ def _cosine(pool: Pool, coupling: Array) -> Array:
 def _sums(pool: Pool, weights: Array, ready: Callable[[Array], Array]) -> Array:
     """sum_j weights_aj ready(x_j) over all samples."""
     found = weights[:, pool.m :] @ ready(pool.new)
-    return found if pool.bank is None else found + weighted_sums(weights[:, : pool.m], pool.bank.rows("x"), ready)
+    return (
+        found
+        if pool.bank is None
+        else found + weighted_sums(weights[:, : pool.m], pool.bank.rows("x"), ready)
+    )
 
 
 def _like_input(gradient: Array, pool: Pool) -> Array:
@@ -297,7 +334,9 @@ def _squared_gains(pool: Pool) -> tuple[float, np.ndarray]:
 
     def sums(sides: list[Side], values: Array) -> tuple[float, np.ndarray]:
         total = _squared_sum(pool, sides, values)
-        return total, total + 1 - 2 * to_numpy(array_namespace(values).vecdot(values, values))  # its row and its column
+        return total, total + 1 - 2 * to_numpy(
+            array_namespace(values).vecdot(values, values)
+        )  # its row and its column
 
     total, left = sums(pool.sides, pool.joint)
     if pool.t is None:
@@ -313,7 +352,10 @@ def _spectral_gains(pool: Pool) -> tuple[float, np.ndarray]:
         terms.append((-1, pool.whole([pool.t], pool.t.values)))
 
     def value(keep: np.ndarray) -> float:
-        parts = ((sign, outer_take(matrix, upload(keep, matrix)) * (pool.n / keep.size)) for sign, matrix in terms)
+        parts = (
+            (sign, outer_take(matrix, upload(keep, matrix)) * (pool.n / keep.size))
+            for sign, matrix in terms
+        )
         return math.fsum(sign * _entropy(part, pool.score) for sign, part in parts)
 
     every = np.arange(pool.n)

@@ -1,6 +1,13 @@
 """Result documents as text: a table for people, JSON, CSV, Markdown and LaTeX for everything else, plots, and an HTML page."""
 
-from divprism.report.formats import FORMATS, MODEL_FORMATS, model_note, model_table, render, render_models
+from divprism.report.formats import (
+    FORMATS,
+    MODEL_FORMATS,
+    model_note,
+    model_table,
+    render,
+    render_models,
+)
 from divprism.report.page import MARK, report_page
 from divprism.report.words import comparison_sentences
 

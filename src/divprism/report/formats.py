@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divprism.registry import SCORES
 from divprism.report.texts import literal, number_of
+from divprism.scores.registry import SCORES
 
 __all__ = [
     "FORMATS",
@@ -52,13 +52,22 @@ def _csv_cell(text: str) -> str:
 
 def model_table(documents: Mapping[str, Document]) -> tuple[list[str], list[list[str]]]:
     """Names of the columns, and a row for each model; sampling error where it is known, else that of an estimate."""
-    names = list(dict.fromkeys(name for document in documents.values() for name in document["scores"]))
+    names = list(
+        dict.fromkeys(name for document in documents.values() for name in document["scores"])
+    )
     shuffled = any(document["baseline"] for document in documents.values())
     rows = []
     for model, document in documents.items():
-        cells = ["" if (score := document["scores"].get(name)) is None else _cell(score) for name in names]
+        cells = [
+            "" if (score := document["scores"].get(name)) is None else _cell(score)
+            for name in names
+        ]
         if shuffled:
-            cells.append("" if document["baseline"] is None else f"{document['baseline']['excess_information']:.3f}")
+            cells.append(
+                ""
+                if document["baseline"] is None
+                else f"{document['baseline']['excess_information']:.3f}"
+            )
         rows.append([model, f"{document['data']['n']:,}", *cells])
     return ["model", "n", *names, *(["excess_information"] if shuffled else [])], rows
 
@@ -66,12 +75,16 @@ def model_table(documents: Mapping[str, Document]) -> tuple[list[str], list[list
 def _cell(score: dict[str, Any]) -> str:
     if (interval := score["interval"]) is not None:
         return f"{score['value']:.2f} +- {_half(interval):.2g}"
-    return f"{score['value']:.3f}" + (f" +- {score['standard_error']:.1g}" if score["standard_error"] else "")
+    return f"{score['value']:.3f}" + (
+        f" +- {score['standard_error']:.1g}" if score["standard_error"] else ""
+    )
 
 
 def _any_interval(document: Document) -> dict[str, Any] | None:
     """One of the intervals, which share level and units; None if there are none."""
-    return next((score["interval"] for score in document["scores"].values() if score["interval"]), None)
+    return next(
+        (score["interval"] for score in document["scores"].values() if score["interval"]), None
+    )
 
 
 def _half(interval: dict[str, Any]) -> float:
@@ -86,7 +99,11 @@ def model_note(documents: Mapping[str, Document]) -> str:
 
 def _interval_note(documents: Mapping[str, Document]) -> list[str]:
     """What the errors mean: level, and what was drawn."""
-    found = [interval for document in documents.values() if (interval := _any_interval(document)) is not None]
+    found = [
+        interval
+        for document in documents.values()
+        if (interval := _any_interval(document)) is not None
+    ]
     if not found:
         return []
     units = " or ".join(sorted({f"{interval['unit']}s" for interval in found}))
@@ -116,7 +133,10 @@ def _model_latex(columns: list[str], rows: list[list[str]], note: str) -> str:
     head = [r"% needs \usepackage{booktabs}", f"% {' '.join(note.split())}"]
     lines = [*head, rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}", r"\toprule"]
     lines += [" & ".join(_latex_text(cell) for cell in columns) + r" \\", r"\midrule"]
-    lines += [" & ".join(_latex_text(cell).replace("+-", r"$\pm$") for cell in row) + r" \\" for row in rows]
+    lines += [
+        " & ".join(_latex_text(cell).replace("+-", r"$\pm$") for cell in row) + r" \\"
+        for row in rows
+    ]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
@@ -149,9 +169,13 @@ def remarks(document: Document) -> list[str]:
     interval = _any_interval(document)
     if interval is not None:
         drawn = number_of(interval["num_units"], interval["unit"])
-        lines.append(f"intervals: of the mean over other samples like this one; drawn at random are the {drawn}")
+        lines.append(
+            f"intervals: of the mean over other samples like this one; drawn at random are the {drawn}"
+        )
         if told := _bounds_told(document):
-            lines.append(f"of infinitely many samples, whatever their law, at {interval['level']:.0%}: {told}")
+            lines.append(
+                f"of infinitely many samples, whatever their law, at {interval['level']:.0%}: {told}"
+            )
     if (baseline := document["baseline"]) is not None:
         excess, count = baseline["excess_information"], baseline["num_permutations"]
         lines.append(
@@ -166,7 +190,9 @@ def _bounds_told(document: Document) -> str:
     return ", ".join(
         f"{name} {bound['low']:.2f} to {bound['high']:.2f} ({bound['theorem']})"
         for name, score in document["scores"].items()
-        if (bound := score.get("bound")) and bound["high"] is not None and bound["high"] <= _INFORMS * score["value"]
+        if (bound := score.get("bound"))
+        and bound["high"] is not None
+        and bound["high"] <= _INFORMS * score["value"]
     )
 
 
@@ -191,7 +217,11 @@ def kernel_note(document: Document) -> str:
     for side, what in (("x", "outputs"), ("t", "prompts")):
         kernel, bandwidth = settings[f"kernel_{side}"], settings[f"bandwidth_{side}"]
         if kernel is not None:
-            parts.append(f"{what}: {kernel}" if bandwidth is None else f"{what}: {kernel}, bandwidth {bandwidth:.6g}")
+            parts.append(
+                f"{what}: {kernel}"
+                if bandwidth is None
+                else f"{what}: {kernel}, bandwidth {bandwidth:.6g}"
+            )
     note = "kernel of " + "; of ".join(parts)
     if settings["bandwidth_x"] is not None or settings["bandwidth_t"] is not None:
         note += "; k = exp(-d^2 / (2 bandwidth^2))"
@@ -205,7 +235,9 @@ def _table(document: Document) -> str:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=caption(document), title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = Table(
+        title=caption(document), title_justify="left", title_style="bold", box=None, pad_edge=False
+    )
     table.add_column("score", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column(_error_title(document), justify="right", no_wrap=True)
@@ -231,8 +263,12 @@ def _csv(document: Document) -> str:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["score", "n", *fields, *ends])
     for name, score in document["scores"].items():
-        cells = [score[field] for field in fields] + [(score["interval"] or {}).get(end) for end in ends]
-        writer.writerow([name, document["data"]["n"], *("" if cell is None else cell for cell in cells)])
+        cells = [score[field] for field in fields] + [
+            (score["interval"] or {}).get(end) for end in ends
+        ]
+        writer.writerow(
+            [name, document["data"]["n"], *("" if cell is None else cell for cell in cells)]
+        )
     return buffer.getvalue()
 
 
@@ -244,7 +280,10 @@ def _markdown(document: Document) -> str:
 
 
 def _latex(document: Document) -> str:
-    lines = [r"% needs \usepackage{booktabs}", *(f"% {line}" for line in (caption(document), kernel_note(document)))]
+    lines = [
+        r"% needs \usepackage{booktabs}",
+        *(f"% {line}" for line in (caption(document), kernel_note(document))),
+    ]
     lines += [f"% {line}" for line in remarks(document)]
     title = _latex_text(_error_title(document).capitalize())
     lines += [r"\begin{tabular}{lrr}", r"\toprule", rf"Score & Value & {title} \\", r"\midrule"]

@@ -45,7 +45,9 @@ def report_page(*documents: Mapping[str, Any]) -> str:
     except DivprismError:
         raise
     except Exception as error:  # a document is a stranger's JSON: whatever its shape breaks, it is that which is wrong
-        raise DataError(f"this is not a result that divprism wrote: {type(error).__name__}, {error}.") from None
+        raise DataError(
+            f"this is not a result that divprism wrote: {type(error).__name__}, {error}."
+        ) from None
     return page.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be written
 
 
@@ -54,10 +56,16 @@ def _environment() -> Any:
     try:
         import jinja2
     except ImportError:
-        raise MissingExtraError("Reports need jinja2, which is not installed: pip install 'divprism[report]'.") from None
+        raise MissingExtraError(
+            "Reports need jinja2, which is not installed: pip install 'divprism[report]'."
+        ) from None
     loader = jinja2.FunctionLoader(_asset)
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters["pieces"] = lambda text: re.split("[\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}]", text)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    environment.filters["pieces"] = lambda text: re.split(
+        "[\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}]", text
+    )
     return environment
 
 

@@ -33,12 +33,28 @@ Document = Mapping[str, Any]
 _WIDTH, _HEIGHT, _PANEL = 6.4, 3.6, 4.2  # inches: of a plot, and the width of one of several panels
 _PAGE = 5.0  # inches: of a plot on a page, so that its letters can still be read where a phone shrinks it
 _INK, _GRID, _PAPER = "#333333", "#dddddd", "#fffffe"
-_COLORS = {"vendi": "#0072b2", "conditional": "#d55e00", "information": "#009e73", "prompts": "#8e6bb0"}
-_SPECTRA = {"x": ("outputs", "vendi"), "joint": ("pairs", "conditional"), "t": ("prompts", "prompts")}
+_COLORS = {
+    "vendi": "#0072b2",
+    "conditional": "#d55e00",
+    "information": "#009e73",
+    "prompts": "#8e6bb0",
+}
+_SPECTRA = {
+    "x": ("outputs", "vendi"),
+    "joint": ("pairs", "conditional"),
+    "t": ("prompts", "prompts"),
+}
 _LETTER = 0.62  # width of a usual letter, as a part of the size of the font
 _MOST_TICKS = 6  # numbers on a log axis
-_STEPS = ((1.0, (1, 2, 5)), (0.35, (1, 1.5, 2, 3, 5, 7)))  # from so many decades on, numbers between the powers of ten
-_SHAPES = {"vendi": ("-", "order {order:g}"), "truncated": ("--", "truncated"), "rke": (":", "order 2 (RKE)")}
+_STEPS = (
+    (1.0, (1, 2, 5)),
+    (0.35, (1, 1.5, 2, 3, 5, 7)),
+)  # from so many decades on, numbers between the powers of ten
+_SHAPES = {
+    "vendi": ("-", "order {order:g}"),
+    "truncated": ("--", "truncated"),
+    "rke": (":", "order 2 (RKE)"),
+}
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": _INK,
     "axes.axisbelow": True,
@@ -64,7 +80,9 @@ def _styled(**more: Any) -> Iterator[None]:
     try:
         import matplotlib
     except ImportError:
-        raise MissingExtraError("Plots need matplotlib, which is not installed: pip install 'divprism[report]'.") from None
+        raise MissingExtraError(
+            "Plots need matplotlib, which is not installed: pip install 'divprism[report]'."
+        ) from None
     with matplotlib.rc_context(_STYLE | more), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
@@ -84,13 +102,17 @@ def new_panels(axes: Any, count: int, height: float = _HEIGHT) -> tuple[Any, np.
 
         if axes is None:
             width = _WIDTH if count == 1 else _PANEL * count
-            figure, made = pyplot.subplots(1, count, figsize=(width, height), layout="constrained", squeeze=False)
+            figure, made = pyplot.subplots(
+                1, count, figsize=(width, height), layout="constrained", squeeze=False
+            )
             return figure, made[0]
     panels = np.asarray(axes, dtype=object).reshape(-1)
     wrong = [type(one).__name__ for one in panels if not isinstance(one, Axes)]
     if wrong or panels.size != count:
         what = "matplotlib Axes" if count == 1 else f"{count} matplotlib Axes"
-        raise ArgumentError(f"`{'ax' if count == 1 else 'axes'}` must be {what}; got {wrong[0] if wrong else panels.size}.")
+        raise ArgumentError(
+            f"`{'ax' if count == 1 else 'axes'}` must be {what}; got {wrong[0] if wrong else panels.size}."
+        )
     return panels[0].figure, panels
 
 
@@ -123,10 +145,18 @@ def _as_element(figure: Any, label: str, name: str) -> str:
     """A figure as an SVG element."""
     buffer = io.StringIO()
     with _styled(**{"svg.fonttype": "none", "svg.hashsalt": name, "font.family": ["sans-serif"]}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        figure.savefig(
+            buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+        )
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>", "", text, count=2, flags=re.DOTALL)
+    text = re.sub(
+        r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>",
+        "",
+        text,
+        count=2,
+        flags=re.DOTALL,
+    )
     text = re.sub(r'<g id="[\w.]+_\d+">', "<g>", text)  # the same in every plot
     text = re.sub(r"<[^<>]+>", _following_the_page, text)
     return f'<svg role="img" aria-label="{_attribute(label)}" class="plot" {text.removeprefix("<svg ")}'
@@ -141,7 +171,13 @@ def _following_the_page(tag: re.Match[str]) -> str:
 
 
 def _attribute(text: str) -> str:
-    return visible(text).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+    return (
+        visible(text)
+        .replace("&", "&amp;")
+        .replace('"', "&quot;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+    )
 
 
 def _plain_ticks(axis: Any) -> None:
@@ -176,7 +212,11 @@ def _log_ticks() -> Any:
                 ticks = np.outer(10.0**decades, steps).reshape(-1)
             inside = ticks[(ticks >= 10**low * (1 - 1e-9)) & (ticks <= 10**high * (1 + 1e-9))]
             return (
-                inside if inside.size > 1 else MaxNLocator(_MOST_TICKS - 2, steps=[1, 2, 5, 10]).tick_values(10**low, 10**high)
+                inside
+                if inside.size > 1
+                else MaxNLocator(_MOST_TICKS - 2, steps=[1, 2, 5, 10]).tick_values(
+                    10**low, 10**high
+                )
             )
 
     return LogTicks
@@ -206,7 +246,13 @@ def draw_spectra(ax: Any, spectra: Mapping[str, tuple[Any, Any]]) -> None:
             last = max([last, *ranks[-1:]])
             shape = {"marker": ".", "markersize": 3} if values.size < 60 else {}
             ax.plot(ranks, values, color=_COLORS[family], label=title, **shape)
-        ax.set(xscale="log", yscale="log", xlabel="rank", ylabel="eigenvalue (share of all)", xlim=(1, 1.1 * last))
+        ax.set(
+            xscale="log",
+            yscale="log",
+            xlabel="rank",
+            ylabel="eigenvalue (share of all)",
+            xlim=(1, 1.1 * last),
+        )
         _plain_ticks(ax.xaxis)
         _plain_ticks(ax.yaxis)
         ax.legend()
@@ -251,21 +297,43 @@ def draw_factors(ax: Any, documents: Mapping[str, Document]) -> None:
             vendi, conditional = (scores[name]["value"] for name in ("vendi", "conditional_vendi"))
             shape = {"height": 0.4, "edgecolor": _PAPER, "linewidth": 1.2}
             ax.barh(place, conditional - 1, left=1, color=_COLORS["conditional"], **shape)
-            ax.barh(place, vendi - conditional, left=conditional, color=_COLORS["information"], **shape)
+            ax.barh(
+                place, vendi - conditional, left=conditional, color=_COLORS["information"], **shape
+            )
             ends += [vendi, conditional]
             if (interval := scores["conditional_vendi"].get("interval")) is not None:
                 ends.append(interval["high"])
-                reach = [[max(0.0, conditional - interval["low"])], [max(0.0, interval["high"] - conditional)]]
-                for color, width in ((_PAPER, 4.0), (_INK, 1.4)):  # an edge, so that it is seen on either colour
+                reach = [
+                    [max(0.0, conditional - interval["low"])],
+                    [max(0.0, interval["high"] - conditional)],
+                ]
+                for color, width in (
+                    (_PAPER, 4.0),
+                    (_INK, 1.4),
+                ):  # an edge, so that it is seen on either colour
                     style = {"capsize": 3 + width / 2, "capthick": width, "elinewidth": width}
                     ax.errorbar(conditional, place, xerr=reach, fmt="none", color=color, **style)
             told.append(f"{conditional:.3g} x {vendi / conditional:.3g} = {vendi:.3g}")
-        ax.set(xscale="log", xlim=(1, max(ends) ** 1.04), xlabel="effective number of outputs (log scale)")
+        ax.set(
+            xscale="log",
+            xlim=(1, max(ends) ** 1.04),
+            xlabel="effective number of outputs (log scale)",
+        )
         _plain_ticks(ax.xaxis)
         _name_lines(ax, list(documents), told)
         ax.grid(visible=False, axis="y")
-        patches = [_patch("conditional", "model (conditional)"), _patch("information", "prompts (information)")]
-        ax.legend(handles=patches, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.1, columnspacing=1.2)
+        patches = [
+            _patch("conditional", "model (conditional)"),
+            _patch("information", "prompts (information)"),
+        ]
+        ax.legend(
+            handles=patches,
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=2,
+            borderaxespad=0.1,
+            columnspacing=1.2,
+        )
 
 
 def _patch(family: str, label: str) -> Any:
@@ -300,7 +368,9 @@ def draw_sweep(axes: Sequence[Any], document: Document) -> None:
             ax.annotate("chosen", (swept["chosen"], 0.02), xycoords=("data", "axes fraction"), xytext=(3, 0),
                         textcoords="offset points", fontsize="small")  # fmt: skip
             what = {"x": "outputs", "t": "prompts"}[side]
-            ax.set(xscale="log", yscale="log", xlabel=f"bandwidth of {what}", ylabel="effective number")
+            ax.set(
+                xscale="log", yscale="log", xlabel=f"bandwidth of {what}", ylabel="effective number"
+            )
             _plain_ticks(ax.yaxis)
             _plain_ticks(ax.xaxis)
             ax.legend(fontsize="small")
@@ -314,15 +384,24 @@ def draw_convergence(axes: Sequence[Any], document: Document) -> None:
     sizes = np.asarray(document["sizes"], dtype=float)
     with _styled():
         for name, means in document["means"].items():
-            if family_of(name) not in families or (order == 2 and name.endswith("vendi") and "truncated" not in name):
+            if family_of(name) not in families or (
+                order == 2 and name.endswith("vendi") and "truncated" not in name
+            ):
                 continue  # at order 2 they are the rke scores
             ax = axes[families.index(family_of(name))]
-            shape = "truncated" if "truncated" in name else "rke" if name.endswith("rke") else "vendi"
+            shape = (
+                "truncated" if "truncated" in name else "rke" if name.endswith("rke") else "vendi"
+            )
             line, label = _SHAPES[shape]
-            mean, spread = np.asarray(means), np.std(np.asarray(document["curves"][name]), axis=0, ddof=1)
+            mean, spread = (
+                np.asarray(means),
+                np.std(np.asarray(document["curves"][name]), axis=0, ddof=1),
+            )
             color = _COLORS[family_of(name)]
             ax.plot(sizes, mean, line, color=color, label=label.format(order=order))
-            ax.fill_between(sizes, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
+            ax.fill_between(
+                sizes, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0
+            )
         for ax, family in zip(axes, families, strict=True):
             ax.set(xscale="log", yscale="log", xlabel=f"number of {unit}", title=family)
             _plain_ticks(ax.yaxis)

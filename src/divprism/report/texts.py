@@ -20,7 +20,11 @@ def visible(text: str) -> str:
     >>> visible("a\x1b[31m\u202eb")
     'a[31mb'
     """
-    hidden = {letter for letter in set(text) if letter in _TURNING or unicodedata.category(letter) in ("Cc", "Cs")}
+    hidden = {
+        letter
+        for letter in set(text)
+        if letter in _TURNING or unicodedata.category(letter) in ("Cc", "Cs")
+    }
     return "".join(letter for letter in text if letter in _KEPT or letter not in hidden)
 
 
@@ -38,7 +42,13 @@ def _breadth(letter: str) -> float:
     """How wide a letter is beside a usual one."""
     if unicodedata.combining(letter):
         return 0.0
-    return 1.7 if letter in "MWmw@%" or unicodedata.east_asian_width(letter) in "WF" else 1.15 if letter.isupper() else 1.0
+    return (
+        1.7
+        if letter in "MWmw@%" or unicodedata.east_asian_width(letter) in "WF"
+        else 1.15
+        if letter.isupper()
+        else 1.0
+    )
 
 
 def fitted(text: str, width: float) -> str:
@@ -78,7 +88,9 @@ def distinct_names(names: Iterable[str], width: float) -> list[str]:
     taken: set[str] = set()
     for place, line in enumerate(short):
         short[place] = next(
-            one for one in (line, *(f"{line} ({count})" for count in range(2, len(short) + 2))) if one not in taken
+            one
+            for one in (line, *(f"{line} ({count})" for count in range(2, len(short) + 2)))
+            if one not in taken
         )
         taken.add(short[place])
     return short
@@ -101,7 +113,10 @@ def sentence(text: str) -> str:
 def literal(text: str) -> str:
     """A text that Markdown shows as it is, in one line: no cell ends, no link, no picture, no tag in it."""
     line = visible(re.sub(r"\s+", " ", text))
-    return "".join(f"\\{letter}" if letter in "\\|[]`*_" else "&lt;" if letter == "<" else letter for letter in line)
+    return "".join(
+        f"\\{letter}" if letter in "\\|[]`*_" else "&lt;" if letter == "<" else letter
+        for letter in line
+    )
 
 
 def number_of(count: int, noun: str) -> str:

@@ -3,8 +3,8 @@
 import base64
 import io
 
-from divprism.media import without_warnings
-from divprism.samples import Clip, Item, Picture
+from divprism.data.media import without_warnings
+from divprism.data.samples import Clip, Item, Picture
 
 __all__ = ["is_thumbnail", "thumbnail"]
 

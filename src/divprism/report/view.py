@@ -6,12 +6,36 @@ from pathlib import Path
 from typing import Any
 
 from divprism.errors import DataError
-from divprism.registry import SCORES
 from divprism.report.formats import caption, model_note, model_table, remarks
-from divprism.report.plots import draw_convergence, draw_factors, draw_ranking, draw_spectra, draw_sweep, inline_svg
-from divprism.report.texts import distinct_names, family_of, fitted, isolated, number_of, ranked, sentence, shortened, visible
+from divprism.report.plots import (
+    draw_convergence,
+    draw_factors,
+    draw_ranking,
+    draw_spectra,
+    draw_sweep,
+    inline_svg,
+)
+from divprism.report.texts import (
+    distinct_names,
+    family_of,
+    fitted,
+    isolated,
+    number_of,
+    ranked,
+    sentence,
+    shortened,
+    visible,
+)
 from divprism.report.thumbnails import is_thumbnail
-from divprism.report.words import at_equal_size, comparison_sentences, entry_label, equal_size_note, headline, percent
+from divprism.report.words import (
+    at_equal_size,
+    comparison_sentences,
+    entry_label,
+    equal_size_note,
+    headline,
+    percent,
+)
+from divprism.scores.registry import SCORES
 from divprism.version import __version__
 
 __all__ = ["page_view"]
@@ -25,27 +49,44 @@ _TITLES = {
     "conditional_rke": "Conditional-RKE", "information_rke": "Information-RKE", "cluster_vendi": "Cluster-Vendi",
     "cluster_rke": "Cluster-RKE",
 }  # fmt: skip
-_PARTS = {"groups": "groups", "curves": "convergence", "bandwidths": "sweep"}  # by a key that only documents of the kind have
+_PARTS = {
+    "groups": "groups",
+    "curves": "convergence",
+    "bandwidths": "sweep",
+}  # by a key that only documents of the kind have
 
 
 def page_view(documents: Sequence[Document]) -> dict[str, Any]:
     """What the template shows of a result with scores, and of what goes with it."""
     scored = [one for one in documents if "scores" in one or "models" in one]
     if len(scored) != 1:
-        raise DataError(f"a report is of one result with scores, that of divprism score or compare; got {len(scored)}.")
+        raise DataError(
+            f"a report is of one result with scores, that of divprism score or compare; got {len(scored)}."
+        )
     main = _presentable(scored[0])
     models: dict[str, Document] = main.get("models", {"": main})
     parts = {_part(one): _clean(one) for one in documents if one is not scored[0]}
     if len(models) > 1 and parts:
-        raise DataError("a report of several models takes no other documents: they say nothing of which model they are of.")
+        raise DataError(
+            "a report of several models takes no other documents: they say nothing of which model they are of."
+        )
     name, first = next(iter(models.items()))
     for part in parts.values():
         _require_same_data(first, part)
     if parts:
         models = {name: {**first, "details": {**(first.get("details") or {}), **parts}}}
-    views = [_model(f"m{place}", name, document) for place, (name, document) in enumerate(models.items())]
+    views = [
+        _model(f"m{place}", name, document) for place, (name, document) in enumerate(models.items())
+    ]
     comparison = _comparison(main, models) if len(models) > 1 else None
-    warnings = list(dict.fromkeys([*main.get("warnings", ()), *(text for one in models.values() for text in one["warnings"])]))
+    warnings = list(
+        dict.fromkeys(
+            [
+                *main.get("warnings", ()),
+                *(text for one in models.values() for text in one["warnings"]),
+            ]
+        )
+    )
     source = _source(first)
     model = fitted(str(first["data"].get("model") or ""), _LONGEST_TITLE)
     title = f"{len(models)} models" if comparison else model or source
@@ -73,7 +114,9 @@ def _subtitle(title: str, source: str, told: str | None) -> str:
 
 def _source(document: Document) -> str:
     """What was scored, without the folders of the machine that it was scored on; settings have them."""
-    return fitted("/".join(Path(str(document["data"].get("source") or "outputs")).parts[-2:]), _LONGEST_TITLE)
+    return fitted(
+        "/".join(Path(str(document["data"].get("source") or "outputs")).parts[-2:]), _LONGEST_TITLE
+    )
 
 
 def _presentable(document: Document) -> dict[str, Any]:
@@ -82,7 +125,9 @@ def _presentable(document: Document) -> dict[str, Any]:
         return dict(_clean(document))
     if not document["models"]:
         raise DataError("a report is of at least one model, and this result holds none.")
-    names = dict(zip(document["models"], distinct_names(document["models"], _LONGEST_NAME), strict=True))
+    names = dict(
+        zip(document["models"], distinct_names(document["models"], _LONGEST_NAME), strict=True)
+    )
     if len(names) == 1 and not next(iter(names)):
         names = {"": ""}
     told = {**document, "models": {}}
@@ -91,7 +136,8 @@ def _presentable(document: Document) -> dict[str, Any]:
             told[key] = {names[model]: value for model, value in document[key].items()}
     if "differences" in document:
         told["differences"] = [
-            {**one, "first": names[one["first"]], "second": names[one["second"]]} for one in told["differences"]
+            {**one, "first": names[one["first"]], "second": names[one["second"]]}
+            for one in told["differences"]
         ]
     return dict(_clean(told))
 
@@ -109,7 +155,9 @@ def _require_same_data(result: Document, part: Document) -> None:
     """Refuse a part that is of other data than the scores, as far as it tells."""
     count = part.get("drawn_from") or part.get("n") or (part.get("data") or {}).get("n")
     if count != result["data"]["n"]:
-        raise DataError(f"the scores are of {result['data']['n']:,} outputs, and what goes with them is of {count}.")
+        raise DataError(
+            f"the scores are of {result['data']['n']:,} outputs, and what goes with them is of {count}."
+        )
 
 
 def _part(document: Document) -> str:
@@ -117,7 +165,9 @@ def _part(document: Document) -> str:
     keys = {*document, *(document.get("x") or {})}
     found = [part for key, part in _PARTS.items() if key in keys]
     if not found:
-        raise DataError("one of the documents is neither scores, nor groups, nor a sweep, nor a convergence.")
+        raise DataError(
+            "one of the documents is neither scores, nor groups, nor a sweep, nor a convergence."
+        )
     return found[0]
 
 
@@ -130,10 +180,19 @@ def _model(key: str, name: str, document: Document) -> dict[str, Any]:
         "title": name or "Scores",
         "sentences": headline(document),
         "cards": [_card(score, scores[score]) for score in SCORES if score in scores],
-        "remarks": [sentence(text) for text in remarks({**document, "baseline": None})],  # that is in the sentences
-        "factors": _factors(f"{key}-factors", {"": document}) if "conditional_vendi" in scores else None,
-        **{kind: draw(f"{key}-{kind}", details[kind]) if details.get(kind) else None for kind, draw in _PLOTS.items()},
-        "verdicts": [verdict["sentence"] for verdict in convergence["verdicts"].values()] if convergence else [],
+        "remarks": [
+            sentence(text) for text in remarks({**document, "baseline": None})
+        ],  # that is in the sentences
+        "factors": _factors(f"{key}-factors", {"": document})
+        if "conditional_vendi" in scores
+        else None,
+        **{
+            kind: draw(f"{key}-{kind}", details[kind]) if details.get(kind) else None
+            for kind, draw in _PLOTS.items()
+        },
+        "verdicts": [verdict["sentence"] for verdict in convergence["verdicts"].values()]
+        if convergence
+        else [],
         "groups": _groups(key, details["groups"]) if details.get("groups") else None,
         "absent": list((details.get("absent") or {}).items()),
         "bare": not details,
@@ -144,17 +203,23 @@ def _model(key: str, name: str, document: Document) -> dict[str, Any]:
 
 def _factors(key: str, documents: Mapping[str, Document]) -> list[str]:
     label = "Bars: Vendi as the product of Conditional and Information"
-    return inline_svg(lambda axes: draw_factors(axes[0], documents), 1, 1.0 + 0.48 * len(documents), label, key)
+    return inline_svg(
+        lambda axes: draw_factors(axes[0], documents), 1, 1.0 + 0.48 * len(documents), label, key
+    )
 
 
 def _spectra(key: str, spectra: Document) -> list[str]:
     values = {name: (one["values"], one["weights"]) for name, one in spectra.items()}
-    return inline_svg(lambda axes: draw_spectra(axes[0], values), 1, 3.3, "Spectra on log axes", key)
+    return inline_svg(
+        lambda axes: draw_spectra(axes[0], values), 1, 3.3, "Spectra on log axes", key
+    )
 
 
 def _sweep(key: str, document: Document) -> list[str]:
     panels = 1 if document["t"] is None else 2
-    return inline_svg(lambda axes: draw_sweep(axes, document), panels, 3.3, "Scores against bandwidths", key)
+    return inline_svg(
+        lambda axes: draw_sweep(axes, document), panels, 3.3, "Scores against bandwidths", key
+    )
 
 
 def _convergence(key: str, document: Document) -> list[str]:
@@ -163,14 +228,21 @@ def _convergence(key: str, document: Document) -> list[str]:
     return inline_svg(lambda axes: draw_convergence(axes, document), panels, 3.3, label, key)
 
 
-_PLOTS: dict[str, Callable[[str, Document], list[str]]] = {"spectra": _spectra, "sweep": _sweep, "convergence": _convergence}
+_PLOTS: dict[str, Callable[[str, Document], list[str]]] = {
+    "spectra": _spectra,
+    "sweep": _sweep,
+    "convergence": _convergence,
+}
 
 
 def _card(name: str, score: Document) -> dict[str, str]:
     interval = score["interval"]
     error = f"± {score['standard_error']:.2g} by the estimator" if score["standard_error"] else ""
     if interval is not None:
-        error = f"{interval['low']:.4g} to {interval['high']:.4g} ({percent(interval['level'])})" + (error and f", {error}")
+        error = (
+            f"{interval['low']:.4g} to {interval['high']:.4g} ({percent(interval['level'])})"
+            + (error and f", {error}")
+        )
     return {
         "name": _TITLES[name],
         "value": f"{score['value']:.4g}",
@@ -195,7 +267,9 @@ def _comparison(main: Document, models: Mapping[str, Document]) -> dict[str, Any
     if "ranks" in main:
         heads.insert(1, "rank")
         for name, row in zip(names, cells, strict=True):
-            row.insert(1, {"text": ranked(main["ranks"][name]), "sort": str(sum(main["ranks"][name]))})
+            row.insert(
+                1, {"text": ranked(main["ranks"][name]), "sort": str(sum(main["ranks"][name]))}
+            )
         if main["lengths"]:
             heads.append("words")
             for name, row in zip(names, cells, strict=True):
@@ -204,7 +278,9 @@ def _comparison(main: Document, models: Mapping[str, Document]) -> dict[str, Any
         shown = {
             "title": "Comparison",
             "sentences": [sentence(text) for text in comparison_sentences(main)],
-            "ranking": inline_svg(lambda axes: draw_ranking(axes[0], main), 1, height, label, "ranking"),
+            "ranking": inline_svg(
+                lambda axes: draw_ranking(axes[0], main), 1, height, label, "ranking"
+            ),
             "differences": [_difference(one) for one in main["differences"]],
         }
     return shown | {
@@ -242,7 +318,15 @@ def _cell(text: str) -> dict[str, str]:
 def _groups(key: str, document: Document) -> dict[str, Any]:
     groups = document["groups"]
     fair = at_equal_size(document)
-    heads = ["group", *([f"vendi of {document['equal_size']}"] if fair else []), "vendi", "rke", "share", "outputs", "prompts"]
+    heads = [
+        "group",
+        *([f"vendi of {document['equal_size']}"] if fair else []),
+        "vendi",
+        "rke",
+        "share",
+        "outputs",
+        "prompts",
+    ]
     notes = [
         f"The groups add up to {document['aggregate']:.4g}, {_signed(document['gap'])} nats from Conditional-Vendi "
         f"({document['conditional_vendi']:.4g}); at order 2 to {document['aggregate_rke']:.4g}, "
@@ -270,8 +354,17 @@ def _signed(value: float) -> str:
 
 
 def _group(key: str, group: Document, fair: bool) -> dict[str, Any]:
-    figures = [("vendi", "{:.2f}"), ("rke", "{:.2f}"), ("share", "{:.1%}"), ("size", "{:,.0f}"), ("num_prompts", "{:,.0f}")]
-    cells = [_number(group.get(name), form) for name, form in [*([("rarefied", "{:.2f}")] if fair else []), *figures]]
+    figures = [
+        ("vendi", "{:.2f}"),
+        ("rke", "{:.2f}"),
+        ("share", "{:.1%}"),
+        ("size", "{:,.0f}"),
+        ("num_prompts", "{:,.0f}"),
+    ]
+    cells = [
+        _number(group.get(name), form)
+        for name, form in [*([("rarefied", "{:.2f}")] if fair else []), *figures]
+    ]
     prompts = [_entry(one) for one in group["prompts"]]
     typical = entry_label(group["prompts"][0]) if group["prompts"] else ""
     title = isolated(shortened(typical, _LONGEST_TITLE))
@@ -285,7 +378,10 @@ def _group(key: str, group: Document, fair: bool) -> dict[str, Any]:
         "cells": cells,
         "prompts": prompts,
         "modes": [
-            {"title": f"Kind {place} of outputs, {mode['share']:.0%}", "outputs": [_entry(one) for one in mode["outputs"]]}
+            {
+                "title": f"Kind {place} of outputs, {mode['share']:.0%}",
+                "outputs": [_entry(one) for one in mode["outputs"]],
+            }
             for place, mode in enumerate(group["modes"], 1)
         ],
     }
@@ -293,7 +389,11 @@ def _group(key: str, group: Document, fair: bool) -> dict[str, Any]:
 
 def _number(value: float | None, form: str) -> dict[str, str]:
     """A number as a cell; nothing where there is none."""
-    return {"text": "", "sort": ""} if value is None else {"text": form.format(value), "sort": repr(float(value))}
+    return (
+        {"text": "", "sort": ""}
+        if value is None
+        else {"text": form.format(value), "sort": repr(float(value))}
+    )
 
 
 def _entry(entry: Document) -> dict[str, Any]:
@@ -308,11 +408,18 @@ def _entry(entry: Document) -> dict[str, Any]:
 
 def _settings(document: Document) -> list[tuple[str, str]]:
     """Every setting, what the data were, what embedded them, and how long it took."""
-    rows = [(name.replace("_", " "), value) for name, value in document["settings"].items() if value is not None]
+    rows = [
+        (name.replace("_", " "), value)
+        for name, value in document["settings"].items()
+        if value is not None
+    ]
     rows += [(name, value) for name, value in document["data"].items() if value is not None]
     for made in document["embedders"]:
         rows.append(
-            (f"embedder {made['side']}", ", ".join(f"{k}: {v}" for k, v in made.items() if k != "side" and v is not None))
+            (
+                f"embedder {made['side']}",
+                ", ".join(f"{k}: {v}" for k, v in made.items() if k != "side" and v is not None),
+            )
         )
     rows += list(document["runtime"].items())
     return [(str(name), shortened(str(value), _LONGEST)) for name, value in rows]
@@ -321,7 +428,9 @@ def _settings(document: Document) -> list[tuple[str, str]]:
 def _reproduce(first: Document, several: bool) -> list[dict[str, str]]:
     """Settings that a command or `evaluate` take, the command if the result came from one, and the hash of the data."""
     off = {"interval": 0}  # None would mean the default, and there was none
-    settings = {name: off.get(name) if value is None else value for name, value in first["settings"].items()}
+    settings = {
+        name: off.get(name) if value is None else value for name, value in first["settings"].items()
+    }
     settings = {name: value for name, value in settings.items() if value is not None}
     command = first["runtime"].get("command")
     version = first["runtime"].get("divprism", __version__)
@@ -333,5 +442,7 @@ def _reproduce(first: Document, several: bool) -> list[dict[str, str]]:
         }
     )
     if first["data"].get("hash") and not several:
-        steps.append({"text": f"The data are the same if their hash is {first['data']['hash']}.", "code": ""})
+        steps.append(
+            {"text": f"The data are the same if their hash is {first['data']['hash']}.", "code": ""}
+        )
     return steps

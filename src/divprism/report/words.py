@@ -18,9 +18,14 @@ __all__ = [
 ]
 
 Document = Mapping[str, Any]
-_CHANCE, _TINY = 0.05, 0.001  # p-values up to the one count as more than chance, and below the other are not spelled out
+_CHANCE, _TINY = (
+    0.05,
+    0.001,
+)  # p-values up to the one count as more than chance, and below the other are not spelled out
 _CLEARLY_LESS = 0.95  # times the diversity of the middle group
-_ERRORS = 2.0  # standard errors that two groups are apart, for one of them to be called the least diverse
+_ERRORS = (
+    2.0  # standard errors that two groups are apart, for one of them to be called the least diverse
+)
 _BIASED = 1.005  # a factor of random pairings from which on it is worth a word
 _LONGEST = 90  # letters of a prompt in a sentence
 
@@ -33,8 +38,12 @@ def percent(level: float) -> str:
 def headline(document: Document) -> list[str]:
     """The scores of one model in words, and what else stands out."""
     scores, data = document["scores"], document["data"]
-    vendi, conditional, information = (scores.get(f"{family}vendi") for family in ("", "conditional_", "information_"))
-    under = "" if data["prompts"] is None else f" to {number_of(data['prompts'], 'different prompt')}"
+    vendi, conditional, information = (
+        scores.get(f"{family}vendi") for family in ("", "conditional_", "information_")
+    )
+    under = (
+        "" if data["prompts"] is None else f" to {number_of(data['prompts'], 'different prompt')}"
+    )
     amount = "amounts" if data["n"] == 1 else "amount"
     ones = "one" if f"{vendi['value']:.3g}" == "1" else "ones"
     lines = [
@@ -47,14 +56,24 @@ def headline(document: Document) -> list[str]:
     factor = f"a factor of {information['value']:.3g} (Information-Vendi{_reach(information)})"
     if document["baseline"] is None or document["baseline"]["baseline"] < _BIASED:
         return [*lines, f"{own}, and the prompts bring {factor}.", *_standing_out(document)]
-    return [*lines, f"{own}; the rest is {factor}. {_left_for_prompts(document['baseline'])}", *_standing_out(document)]
+    return [
+        *lines,
+        f"{own}; the rest is {factor}. {_left_for_prompts(document['baseline'])}",
+        *_standing_out(document),
+    ]
 
 
 def _left_for_prompts(baseline: Document) -> str:
     """How much of Information is the bias of a small sample, and how much is left."""
     left = f"{math.exp(baseline['excess_information']):.3g}"
-    told = "nothing is left for the prompts" if float(left) <= 1 else f"what is left for the prompts is a factor of {left}"
-    chance = f"Outputs paired with prompts at random show a factor of {baseline['baseline']:.3g} too"
+    told = (
+        "nothing is left for the prompts"
+        if float(left) <= 1
+        else f"what is left for the prompts is a factor of {left}"
+    )
+    chance = (
+        f"Outputs paired with prompts at random show a factor of {baseline['baseline']:.3g} too"
+    )
     return f"{chance}, the bias of a small sample; {told}."
 
 
@@ -62,7 +81,9 @@ def _reach(score: Document) -> str:
     interval = score["interval"]
     if interval is None:
         return ""
-    return f", {percent(interval['level'])} interval {interval['low']:.3g} to {interval['high']:.3g}"
+    return (
+        f", {percent(interval['level'])} interval {interval['low']:.3g} to {interval['high']:.3g}"
+    )
 
 
 def _standing_out(document: Document) -> list[str]:
@@ -126,7 +147,11 @@ def _least_diverse(document: Document) -> list[str]:
     if values[1] - values[0] <= _ERRORS * math.hypot(*errors[:2]):
         return []
     first, size = large[0], round(large[0]["size"])
-    title = isolated(shortened(entry_label(first["prompts"][0]) if first["prompts"] else str(first["name"]), _LONGEST))
+    title = isolated(
+        shortened(
+            entry_label(first["prompts"][0]) if first["prompts"] else str(first["name"]), _LONGEST
+        )
+    )
     prompts = first.get("num_prompts") or len(first["prompts"])
     where = f"prompts like “{title}” ({number_of(prompts, 'prompt')}, {number_of(size, 'output')})"
     among = number_of(size, "output")
@@ -140,7 +165,15 @@ def _least_diverse(document: Document) -> list[str]:
 def entry_label(entry: Document) -> str:
     """What stands for a row: its text, the name of its file with that of its folder, its id or its number."""
     file = "/".join(Path(entry["file"]).parts[-2:]) if "file" in entry else None
-    return visible(str(entry.get("text") or file or entry.get("where") or entry.get("id") or f"row {entry['row']}"))
+    return visible(
+        str(
+            entry.get("text")
+            or file
+            or entry.get("where")
+            or entry.get("id")
+            or f"row {entry['row']}"
+        )
+    )
 
 
 def convergence_sentence(document: Document) -> str:
@@ -163,7 +196,13 @@ def convergence_sentence(document: Document) -> str:
     if len(enough) == len(verdicts):
         return "The sample suffices for every score."
     parts = [f"suffices for {', '.join(enough)}"] if enough else []
-    parts += [f"is too small for {'every score' if len(lacking) == len(verdicts) else ', '.join(lacking)}"] if lacking else []
+    parts += (
+        [
+            f"is too small for {'every score' if len(lacking) == len(verdicts) else ', '.join(lacking)}"
+        ]
+        if lacking
+        else []
+    )
     parts += [f"leaves open whether it suffices for {', '.join(unclear)}"] if unclear else []
     return f"The sample {'; it '.join(parts)}."
 
@@ -173,11 +212,11 @@ def comparison_sentences(document: Document) -> list[str]:
     differences, score = document["differences"], document["score"]
     clear = sum(one["clear"] for one in differences)
     best = differences[0]
-    told = (
-        f"of {len(differences):,} pairs of models {clear:,} {'differs' if clear == 1 else 'differ'} clearly on the same prompts"
-    )
+    told = f"of {len(differences):,} pairs of models {clear:,} {'differs' if clear == 1 else 'differ'} clearly on the same prompts"
     if len(differences) == 1:
-        told = f"on the same prompts the two models {'differ' if clear else 'do not differ'} clearly"
+        told = (
+            f"on the same prompts the two models {'differ' if clear else 'do not differ'} clearly"
+        )
     lines = [
         f"ranked by {score}; {told}",
         f"the first two, {isolated(best['first'])} over {isolated(best['second'])}: {best['ratio']:.3f} "

@@ -1,0 +1,1 @@
+"""The numerical core: arrays, kernels, operators, tiles, spectra and entropies."""

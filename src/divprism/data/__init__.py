@@ -1,0 +1,1 @@
+"""Data: files of any common layout become paired samples."""

@@ -1,0 +1,131 @@
+"""Resources: what a computation may use. None of it changes an answer."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from divprism.engines.threads import Caller, cores, one_blas_thread
+from divprism.errors import ArgumentError
+
+__all__ = ["RESOURCES", "TILE", "Resources", "free_memory", "spell_bytes", "spell_seconds"]
+
+TILE = 512
+"""Rows of a tile: 512 x 512 entries stay in the processor's cache between the passes that a kernel block needs."""
+
+_DEFAULT_SHARE = 0.5  # of the free memory, used when no budget is given
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a computation may use. None of it changes an answer.
+
+    Attributes
+    ----------
+    memory : int or None
+        Bytes that may be held beside the data; None for half of what is free.
+    executor : Executor or None
+        Where blocks are computed; None for a thread per core, each with one BLAS thread.
+    progress : callable or None
+        Called as progress(text, fraction) with the current step and the share of it that is done. Before long work it is
+        called once with the plan and fraction zero.
+    tile : int
+        Rows of a tile.
+    """
+
+    memory: int | None = None
+    executor: Executor | None = None
+    progress: Callable[[str, float], None] | None = None
+    tile: int = TILE
+
+    @property
+    def budget(self) -> int:
+        """Bytes that may be held."""
+        if self.memory is None:
+            return int(_DEFAULT_SHARE * free_memory())
+        return self.memory
+
+    def require(self, needed: float, what: str, way_out: str) -> None:
+        """Refuse, before any work, what does not fit into a budget that was given."""
+        if self.memory is not None and needed > self.memory:
+            raise ArgumentError(
+                f"{what} holds {spell_bytes(needed)}, above the memory budget of {spell_bytes(self.memory)}. "
+                f"Allow more, or {way_out}."
+            )
+
+    def report_progress(self, text: str, fraction: float) -> None:
+        """Call `progress`, if there is one."""
+        if self.progress is not None:
+            self.progress(text, fraction)
+
+    @contextmanager
+    def workers(self, *, threads: bool = True) -> Iterator[Executor]:
+        """The executor to use. Without `threads`, tasks run in the caller: the array library has threads of its own.
+
+        A thread per core with one BLAS thread each is faster than one thread with all BLAS threads, because the exponentials
+        and sums between the matrix products then run on all cores too; and any number of threads gives the same bits.
+        """
+        if not threads and self.executor is None:
+            yield Caller()
+            return
+        with one_blas_thread():
+            if self.executor is not None:
+                yield self.executor
+                return
+            pool = ThreadPoolExecutor(cores())
+            try:
+                yield pool
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+
+RESOURCES = Resources()
+"""The default: half of the free memory, all cores, no progress reports."""
+
+
+def free_memory() -> int:
+    """Bytes that this process could still take: what the system has available, within the limit of a container."""
+    import psutil
+
+    available = int(psutil.virtual_memory().available)
+    container = _container_room()
+    if container is None:
+        return available
+    return min(available, container)
+
+
+def _container_room() -> int | None:
+    """Bytes left below the memory limit of the container (cgroup v2), which psutil does not know; None without a limit."""
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = Path("/sys/fs/cgroup/memory.current").read_text().strip()
+        return max(0, int(limit) - int(used))
+    except (OSError, ValueError):  # no such files, or "max": no limit
+        return None
+
+
+def spell_bytes(amount: float) -> str:
+    """Bytes for a person.
+
+    >>> spell_bytes(2_100_000_000), spell_bytes(512)
+    ('2.1 GB', '512 B')
+    """
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    if amount < 1000:
+        return f"{amount:.3g} GB"
+    return f"{amount:,.0f} GB"
+
+
+def spell_seconds(seconds: float) -> str:
+    """A duration for a person.
+
+    >>> spell_seconds(42.3), spell_seconds(600)
+    ('42 s', '10 min')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min"

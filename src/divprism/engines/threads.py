@@ -1,0 +1,93 @@
+"""Threads: one per core, each with one BLAS thread, and results handed out in a fixed order."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
+
+__all__ = ["Caller", "cores", "in_order", "one_blas_thread", "side_by_side"]
+
+_WINDOW = 8  # tasks submitted ahead of the one whose result is awaited
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def cores() -> int:
+    """Number of processors that this process may use."""
+    import psutil
+
+    process = psutil.Process()
+    if hasattr(process, "cpu_affinity"):  # not available on macOS
+        return len(process.cpu_affinity())
+    return psutil.cpu_count() or 1
+
+
+class Caller(Executor):
+    """An executor that runs each task at once, in the thread that submits it."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
+        """Run the task and return its finished future."""
+        future: Future = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def in_order(call: Callable[[T], R], items: Iterable[T], executor: Executor) -> Iterator[R]:
+    """Yield call(item) for each item in order, computed by the executor a few items ahead.
+
+    Because the order is fixed, sums over the results have the same bits for any number of workers. Whatever ends the loop
+    early, an interrupt included, cancels the tasks that have not started.
+    """
+    pending: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            pending.append(executor.submit(call, item))
+            if len(pending) >= _WINDOW:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def side_by_side(call: Callable[[T], R], items: Iterable[T], executor: Executor) -> list[R]:
+    """Return call(item) for each item; on the executor's threads if it has any, else in this thread."""
+    if isinstance(executor, ThreadPoolExecutor):
+        return list(in_order(call, items, executor))
+    return [call(item) for item in items]
+
+
+@cache
+def _blas() -> Any:
+    """The BLAS libraries loaded in this process; NumPy's is there from the start."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+_entered, _limit, _lock = 0, None, threading.Lock()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread while any caller is inside.
+
+    The limit is global to the process, so only the last caller to leave restores the old one.
+    """
+    global _entered, _limit
+    with _lock:
+        _entered += 1
+        if _entered == 1:
+            _limit = _blas().limit(limits=1, user_api="blas")
+    try:
+        yield
+    finally:
+        with _lock:
+            _entered -= 1
+            if _entered == 0 and _limit is not None:
+                _limit.restore_original_limits()

@@ -1,6 +1,0 @@
-"""Readers: files and folders to paired samples, or one sentence on why not."""
-
-from divprism.readers.arrays import read_array
-from divprism.readers.load import load
-
-__all__ = ["load", "read_array"]

@@ -1,0 +1,1 @@
+"""The scores: their table, their settings, and the functions that compute one."""
