@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from made import clip, jsonl, picture, records
+from sample_files import image_bytes, jsonl, records, write_video
 
 import divprism as dp
 
@@ -63,8 +63,8 @@ def _gz():
     return gzip.compress(jsonl(ROWS * 20), mtime=0)
 
 
-def _clip():
-    path = clip(Path(sys.argv[4]) / "seed.mp4", frames=6)
+def _video():
+    path = write_video(Path(sys.argv[4]) / "seed.mp4", frames=6)
     content = path.read_bytes()
     path.unlink()
     return content
@@ -74,7 +74,7 @@ def _gif():
     from PIL import Image
 
     buffer = io.BytesIO()
-    frames = [Image.open(io.BytesIO(picture(i))).convert("P") for i in range(3)]
+    frames = [Image.open(io.BytesIO(image_bytes(i))).convert("P") for i in range(3)]
     frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:])
     return buffer.getvalue()
 
@@ -95,13 +95,13 @@ SEEDS = {
     ".npy": lambda: _array("npy"),
     ".npz": lambda: _array("npz"),
     ".safetensors": lambda: _array("safetensors"),
-    ".png": lambda: picture(1),
-    ".jpg": lambda: picture(1, form="JPEG"),
-    ".webp": lambda: picture(1, form="WEBP"),
-    ".bmp": lambda: picture(1, form="BMP"),
-    ".tiff": lambda: picture(1, form="TIFF"),
+    ".png": lambda: image_bytes(1),
+    ".jpg": lambda: image_bytes(1, form="JPEG"),
+    ".webp": lambda: image_bytes(1, form="WEBP"),
+    ".bmp": lambda: image_bytes(1, form="BMP"),
+    ".tiff": lambda: image_bytes(1, form="TIFF"),
     ".gif": _gif,
-    ".mp4": _clip,
+    ".mp4": _video,
 }
 
 
@@ -138,7 +138,7 @@ def main() -> None:
     media = kind in (".png", ".jpg", ".webp", ".bmp", ".tiff", ".gif", ".mp4")
     path = folder / (f"p-0{kind}" if media else f"a{kind}")
     for i in range(5 if kind == "_map.json" else 0):
-        (folder / f"{i}.png").write_bytes(picture(i))
+        (folder / f"{i}.png").write_bytes(image_bytes(i))
     slowest = refused = 0.0
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(count):

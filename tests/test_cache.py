@@ -13,10 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from made import picture, write
+from sample_files import image_bytes, write
 
 import divprism as dp
-from divprism.data.samples import Picture, texts
+from divprism.data.samples import Image, texts
 from divprism.embedders import cache as cache_module
 from divprism.embedders import embed_items
 
@@ -171,8 +171,8 @@ def test_answers_that_cannot_be_vectors(answer, message):
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_workers_and_batches_are_no_part_of_the_answer(workers, tmp_path):
-    write(tmp_path, {f"{i}.png": picture(i) for i in range(9)})
-    items = [Picture(tmp_path / f"{i}.png", str(i)) for i in range(9)]
+    write(tmp_path, {f"{i}.png": image_bytes(i) for i in range(9)})
+    items = [Image(tmp_path / f"{i}.png", str(i)) for i in range(9)]
     right = embed_items(items, dp.EfficientNetLite0()).vectors
     found = embed_items(
         items[::-1], replace(dp.EfficientNetLite0(), batch_size=workers), num_workers=workers

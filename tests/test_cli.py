@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made import jsonl, records, write
+from sample_files import jsonl, records, write
 
 import divprism as dp
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from divprism.data.samples import Clip, Item, Picture, texts
+from divprism.data.samples import Image, Item, Video, texts
 from divprism.embedders import _inception
 from divprism.embedders.base import Embedder
 from divprism.embedders.cache import Cache
@@ -521,18 +521,18 @@ def items(tmp_path_factory) -> dict[str, tuple[Item, ...]]:
     """A few distinct texts, pictures and clips, of different lengths and sizes."""
     found: dict[str, tuple[Item, ...]] = {"text": texts(TEXTS)}
     try:
-        from PIL import Image
+        import PIL.Image
     except ImportError:
         return found
     rng = np.random.default_rng(5)
     encoded = []
     for height, width in ((40, 60), (64, 64), (300, 200), (33, 90), (5, 3)):
         buffer = io.BytesIO()
-        Image.fromarray(_scene(rng, height, width)).save(buffer, "PNG")
+        PIL.Image.fromarray(_scene(rng, height, width)).save(buffer, "PNG")
         encoded.append(buffer.getvalue())
-    encoded.append(_black(Image))
+    encoded.append(_black(PIL.Image))
     found["image"] = tuple(
-        Picture(content, f"picture {place}") for place, content in enumerate(encoded)
+        Image(content, f"picture {place}") for place, content in enumerate(encoded)
     )
     try:
         import av
@@ -540,7 +540,7 @@ def items(tmp_path_factory) -> dict[str, tuple[Item, ...]]:
         return found
     folder = tmp_path_factory.mktemp("clips")
     found["video"] = tuple(
-        Clip(_clip_file(av, folder / f"{count}.mp4", count, rng)) for count in (12, 5, 2)
+        Video(_clip_file(av, folder / f"{count}.mp4", count, rng)) for count in (12, 5, 2)
     )
     return found
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import reference
-from made import jsonl, records
+from sample_files import jsonl, records
 
 import divprism as dp
 from divprism.data import toy

@@ -6,14 +6,14 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from made import PROMPTS, clip, jsonl, picture, records, write
+from sample_files import PROMPTS, image_bytes, jsonl, records, write, write_video
 
 import divprism as dp
-from divprism.data.samples import Clip, Picture
+from divprism.data.samples import Image, Video
 
 
-def pictures(*names):
-    return {f"{name}.png": picture(place) for place, name in enumerate(names)}
+def image_files(*names):
+    return {f"{name}.png": image_bytes(place) for place, name in enumerate(names)}
 
 
 def named(samples):
@@ -25,7 +25,7 @@ def named(samples):
 
 def listed(folder, names, prompts):
     """What files of these names get from a list of prompts."""
-    write(folder / "images", pictures(*names))
+    write(folder / "images", image_files(*names))
     write(folder, {"prompts.txt": "\n".join(prompts)})
     return dp.load(folder / "images", folder / "prompts.txt")
 
@@ -109,7 +109,7 @@ def test_numbers_that_never_repeat_pair_one_to_one(tmp_path):
 
 
 def test_names_of_digits_only_are_no_prompts(tmp_path):
-    write(tmp_path, pictures("00000-99123", "00001-99124"))
+    write(tmp_path, image_files("00000-99123", "00001-99124"))
     with pytest.raises(
         dp.DataError,
         match=r"are numbers only \(first: 00000-99123\).*--prompts LIST.*metadata\.jsonl",
@@ -123,7 +123,7 @@ def test_names_of_digits_only_are_no_prompts(tmp_path):
 def test_folders_of_folders_of_pictures_need_to_be_told_to_be_clips(tmp_path):
     write(
         tmp_path,
-        {f"model {m}/{p}/{i}.png": picture(i) for m in "ab" for p in PROMPTS for i in range(2)},
+        {f"model {m}/{p}/{i}.png": image_bytes(i) for m in "ab" for p in PROMPTS for i in range(2)},
     )
     with pytest.raises(
         dp.DataError,
@@ -131,7 +131,7 @@ def test_folders_of_folders_of_pictures_need_to_be_told_to_be_clips(tmp_path):
     ):
         dp.load(tmp_path)
     samples = dp.load(tmp_path, output_kind="video")
-    assert [type(output) for output in samples.outputs] == [Clip] * 4
+    assert [type(output) for output in samples.outputs] == [Video] * 4
     assert {prompt.text for prompt in samples.prompts} == {"model a", "model b"}
     assert {prompt.text for prompt in dp.load(tmp_path / "model a").prompts} == set(PROMPTS)
 
@@ -139,7 +139,7 @@ def test_folders_of_folders_of_pictures_need_to_be_told_to_be_clips(tmp_path):
 @pytest.mark.parametrize("kind", [None, "video"])
 def test_folders_of_folders_of_videos_are_never_clips(kind, tmp_path):
     (tmp_path / "model" / "a dog").mkdir(parents=True)
-    clip(tmp_path / "model" / "a dog" / "0.mp4")
+    write_video(tmp_path / "model" / "a dog" / "0.mp4")
     with pytest.raises(
         dp.DataError, match=r"holds videos two folders deep; name .*model, .*a folder per prompt"
     ):
@@ -151,24 +151,29 @@ def geneval(count=2):
         f"{i:05}/metadata.jsonl": jsonl([{"tag": "colors", "prompt": PROMPTS[i]}])
         for i in range(count)
     }
-    grids = {f"{i:05}/grid.png": picture(90 + i) for i in range(count)}
+    grids = {f"{i:05}/grid.png": image_bytes(90 + i) for i in range(count)}
     return (
         lines
         | grids
-        | {f"{i:05}/samples/{j:04}.png": picture(4 * i + j) for i in range(count) for j in range(4)}
+        | {
+            f"{i:05}/samples/{j:04}.png": image_bytes(4 * i + j)
+            for i in range(count)
+            for j in range(4)
+        }
     )
 
 
 def test_folders_of_geneval_give_each_sample_the_prompt_of_its_metadata(tmp_path):
     write(tmp_path, geneval())
     samples = dp.load(tmp_path, strict=True)
-    assert [type(output) for output in samples.outputs] == [Picture] * 8
+    assert [type(output) for output in samples.outputs] == [Image] * 8
     assert [prompt.text for prompt in samples.prompts] == [
         text for text in PROMPTS for _ in range(4)
     ]
     assert "GenEval" in samples.notes[-1]
     write(
-        tmp_path, {"00002/metadata.jsonl": jsonl([{"prompt": "p"}]), "00000/other.png": picture(8)}
+        tmp_path,
+        {"00002/metadata.jsonl": jsonl([{"prompt": "p"}]), "00000/other.png": image_bytes(8)},
     )
     told = dp.load(tmp_path).warnings
     assert "1 of 3 folders" in told[0] and "hold no output (first: 00002)" in told[0]
@@ -189,7 +194,7 @@ def test_a_line_of_geneval_without_its_prompt_is_refused(content, tmp_path):
         dp.load(tmp_path)
 
 
-PER_PROMPT = {f"{PROMPTS[i // 2]}/{i}.png": picture(i) for i in range(4)}
+PER_PROMPT = {f"{PROMPTS[i // 2]}/{i}.png": image_bytes(i) for i in range(4)}
 
 
 def told(folder, *words, **options):
@@ -204,7 +209,7 @@ def told(folder, *words, **options):
 
 
 def test_a_stray_picture_beside_the_folders_is_told_and_the_folders_are_read(tmp_path):
-    write(tmp_path, PER_PROMPT | {"contact_sheet.png": picture(9)})
+    write(tmp_path, PER_PROMPT | {"contact_sheet.png": image_bytes(9)})
     samples = told(tmp_path, "1 files beside the folders", "contact_sheet.png")
     assert len(samples) == 4 and {prompt.text for prompt in samples.prompts} == set(PROMPTS)
 
@@ -213,26 +218,26 @@ def test_folders_that_are_links_count_as_folders_unless_they_lead_outside(tmp_pa
     write(
         tmp_path,
         {f".kept/{name}": content for name, content in PER_PROMPT.items()}
-        | {"in/sheet.png": picture(9)},
+        | {"in/sheet.png": image_bytes(9)},
     )
     write(tmp_path / "in", {f".kept/{name}": content for name, content in PER_PROMPT.items()})
     for text in PROMPTS:
         (tmp_path / "in" / text).symlink_to(tmp_path / "in" / ".kept" / text)
     assert len(told(tmp_path / "in", "1 files beside the folders", "sheet.png")) == 4
-    write(tmp_path / "out", pictures("a-0", "a-1"))
+    write(tmp_path / "out", image_files("a-0", "a-1"))
     (tmp_path / "out" / "link").symlink_to(tmp_path / ".kept" / PROMPTS[0])
     assert dp.load(tmp_path / "out").warnings == ()  # what lies outside is nobody's loss
 
 
 def test_a_folder_of_grids_beside_the_pictures_is_told_and_the_pictures_are_read(tmp_path):
-    write(tmp_path, pictures("a-0", "a-1", "b-0", "b-1") | {"grids/0.png": picture(7)})
+    write(tmp_path, image_files("a-0", "a-1", "b-0", "b-1") | {"grids/0.png": image_bytes(7)})
     assert len(told(tmp_path, "1 folders", "(first: grids)")) == 4
-    write(tmp_path, {"p.txt": "b\na", **{f"grids/{i}.png": picture(i) for i in range(20)}})
+    write(tmp_path, {"p.txt": "b\na", **{f"grids/{i}.png": image_bytes(i) for i in range(20)}})
     assert len(dp.load(tmp_path, tmp_path / "p.txt")) == 4  # a list of prompts goes with files
 
 
 def test_as_many_pictures_beside_folders_as_in_them_are_refused(tmp_path):
-    write(tmp_path, PER_PROMPT | pictures("a-0", "b-0", "c-0"))
+    write(tmp_path, PER_PROMPT | image_files("a-0", "b-0", "c-0"))
     with pytest.raises(
         dp.DataError, match=r"holds 3 outputs, and 4 more in folders beside them; .*apart"
     ):
@@ -242,11 +247,11 @@ def test_as_many_pictures_beside_folders_as_in_them_are_refused(tmp_path):
 def test_a_preview_beside_folders_of_frames_is_told(tmp_path):
     write(
         tmp_path,
-        {f"a-{i}/{j}.png": picture(j) for i in range(2) for j in range(2)}
-        | pictures("x", "y", "z"),
+        {f"a-{i}/{j}.png": image_bytes(j) for i in range(2) for j in range(2)}
+        | image_files("x", "y", "z"),
     )
     assert len(told(tmp_path, "3 files beside the folders", output_kind="video")) == 2
-    write(tmp_path / "in", {"a-0/0.png": picture(), "a-0/thumbs/0.png": picture()})
+    write(tmp_path / "in", {"a-0/0.png": image_bytes(), "a-0/thumbs/0.png": image_bytes()})
     assert len(told(tmp_path / "in", "1 files or folders", "thumbs", output_kind="video")) == 1
 
 
@@ -258,7 +263,7 @@ def test_prompt_folders_without_output_are_told(tmp_path):
 
 @pytest.mark.parametrize("place", ["", "a red square"])
 def test_links_to_nowhere_loops_and_pipes_are_told(place, tmp_path):
-    write(tmp_path, PER_PROMPT if place else pictures("a-0", "a-1"))
+    write(tmp_path, PER_PROMPT if place else image_files("a-0", "a-1"))
     inside = tmp_path / place
     (inside / "a-5.png").symlink_to(tmp_path / "nowhere.png")
     (inside / "a-6.png").symlink_to(inside / "a-6.png")
@@ -268,7 +273,7 @@ def test_links_to_nowhere_loops_and_pipes_are_told(place, tmp_path):
 
 
 def test_pictures_of_kinds_that_are_not_read_are_told(tmp_path):
-    write(tmp_path, pictures("a-0", "a-1") | {"a-2.heic": b"?", "notes.md": "no output"})
+    write(tmp_path, image_files("a-0", "a-1") | {"a-2.heic": b"?", "notes.md": "no output"})
     told(tmp_path, "1 pictures or videos", "a-2.heic")
     write(tmp_path / "only", {"a-2.heic": b"?"})
     with pytest.raises(
@@ -292,14 +297,14 @@ ARGUMENTS = {
 
 def test_a_json_object_that_names_no_file_is_noted_and_not_a_table(tmp_path):
     args = {"args.json": json.dumps(ARGUMENTS)}
-    write(tmp_path / "flat", pictures("a-0", "b-0") | args | {"p.txt": "a\nb", "../p.txt": "a"})
+    write(tmp_path / "flat", image_files("a-0", "b-0") | args | {"p.txt": "a\nb", "../p.txt": "a"})
     samples = dp.load(tmp_path / "flat", strict=True)
     assert [prompt.text for prompt in samples.prompts] == ["a", "b"]
     assert any("args.json: not read, for it names no file" in note for note in samples.notes)
     write(tmp_path / "deep", PER_PROMPT | args)
     assert len(dp.load(tmp_path / "deep")) == 4
     rows = [{"file_name": f"{name}.png", "prompt": "p"} for name in ("x", "y")]
-    write(tmp_path / "table", pictures("x", "y") | args | {"data.jsonl": jsonl(rows)})
+    write(tmp_path / "table", image_files("x", "y") | args | {"data.jsonl": jsonl(rows)})
     samples = dp.load(tmp_path / "table")
     assert len(samples) == 2 and any("args.json: not read" in note for note in samples.notes)
 
@@ -308,13 +313,13 @@ def test_a_json_object_that_names_no_file_is_noted_and_not_a_table(tmp_path):
     "content", [{"gone.png": "a"}, {"a prompt": ["gone.png"]}, {"gone.png": {"prompt": "a"}}]
 )
 def test_a_map_of_files_that_are_gone_is_still_a_map(content, tmp_path):
-    write(tmp_path, pictures("0", "1") | {"map.json": json.dumps(content)})
+    write(tmp_path, image_files("0", "1") | {"map.json": json.dumps(content)})
     with pytest.raises(dp.DataError, match=r"names gone.png, but there is no such file"):
         dp.load(tmp_path)
 
 
 def test_json_that_is_broken_or_without_pictures_is_refused_as_before(tmp_path):
-    write(tmp_path / "broken", pictures("0", "1") | {"map.json": "{"})
+    write(tmp_path / "broken", image_files("0", "1") | {"map.json": "{"})
     with pytest.raises(dp.DataError, match="is not JSON"):
         dp.load(tmp_path / "broken")
     write(tmp_path / "alone", {"args.json": json.dumps(ARGUMENTS)})

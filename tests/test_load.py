@@ -7,10 +7,10 @@ import random
 
 import numpy as np
 import pytest
-from made import ANSWERS, PROMPTS, clip, jsonl, picture, records, write
+from sample_files import ANSWERS, PROMPTS, image_bytes, jsonl, records, write, write_video
 
 import divprism as dp
-from divprism.data.samples import Clip, Picture
+from divprism.data.samples import Image, Video
 
 PAIRS = [
     (prompt, answer)
@@ -111,11 +111,12 @@ def test_a_datasets_folder(tmp_path):
 
 def test_pictures_inside_a_table(tmp_path):
     rows = [
-        {"prompt": PROMPTS[i % 2], "image": {"bytes": picture(i), "path": None}} for i in range(4)
+        {"prompt": PROMPTS[i % 2], "image": {"bytes": image_bytes(i), "path": None}}
+        for i in range(4)
     ]
     write(tmp_path, {"a.parquet": parquet(rows)})
     samples = dp.load(tmp_path / "a.parquet")
-    assert [type(output) for output in samples.outputs] == [Picture] * 4
+    assert [type(output) for output in samples.outputs] == [Image] * 4
     assert samples.outputs[3].content().size == (40, 30)
 
 
@@ -167,7 +168,7 @@ def test_embeddings_inside_a_table(tmp_path):
         dp.load(tmp_path / "e.jsonl")
 
 
-IMAGES = {f"{i}.png": picture(i) for i in range(4)}
+IMAGES = {f"{i}.png": image_bytes(i) for i in range(4)}
 CAPTIONED = [{"file_name": f"{i}.png", "text": PROMPTS[i // 2]} for i in range(4)]
 FOLDERS = {
     "metadata.jsonl": IMAGES | {"metadata.jsonl": jsonl(CAPTIONED)},
@@ -177,8 +178,8 @@ FOLDERS = {
     | {"map.json": json.dumps({row["file_name"]: {"prompt": row["text"]} for row in CAPTIONED})},
     "map of lists": IMAGES
     | {"map.json": json.dumps({PROMPTS[0]: ["0.png", "1.png"], PROMPTS[1]: ["2.png", "3.png"]})},
-    "folder per prompt": {f"{PROMPTS[i // 2]}/{i}.png": picture(i) for i in range(4)},
-    "prompt-index": {f"{PROMPTS[i // 2]}-{i % 2}.png": picture(i) for i in range(4)},
+    "folder per prompt": {f"{PROMPTS[i // 2]}/{i}.png": image_bytes(i) for i in range(4)},
+    "prompt-index": {f"{PROMPTS[i // 2]}-{i % 2}.png": image_bytes(i) for i in range(4)},
     "absolute in words": IMAGES
     | {"data.jsonl": jsonl({"prompt": r["text"], "path": r["file_name"]} for r in CAPTIONED)},
 }
@@ -194,7 +195,7 @@ def test_every_folder_of_pictures_pairs_each_with_its_prompt(layout, tmp_path):
         (prompt.text, output.digest())
         for prompt, output in zip(samples.prompts, samples.outputs, strict=True)
     }
-    expected = {(PROMPTS[i // 2], Picture(picture(i)).digest()) for i in range(4)}
+    expected = {(PROMPTS[i // 2], Image(image_bytes(i)).digest()) for i in range(4)}
     assert pairs == expected
     assert [prompt.text for prompt in samples.prompts] == sorted(
         (p.text for p in samples.prompts), key=PROMPTS.index
@@ -209,7 +210,7 @@ def test_every_folder_of_pictures_pairs_each_with_its_prompt(layout, tmp_path):
 
 
 def test_prompts_in_a_list_beside_the_files(tmp_path):
-    files = write(tmp_path / "images", {f"{i}.png": picture(i) for i in (10, 2, 1, 0)})
+    files = write(tmp_path / "images", {f"{i}.png": image_bytes(i) for i in (10, 2, 1, 0)})
     write(tmp_path, {"prompts.txt": "zero\none\n\ntwo\nten\n"})
     samples = dp.load(files, tmp_path / "prompts.txt")
     named = {
@@ -228,7 +229,7 @@ def test_prompts_in_a_list_beside_the_files(tmp_path):
 @pytest.mark.parametrize("start", [0, 1])
 def test_the_number_of_a_prompt_in_the_name(start, tmp_path):
     files = write(
-        tmp_path / "images", {f"{start + i // 2}_{i % 2}.png": picture(i) for i in range(4)}
+        tmp_path / "images", {f"{start + i // 2}_{i % 2}.png": image_bytes(i) for i in range(4)}
     )
     write(tmp_path, {"p.txt": "\n".join(PROMPTS)})
     assert [prompt.text for prompt in dp.load(files, tmp_path / "p.txt").prompts] == [
@@ -268,7 +269,7 @@ def test_pictures_as_prompts_of_captions(tmp_path):
         IMAGES | {"c.jsonl": jsonl({"image": f"{i}.png", "caption": ANSWERS[i]} for i in range(4))},
     )
     samples = dp.load(tmp_path / "c.jsonl", prompt_field="image", output_field="caption")
-    assert [type(prompt) for prompt in samples.prompts] == [Picture] * 4
+    assert [type(prompt) for prompt in samples.prompts] == [Image] * 4
     assert [output.text for output in samples.outputs] == ANSWERS
     write(tmp_path / "apart", IMAGES)
     write(tmp_path, {"o.txt": "\n".join(ANSWERS)})
@@ -280,14 +281,14 @@ def test_videos_and_folders_of_frames(tmp_path):
     clips = tmp_path / "clips"
     clips.mkdir()
     for i in range(4):
-        clip(clips / f"{PROMPTS[i // 2]}-{i % 2}.mp4", i)
+        write_video(clips / f"{PROMPTS[i // 2]}-{i % 2}.mp4", i)
     samples = dp.load(clips)
-    assert [type(output) for output in samples.outputs] == [Clip] * 4
+    assert [type(output) for output in samples.outputs] == [Video] * 4
     assert {prompt.text for prompt in samples.prompts} == set(PROMPTS)
     assert len(samples.outputs[0].content(5)) == 5
     frames = write(
         tmp_path / "frames",
-        {f"{PROMPTS[i // 2]}/{i}/{j}.png": picture(i) for i in range(4) for j in (10, 9)},
+        {f"{PROMPTS[i // 2]}/{i}/{j}.png": image_bytes(i) for i in range(4) for j in (10, 9)},
     )
     samples = dp.load(frames, output_kind="video")
     assert [[path.name for path in output.source] for output in samples.outputs] == [
@@ -295,7 +296,7 @@ def test_videos_and_folders_of_frames(tmp_path):
     ] * 4
     flat = write(
         tmp_path / "flat",
-        {f"{PROMPTS[i // 2]}-{i}/{j}.png": picture(i) for i in range(4) for j in range(2)},
+        {f"{PROMPTS[i // 2]}-{i}/{j}.png": image_bytes(i) for i in range(4) for j in range(2)},
     )
     assert {prompt.text for prompt in dp.load(flat, output_kind="video").prompts} == set(PROMPTS)
     rows = [{"prompt": PROMPTS[0], "frames": [f"frames/{PROMPTS[0]}/0/{j}.png" for j in (9, 10)]}]
@@ -303,9 +304,9 @@ def test_videos_and_folders_of_frames(tmp_path):
     assert len(dp.load(tmp_path / "f.jsonl").outputs[0].source) == 2
 
 
-def test_a_frame_stands_for_several_of_a_short_clip(tmp_path):
-    write(tmp_path, {f"{i}.png": picture(i) for i in range(2)})
-    frames = Clip((tmp_path / "0.png", tmp_path / "1.png")).content(4)
+def test_a_frame_stands_for_several_of_a_short_video(tmp_path):
+    write(tmp_path, {f"{i}.png": image_bytes(i) for i in range(2)})
+    frames = Video((tmp_path / "0.png", tmp_path / "1.png")).content(4)
     assert frames[0] is frames[1] and frames[2] is frames[3] and frames[1] is not frames[2]
 
 
@@ -385,7 +386,7 @@ def test_the_join_is_checked(tmp_path):
     table = {"metadata.jsonl": jsonl(CAPTIONED)}
     write(
         tmp_path / "surplus",
-        IMAGES | table | {"extra.png": picture(9), "notes.txt": "not an output"},
+        IMAGES | table | {"extra.png": image_bytes(9), "notes.txt": "not an output"},
     )
     found = dp.load(tmp_path / "surplus")
     assert (
@@ -401,12 +402,12 @@ def test_the_join_is_checked(tmp_path):
         dp.load(tmp_path / "missing")
     write(tmp_path / "twice", IMAGES | {"metadata.jsonl": jsonl([*CAPTIONED, CAPTIONED[0]])})
     assert dp.load(tmp_path / "twice").warnings[0].startswith("1 files are named more than once")
-    write(tmp_path / "case", {"A dog-0.png": picture(0), "a dog-0.png": picture(1)})
+    write(tmp_path / "case", {"A dog-0.png": image_bytes(0), "a dog-0.png": image_bytes(1)})
     assert [text.split(" (")[0] for text in dp.load(tmp_path / "case").warnings] == [
         "1 file names differ by case only",
         "1 prompts differ by case only",
     ]
-    write(tmp_path / "mixed", {"a-0.png": picture(0), "b.png": picture(1)})
+    write(tmp_path / "mixed", {"a-0.png": image_bytes(0), "b.png": image_bytes(1)})
     with pytest.raises(dp.DataError, match=r"1 of 2 files in .* are not named prompt-index: b, "):
         dp.load(tmp_path / "mixed")
 
@@ -428,7 +429,7 @@ def test_folders_that_cannot_be_read_say_why(tmp_path):
         dp.load(tmp_path / "empty")
     with pytest.raises(dp.DataError, match=r"cannot read .*nowhere: No such file"):
         dp.load(tmp_path / "nowhere")
-    write(tmp_path, {"a.png": picture(), "a.xyz": b"?"})
+    write(tmp_path, {"a.png": image_bytes(), "a.xyz": b"?"})
     with pytest.raises(dp.DataError, match="is a single output; diversity needs several"):
         dp.load(tmp_path / "a.png")
     with pytest.raises(dp.ArgumentError, match=r"cannot tell what a.xyz is by its suffix"):
@@ -516,7 +517,7 @@ def test_an_empty_first_value_does_not_tell_the_kind(tmp_path):
         {"image": None, "prompt": "p"},
         *({"image": f"{i}.png", "prompt": "p"} for i in range(2)),
     ]
-    write(tmp_path, {f"{i}.png": picture(i) for i in range(2)} | {"m.jsonl": jsonl(rows)})
+    write(tmp_path, {f"{i}.png": image_bytes(i) for i in range(2)} | {"m.jsonl": jsonl(rows)})
     found = dp.load(tmp_path / "m.jsonl")
     assert [output.modality for output in found.outputs] == ["image"] * 2 and found.skipped == 1
     vectors = [{"embedding": None, "prompt": "p"}, {"embedding": [1.0, 2.0], "prompt": "p"}]
@@ -606,7 +607,9 @@ def test_the_field_of_prompts_is_that_of_their_own_table(tmp_path):
 
 def test_the_key_of_a_map_is_the_file(tmp_path):
     entries = {f"{i}.png": {"prompt": f"p{i}", "file_name": "elsewhere.png"} for i in range(2)}
-    write(tmp_path, {f"{i}.png": picture(i) for i in range(2)} | {"map.json": json.dumps(entries)})
+    write(
+        tmp_path, {f"{i}.png": image_bytes(i) for i in range(2)} | {"map.json": json.dumps(entries)}
+    )
     found = dp.load(tmp_path)
     assert [output.source.name for output in found.outputs] == ["0.png", "1.png"]
 

@@ -16,9 +16,9 @@ from divprism.errors import ArgumentError, DataError
 
 __all__ = [
     "MODALITIES",
-    "Clip",
+    "Video",
     "Item",
-    "Picture",
+    "Image",
     "Samples",
     "Text",
     "clean_text",
@@ -62,7 +62,7 @@ class Text(Item):
 
 
 @dataclass(frozen=True)
-class Picture(Item):
+class Image(Item):
     """A picture: a file, or the bytes of one that a table held."""
 
     modality: ClassVar[str] = "image"
@@ -79,7 +79,7 @@ class Picture(Item):
 
 
 @dataclass(frozen=True)
-class Clip(Item):
+class Video(Item):
     """A video: a file, or its frames as pictures in order."""
 
     modality: ClassVar[str] = "video"

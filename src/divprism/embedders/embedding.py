@@ -15,7 +15,7 @@ from divprism.core.kernels import Categorical, Kernel
 from divprism.core.validation import check_pairing, holds_text
 from divprism.data.files import write_whole
 from divprism.data.readers.load import EMBEDDING, load
-from divprism.data.samples import Item, Picture, Samples, Text, texts
+from divprism.data.samples import Image, Item, Samples, Text, texts
 from divprism.embedders import (
     Cache,
     EfficientNetLite0,
@@ -53,9 +53,7 @@ def as_items(values: Any, name: str) -> tuple[Item, ...] | None:
     if all(isinstance(value, str) for value in values):
         return texts(values, name)
     if all(type(value).__module__.startswith("PIL.") for value in values):
-        return tuple(
-            Picture(_pixels(value), f"{name} {place}") for place, value in enumerate(values)
-        )
+        return tuple(Image(_pixels(value), f"{name} {place}") for place, value in enumerate(values))
     return None
 
 

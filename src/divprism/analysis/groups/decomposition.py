@@ -24,7 +24,7 @@ from divprism.analysis.groups._inside import (
 from divprism.analysis.groups.grouping import EigenGroups, Grouping, LabelGroups, PromptSide, Split
 from divprism.core.kernels import Categorical, Kernel
 from divprism.core.validation import check_order
-from divprism.data.samples import Clip, Item, Picture, Samples, Text
+from divprism.data.samples import Image, Item, Samples, Text, Video
 from divprism.embedders.embedding import as_arrays, as_samples, embed, resolve_embedder
 from divprism.errors import ArgumentError, DataError
 from divprism.estimators import Estimator
@@ -177,7 +177,7 @@ class Decomposition:
 
 def _file(item: Item) -> dict[str, str]:
     """The file of a picture or clip, or the first of its frames; nothing where a table held its bytes."""
-    source = item.source if isinstance(item, Picture | Clip) else None
+    source = item.source if isinstance(item, Image | Video) else None
     path = source[0] if isinstance(source, tuple) else source
     return {"file": str(path)} if isinstance(path, Path) else {}
 

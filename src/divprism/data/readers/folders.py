@@ -14,7 +14,7 @@ from divprism.data.readers.guards import Root, listing, parse_json, read_whole, 
 from divprism.data.readers.pairing import by_list, by_name
 from divprism.data.readers.tables import TABLE_SUFFIXES, Record, kind_of, read_table
 from divprism.data.readers.values import as_file
-from divprism.data.samples import Clip, Item, Samples, Text, clean_text
+from divprism.data.samples import Item, Samples, Text, Video, clean_text
 from divprism.errors import DataError
 
 __all__ = [
@@ -389,7 +389,7 @@ def _in_place(place: Path, fields: Fields, root: Root) -> _Place:
     files = media_files(place, root)
     inner = {path: frames for path in _folders(place, root) if (frames := media_files(path, root))}
     if clips and files and not _holds_videos(files):
-        return [Clip(tuple(files), shown(place))], None, list(inner)
+        return [Video(tuple(files), shown(place))], None, list(inner)
     for path, frames in inner.items():
         if _holds_videos(frames):
             raise DataError(
@@ -403,7 +403,7 @@ def _in_place(place: Path, fields: Fields, root: Root) -> _Place:
             )
     found = [
         *map(_as_item, files),
-        *(Clip(tuple(frames), shown(path)) for path, frames in inner.items()),
+        *(Video(tuple(frames), shown(path)) for path, frames in inner.items()),
     ]
     return found, Text(clean_text(place.name), shown(place)), []
 
@@ -452,7 +452,9 @@ def _check_one_kind(paths: Sequence[Path], folder: Path) -> None:
 def _stem(item: Item) -> str:
     path = _files(item)[0]
     return (
-        path.parent.name if isinstance(item, Clip) and isinstance(item.source, tuple) else path.stem
+        path.parent.name
+        if isinstance(item, Video) and isinstance(item.source, tuple)
+        else path.stem
     )
 
 

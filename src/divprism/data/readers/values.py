@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from divprism.data.readers.guards import Root, shown
-from divprism.data.samples import Clip, Item, Picture, Text, clean_text
+from divprism.data.samples import Image, Item, Text, Video, clean_text
 from divprism.errors import DataError
 
 __all__ = ["MISSING", "as_file", "is_blank", "one_prompt", "outputs_in"]
@@ -72,7 +72,7 @@ def outputs_in(
             for clip in value:
                 yield from outputs_in(clip, kind, where, root, frames=True)
         else:
-            yield Clip(tuple(root.find(_file_name(name, where), where) for name in value), where)
+            yield Video(tuple(root.find(_file_name(name, where), where) for name in value), where)
     elif isinstance(value, list):
         if not value:
             yield Text("", where)
@@ -114,7 +114,7 @@ def _stored(value: dict[str, Any], kind: str, where: str, root: Root) -> Item:
     """A file inside a table, as `datasets` stores it: its bytes, or its name."""
     content = value.get("bytes")
     if isinstance(content, bytes) and kind == "image":
-        return Picture(content, where)
+        return Image(content, where)
     if isinstance(value.get("path"), str):
         return as_file(root.find(value["path"], where), kind, where)
     raise DataError(
@@ -133,4 +133,4 @@ def _file_name(value: Any, where: str) -> str:
 def as_file(path: Path, kind: str, where: str = "") -> Item:
     """A picture or a clip, by its file."""
     label = f"{shown(path)} ({where})" if where else shown(path)
-    return Clip(path, label) if kind == "video" else Picture(path, label)
+    return Video(path, label) if kind == "video" else Image(path, label)

@@ -11,10 +11,11 @@ import zlib
 
 import numpy as np
 import pytest
-from made import clip, jsonl, picture, records, write
+from sample_files import image_bytes, jsonl, records, write, write_video
 
 import divprism as dp
 from divprism import cli
+from divprism.data.samples import Image
 
 GOOD = jsonl(records())
 LINE = GOOD.splitlines(keepends=True)
@@ -224,10 +225,10 @@ def test_half_a_surrogate_pair_is_read(tmp_path):
 
 
 def _picture_of(mode):
-    from PIL import Image
+    import PIL.Image
 
     buffer = io.BytesIO()
-    Image.new(mode, (20, 20)).save(buffer, "TIFF" if mode in ("I;16", "F") else "PNG")
+    PIL.Image.new(mode, (20, 20)).save(buffer, "TIFF" if mode in ("I;16", "F") else "PNG")
     return buffer.getvalue()
 
 
@@ -254,9 +255,12 @@ def _huge_png(side):
 PICTURES = {
     "0 bytes": (b"", "is empty (0 bytes)"),
     "a text": (b"hello, I am a picture", "is not a picture of a known kind"),
-    "truncated": (picture(form="PNG", size=(400, 300))[:300], "is a broken or truncated picture"),
+    "truncated": (
+        image_bytes(form="PNG", size=(400, 300))[:300],
+        "is a broken or truncated picture",
+    ),
     "truncated JPEG": (
-        picture(form="JPEG", size=(400, 300))[:1200],
+        image_bytes(form="JPEG", size=(400, 300))[:1200],
         "is a broken or truncated picture",
     ),
     "a bomb": (_huge_png(12_000), "is 12,000 x 12,000 pixels; at most 100,000,000 pixels are read"),
@@ -271,7 +275,7 @@ def test_pictures(case, capsys, tmp_path, monkeypatch):
     content, message = PICTURES[case]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DIVPRISM_CACHE", str(tmp_path / "cache"))
-    files = {f"{i}.png": picture(i) for i in range(3)} | {"bad.png": content}
+    files = {f"{i}.png": image_bytes(i) for i in range(3)} | {"bad.png": content}
     rows = [{"file_name": name, "prompt": "p"} for name in files]
     write(tmp_path, files | {"metadata.jsonl": jsonl(rows)})
     sentence = refused(capsys, "score", "metadata.jsonl")
@@ -281,7 +285,7 @@ def test_pictures(case, capsys, tmp_path, monkeypatch):
 
 
 def test_all_that_is_broken_is_counted(capsys, tmp_path):
-    write(tmp_path, {f"p-{i}.png": picture(i) if i % 2 else b"no" for i in range(6)})
+    write(tmp_path, {f"p-{i}.png": image_bytes(i) if i % 2 else b"no" for i in range(6)})
     sentence = refused(capsys, "score", tmp_path)
     assert "3 of 6 items cannot be read; the first: " in sentence
     assert "p-0.png is not a picture" in sentence
@@ -291,17 +295,17 @@ def test_all_that_is_broken_is_counted(capsys, tmp_path):
 def test_pictures_of_every_mode_are_read(mode):
     if mode == "CMYK":
         content = io.BytesIO()
-        from PIL import Image
+        import PIL.Image
 
-        Image.new("CMYK", (20, 20)).save(content, "JPEG")
+        PIL.Image.new("CMYK", (20, 20)).save(content, "JPEG")
         content = content.getvalue()
     else:
         content = _picture_of(mode)
-    assert dp.samples.Picture(content).content().mode == "RGB"
+    assert Image(content).content().mode == "RGB"
 
 
 def test_a_suffix_of_another_picture_format_does_no_harm(tmp_path):
-    write(tmp_path, {f"p-{i}.png": picture(i, form="JPEG") for i in range(2)})
+    write(tmp_path, {f"p-{i}.png": image_bytes(i, form="JPEG") for i in range(2)})
     assert dp.evaluate(str(tmp_path)).vendi.n == 2
 
 
@@ -316,7 +320,7 @@ VIDEOS = {
 @pytest.mark.parametrize("case", VIDEOS)
 def test_videos(case, capsys, tmp_path):
     for i in range(2):
-        clip(tmp_path / f"p-{i}.mp4", i)
+        write_video(tmp_path / f"p-{i}.mp4", i)
     bad = tmp_path / "p-1.mp4"
     bad.write_bytes(VIDEOS[case](bad.read_bytes()))
     sentence = refused(capsys, "score", tmp_path)
@@ -325,7 +329,7 @@ def test_videos(case, capsys, tmp_path):
 
 def test_a_codec_that_nobody_knows(capsys, tmp_path):
     for i in range(2):
-        clip(tmp_path / f"p-{i}.avi", i)
+        write_video(tmp_path / f"p-{i}.avi", i)
     bad = tmp_path / "p-1.avi"
     bad.write_bytes(bad.read_bytes().replace(b"FMP4", b"ZZZZ"))
     assert "p-1.avi is packed by a codec that PyAV does not know" in refused(
@@ -336,7 +340,7 @@ def test_a_codec_that_nobody_knows(capsys, tmp_path):
 def test_a_video_that_is_a_script_is_not_followed(capsys, tmp_path):
     """ffmpeg would play the file that the script names, wherever a link leads."""
     for i in range(2):
-        clip(tmp_path / f"p-{i}.mp4", i)
+        write_video(tmp_path / f"p-{i}.mp4", i)
     (tmp_path / "p-1.mp4").write_bytes(b"ffconcat version 1.0\nfile p-0.mp4\n")
     assert "p-1.mp4 is not a readable video" in refused(capsys, "score", tmp_path)
 
@@ -348,7 +352,7 @@ def test_a_picture_that_is_a_program_is_not_run(capsys, tmp_path, monkeypatch):
     (tmp_path / "bin" / "gs").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
-    write(tmp_path / "images", {"p-0.png": picture(0), "p-1.png": eps})
+    write(tmp_path / "images", {"p-0.png": image_bytes(0), "p-1.png": eps})
     assert "p-1.png is not a picture of a known kind" in refused(
         capsys, "score", tmp_path / "images"
     )
@@ -357,15 +361,15 @@ def test_a_picture_that_is_a_program_is_not_run(capsys, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("mode", ["F", "I"])
 def test_pixels_without_a_known_range_are_refused(mode):
-    from PIL import Image
+    import PIL.Image
 
     content = io.BytesIO()
-    Image.new(mode, (20, 20), 200).save(content, "TIFF")
+    PIL.Image.new(mode, (20, 20), 200).save(content, "TIFF")
     with pytest.raises(
         dp.DataError,
         match="has pixels of 32 bits, whose range nobody can know; save it with 8 or 16 bits",
     ):
-        dp.samples.Picture(content.getvalue(), "a.tiff").content()
+        Image(content.getvalue(), "a.tiff").content()
 
 
 def test_a_huge_file_is_not_read(tmp_path):
@@ -375,7 +379,7 @@ def test_a_huge_file_is_not_read(tmp_path):
         dp.DataError,
         match=r"a.png has 1,099,511,627,776 bytes; pictures of at most 536,870,912 are read",
     ):
-        dp.samples.Picture(tmp_path / "a.png", "a.png").content()
+        Image(tmp_path / "a.png", "a.png").content()
 
 
 def test_many_equal_rows_in_a_small_parquet_are_refused(capsys, tmp_path):
@@ -449,7 +453,7 @@ def _rows_naming(name):
 @pytest.fixture
 def inside(tmp_path):
     """A folder with a picture, and a secret beside it."""
-    write(tmp_path, {"secret.png": picture(7), "in/0.png": picture(0)})
+    write(tmp_path, {"secret.png": image_bytes(7), "in/0.png": image_bytes(0)})
     return tmp_path / "in"
 
 
@@ -497,7 +501,7 @@ def test_names_that_are_no_files(name, capsys, inside):
 
 def test_names_with_newlines_escapes_and_emoji(capsys, tmp_path):
     names = ["two\nlines-0.png", "\x1b[31mred-0.png", "😀-0.png", "quote'\"-0.png"]
-    write(tmp_path, {name: picture(i) for i, name in enumerate(names)})
+    write(tmp_path, {name: image_bytes(i) for i, name in enumerate(names)})
     samples = dp.load(tmp_path)
     assert {prompt.text for prompt in samples.prompts} == {
         name.removesuffix("-0.png") for name in names

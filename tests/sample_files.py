@@ -11,7 +11,7 @@ PROMPTS = ["a red square", "a blue circle"]
 ANSWERS = ["It is red.", "It is blue.", "Neither, it is green.", "I could not say."]
 
 
-def picture(seed=0, size=(40, 30), form="PNG") -> bytes:
+def image_bytes(seed=0, size=(40, 30), form="PNG") -> bytes:
     """A picture of coloured blocks, as the bytes of a file."""
     from PIL import Image
 
@@ -22,7 +22,7 @@ def picture(seed=0, size=(40, 30), form="PNG") -> bytes:
     return buffer.getvalue()
 
 
-def clip(path: Path, seed=0, frames=12, size=(64, 48)) -> Path:
+def write_video(path: Path, seed=0, frames=12, size=(64, 48)) -> Path:
     """A clip of coloured blocks that drift."""
     import av
 
