@@ -15,6 +15,7 @@ __all__ = [
     "MissingExtraError",
     "MissingModelError",
     "Notice",
+    "as_notice",
 ]
 
 
@@ -70,3 +71,10 @@ class Notice:
     def to_dict(self) -> dict[str, str]:
         """Plain values, as in result files."""
         return {"code": self.code, "text": self.text, "severity": self.severity}
+
+
+def as_notice(warning: "Notice | str") -> Notice:
+    """A warning as a notice; a plain text gets the code "data"."""
+    if isinstance(warning, Notice):
+        return warning
+    return Notice("data", warning)

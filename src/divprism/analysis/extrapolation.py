@@ -22,9 +22,22 @@ from typing import Any
 import numpy as np
 
 from divprism.estimators import Entropy
-from divprism.scores.score import COMBINATIONS, combined
+from divprism.scores.score import combine
+from divprism.scores.settings import Settings
+from divprism.scores.spec import available, truncated_name
 
-__all__ = ["Curve", "Found", "Verdict", "curves", "figures", "noun", "summary", "untold", "verdict"]
+__all__ = [
+    "Curve",
+    "Found",
+    "Reading",
+    "Verdict",
+    "curves",
+    "figures",
+    "noun",
+    "summary",
+    "unreadable",
+    "verdict",
+]
 
 _WINDOW = 8  # the power law is fitted to the last three doublings
 _RATES = np.arange(5, 101) / 100
@@ -41,6 +54,15 @@ Law = Callable[
     [float], float
 ]  # number of units, infinity included -> log score; NaN where there is none
 Found = dict[str, dict[str, Entropy]]  # "vendi", "rke" or "truncated" -> operator -> entropy
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a curve is read: what its units are called, the tolerance, and the truncation."""
+
+    noun: str
+    tolerance: float
+    truncation: int | None
 
 
 @dataclass(frozen=True)
@@ -129,18 +151,21 @@ class Curve:
 
 
 def curves(
-    rows: list[list[list[Found]]], pairs: np.ndarray, sizes: np.ndarray, settings: dict[str, Any]
+    rows: list[list[list[Found]]],
+    pairs: np.ndarray,
+    sizes: np.ndarray,
+    order: float,
+    truncation: int | None,
 ) -> Iterator[Curve]:
     """A curve for each score, from entropies for each repeat, size and stretch."""
-    order, cut = settings["order"], (settings["truncation"] or 0) * sizes[-1] / pairs[0, -1]
+    cut = (truncation or 0) * sizes[-1] / pairs[0, -1]
     for kind, at, start in (("vendi", order, 0.0), ("rke", 2.0, 0.0), ("truncated", order, cut)):
-        for score, signs in COMBINATIONS.items():
-            if score.endswith("rke") != (kind == "rke") or not set(signs) <= set(
-                rows[0][0][0].get(kind, ())
-            ):
+        for spec in available(rows[0][0][0].get(kind, ())):
+            if (spec.order is not None) != (kind == "rke"):
                 continue
+            score, signs = spec.name, spec.terms
             logs = [
-                [[combined(score, one[kind]).estimate.value for one in cell] for cell in row]
+                [[combine(spec, one[kind]).estimate.value for one in cell] for cell in row]
                 for row in rows
             ]
             squares = [
@@ -154,7 +179,7 @@ def curves(
                 for part in signs
             ]
             yield Curve(
-                name=f"truncated_{score}" if start else score,
+                name=truncated_name(spec) if start else score,
                 order=at,
                 sizes=sizes,
                 cut=start,
@@ -207,10 +232,10 @@ def _power_law(logs: np.ndarray, sizes: np.ndarray, rates: np.ndarray) -> tuple[
     return lambda size: end + c * (last**-rate - size**-rate), rate
 
 
-def verdict(curve: Curve, settings: dict[str, Any]) -> Verdict:
+def verdict(curve: Curve, reading: Reading) -> Verdict:
     """What a curve says."""
     sizes, mean, total = curve.sizes, curve.logs.mean(axis=0), float(curve.sizes[-1])
-    tolerance = settings["tolerance"]
+    tolerance = reading.tolerance
     law, rate = curve.fit()
     limit, value = law(math.inf), float(mean[-1])
     distance, error = abs(math.expm1(value - limit)), _error(curve, limit)
@@ -240,10 +265,10 @@ def verdict(curve: Curve, settings: dict[str, Any]) -> Verdict:
         needed=_needed(law, limit, mean, sizes, tolerance) if seen else None,
         sampling_error=curve.chance if math.isfinite(curve.chance) else None,
     )
-    return replace(found, sentence=_sentence(found, settings, int(total)))
+    return replace(found, sentence=_sentence(found, reading, int(total)))
 
 
-def untold(curve: Curve) -> Verdict:
+def unreadable(curve: Curve) -> Verdict:
     """What a curve says whose subsets lack prompts that all data have: nothing of more outputs under the same ones."""
     sentence = f"{curve.name}: cannot be told. Prompts have too few outputs for subsets that have fewer of each."
     return Verdict(
@@ -277,11 +302,11 @@ def _needed(
     return None if far[-1] else int(further[np.flatnonzero(far)[-1] + 1])
 
 
-def _sentence(verdict: Verdict, settings: dict[str, Any], total: int) -> str:
-    unit, name = noun(settings), verdict.name
+def _sentence(verdict: Verdict, reading: Reading, total: int) -> str:
+    unit, name = reading.noun, verdict.name
     way = "grows" if verdict.change > 0 else "falls"
     moves = f"it {way} by {_percent(verdict.change)} when the number of {unit} doubles"
-    chance = _chance_in_words(verdict.sampling_error, settings, total)
+    chance = _chance_in_words(verdict.sampling_error, reading, total)
     if verdict.status == "unclear":
         open_end = "the curve is too noisy, too short or too bent to say where to."
         return f"{name}: cannot be told. At the end {moves}, and {open_end}{chance}"
@@ -289,7 +314,7 @@ def _sentence(verdict: Verdict, settings: dict[str, Any], total: int) -> str:
         steady = f"too steadily for a limit, or a number of {unit}, to be named."
         return f"{name} shows no sign of convergence: {moves}, {steady}{chance}"
     error = f" (+- {verdict.limit_error:.2g})" if verdict.limit_error else ""
-    cut = f" at truncation {settings['truncation']:,}" if name.startswith("truncated") else ""
+    cut = f" at truncation {reading.truncation:,}" if name.startswith("truncated") else ""
     where = f"the limit of {figures(verdict.limit)}{error}{cut} that its curve points to"
     off = verdict.value / verdict.limit - 1
     where = (
@@ -304,7 +329,7 @@ def _sentence(verdict: Verdict, settings: dict[str, Any], total: int) -> str:
             else ""
         )
         return f"{name} has converged: {figures(verdict.value)} is {where}{enough}.{chance}"
-    within = f"within {_percent(settings['tolerance'])}"
+    within = f"within {_percent(reading.tolerance)}"
     if verdict.needed is None:
         more = f"more than {_REACH * total:,} {unit} would be needed to come {within}, further than a curve can tell."
     else:
@@ -317,30 +342,32 @@ def _sentence(verdict: Verdict, settings: dict[str, Any], total: int) -> str:
     return f"{name} has not converged: {moves}; {figures(verdict.value)} is {where}; {more}{chance}"
 
 
-def _chance_in_words(error: float | None, settings: dict[str, Any], total: int) -> str:
+def _chance_in_words(error: float | None, reading: Reading, total: int) -> str:
     if error is None:
         return ""
-    tolerance, unit = settings["tolerance"], noun(settings)
+    tolerance, unit = reading.tolerance, reading.noun
     enough = _rounded(math.ceil(total * (error / tolerance) ** 2))
     more = f" ({_percent(tolerance)} with about {enough:,} {unit})" if error > tolerance else ""
     return f" By chance it varies by {_percent(error)} between samples of this size{more}."
 
 
-def summary(verdicts: dict[str, Verdict], settings: dict[str, Any], total: int) -> str:
+def summary(verdicts: dict[str, Verdict], reading: Reading, total: int) -> str:
     """What a sample suffices for, in a sentence."""
     groups: dict[str, list[str]] = {"suffice for": [], "do not suffice for": [], "leave open": []}
     kinds = {"converged": "suffice for", "unclear": "leave open"}
     for name, verdict in verdicts.items():
         groups[kinds.get(verdict.status, "do not suffice for")].append(name)
     told = "; they ".join(f"{what} {', '.join(names)}" for what, names in groups.items() if names)
-    return f"To within {_percent(settings['tolerance'])}, {total:,} {noun(settings)} {told}."
+    return f"To within {_percent(reading.tolerance)}, {total:,} {reading.noun} {told}."
 
 
-def noun(settings: dict[str, Any]) -> str:
-    """What units are called."""
-    if settings["unit"] == "prompt":
+def noun(settings: Settings) -> str:
+    """What the units of a curve are called."""
+    if settings.unit == "prompt":
         return "prompts"
-    return "outputs" if settings["kernel_t"] is None else "pairs"
+    if settings.kernel_t is None:
+        return "outputs"
+    return "pairs"
 
 
 def _percent(share: float) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from divprism.errors import DataError
 
-__all__ = ["TEMPORARY", "file_digest", "open_archive", "write_whole"]
+__all__ = ["TEMPORARY", "file_digest", "open_archive", "write_text", "write_whole"]
 
 TEMPORARY = ".partial"
 """How names of files end while they are being written."""
@@ -38,6 +38,18 @@ def write_whole(path: Path, write: Callable[[BinaryIO], Any], *, sync: bool = Fa
         Path(temporary).replace(path)
     finally:
         Path(temporary).unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text to a file in one step; a pipe or a device is written to, never replaced."""
+    target = Path(path).resolve()  # a link stays a link
+    try:
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+        else:
+            write_whole(target, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}.") from None
 
 
 # NumPy's reader, zip and JSON raise whatever a damaged file makes them trip over.

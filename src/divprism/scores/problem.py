@@ -19,7 +19,7 @@ from divprism.engines import RESOURCES, Resources
 from divprism.errors import ArgumentError, DataError, Notice
 from divprism.estimators import Dual, Entropy, Exact, Question
 from divprism.scores.settings import Settings
-from divprism.scores.spec import LABELS, PROMPTS, REPEATED_PROMPTS
+from divprism.scores.spec import LABELS, OPERATORS, PROMPTS, REPEATED_PROMPTS
 
 __all__ = ["Problem", "check_factors", "clean_labels", "entropies", "pose"]
 
@@ -56,7 +56,7 @@ class Problem:
         With every default resolved: passed back, they give the same answer.
     resources : Resources
         What the computation may use.
-    notices : tuple of Notice
+    warnings : tuple of Notice
         What a reader of the scores should know about the data.
     """
 
@@ -68,7 +68,7 @@ class Problem:
     weights: np.ndarray
     settings: Settings
     resources: Resources
-    notices: tuple[Notice, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
     @cached_property
     def prompt_ids(self) -> KernelOperator | None:
@@ -94,15 +94,13 @@ class Problem:
     @cached_property
     def operators(self) -> dict[str, Operator]:
         """The operators that the data allow, by the names that the table of scores uses."""
-        candidates: dict[str, Operator | None] = {
-            "x": self.x,
-            "t": self.t,
-            "joint": self.joint,
-            "prompt_ids": self.prompt_ids,
-            "within_prompts": self.within_prompts,
-            "within_labels": self.within_labels,
-        }
+        candidates = {name: self.operator(name) for name in OPERATORS}
         return {name: value for name, value in candidates.items() if value is not None}
+
+    def operator(self, name: str) -> Operator | None:
+        """One of `OPERATORS` by its name; None where the data do not allow it."""
+        operator: Operator | None = getattr(self, name)
+        return operator
 
     @property
     def present(self) -> tuple[str, ...]:
@@ -134,7 +132,7 @@ def pose(
     only adds up squares, single precision data stay single.
     """
     with plain_mode():
-        sides, notices = _paired_sides(x, t, labels, settings)
+        sides, warnings = _paired_sides(x, t, labels, settings)
         n = sides["x"].data.shape[0]
         masses = check_weights(weights, n)
         sides, masses = _without_zero_weights(sides, masses)
@@ -156,7 +154,7 @@ def pose(
         weights=masses,
         settings=settings,
         resources=resources,
-        notices=notices,
+        warnings=warnings,
     )
 
 
@@ -176,14 +174,14 @@ def _paired_sides(
     x: Any, t: Any, labels: Any, settings: Settings
 ) -> tuple[dict[str, _Side], tuple[Notice, ...]]:
     """Clean data of each side, checked to have the same length and to live in one library."""
-    notices: tuple[Notice, ...] = ()
+    warnings: tuple[Notice, ...] = ()
     sides = {"x": _clean(settings.kernel_x, x, "x")}
     if t is not None:
         kernel_t = settings.kernel_t
         if kernel_t is None and clean_ids(t, "t") is not None:
             kernel_t = Categorical()
             if holds_text(t):
-                notices = (TEXTS_AS_IDS,)
+                warnings = (TEXTS_AS_IDS,)
         sides["t"] = _clean(kernel_t, t, "t")
     elif settings.kernel_t is not None:
         raise ArgumentError("`kernel_t` was given, but no prompts `t`.")
@@ -193,7 +191,7 @@ def _paired_sides(
     for name, side in sides.items():
         check_pairing(first.shape[0], side.data.shape[0], name)
         sides[name] = replace(side, data=like(side.data, first, name))
-    return sides, notices
+    return sides, warnings
 
 
 def _clean(kernel: Kernel | None, data: Any, name: str) -> _Side:
@@ -266,7 +264,8 @@ def entropies(
     problem: Problem, names: Sequence[str], orders: Sequence[float]
 ) -> list[dict[str, Entropy]]:
     """For each order, the entropies of some operators of a problem, by their names."""
-    operators = [problem.operators[name] for name in names]
+    candidates = [problem.operator(name) for name in names]
+    operators = [operator for operator in candidates if operator is not None]
     # An operator can have two names: prompts that are ids are their own ids.
     distinct = list(dict.fromkeys(operators))
     question = problem.question(orders)

@@ -74,6 +74,7 @@ EMBEDDERS: dict[str, type[Embedder]] = {
 }
 """Embedders by the name before the colon; what follows it is their first field. Short names of models: `ALIASES`."""
 
+
 def parse(text: str, table: dict[str, type], what: str) -> Any:
     """The object that a spelling stands for.
 

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["SATURATION", "Score", "assemble", "combine", "compute_scores", "saturation"]
+__all__ = [
+    "SATURATION",
+    "Score",
+    "Solved",
+    "assemble",
+    "assemble_all",
+    "combine",
+    "compute_scores",
+    "saturation",
+    "solve",
+]
 
 # A score of three entropies may have an error of sqrt(3) times the tolerance of each.
 _MISSED = 2.0
@@ -48,7 +58,7 @@ class Score(float):
         joined by "+".
     settings : Settings
         What gives this score again, every default resolved.
-    notices : tuple of Notice
+    warnings : tuple of Notice
         What a reader of the number should know.
     spectra : dict of Spectrum
         Eigenvalues that the score was computed from: "x" of the outputs, "t" of the prompts,
@@ -70,7 +80,7 @@ class Score(float):
     n: int
     method: str
     settings: Settings
-    notices: tuple[Notice, ...]
+    warnings: tuple[Notice, ...]
     spectra: dict[str, Spectrum]
 
     def __new__(
@@ -81,7 +91,7 @@ class Score(float):
         order: float,
         n: int,
         settings: Settings,
-        notices: Iterable[Notice] = (),
+        warnings: Iterable[Notice] = (),
         spectra: Mapping[str, Spectrum] | None = None,
     ) -> "Score":
         """A score from its logarithm, with the error and the method that come with it."""
@@ -95,7 +105,7 @@ class Score(float):
         score.n = n
         score.method = _join_methods([entropy.method])
         score.settings = settings
-        score.notices = tuple(notices)
+        score.warnings = tuple(warnings)
         score.spectra = dict(spectra or {})
         return score
 
@@ -144,9 +154,11 @@ class Score(float):
 
     def to_frame(self) -> Any:
         """The score as a data frame of one row (pandas or polars, whichever is installed)."""
-        from divprism.report.tables import score_table
+        from divprism.report.tables import scores_table
 
-        return score_table(self).to_frame()
+        entry = self.to_dict() | {"interval": None}
+        document = {"scores": {self.name: entry}, "data": {"n": self.n}}
+        return scores_table({"": document}).to_frame()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, every number finite."""
@@ -174,12 +186,16 @@ def _join_methods(methods: Iterable[str]) -> str:
     return "+".join(sorted(names))
 
 
-def compute_scores(problem: Problem, specs: Sequence[ScoreSpec]) -> dict[str, Score]:
-    """Some scores of a problem, each operator solved once for all of them."""
-    order = problem.settings.order
+Solved = dict[float, dict[str, Entropy]]
+"""Entropies by order, then by the name of the operator."""
+
+
+def solve(problem: Problem, specs: Sequence[ScoreSpec]) -> Solved:
+    """The entropies that some scores are sums of, each operator solved once for all orders."""
     of_entropies = [spec for spec in specs if not spec.is_group_mean]
+    order = problem.settings.order
     orders = list(dict.fromkeys(spec.order_under(order) for spec in of_entropies))
-    solved: dict[float, dict[str, Entropy]] = {at: {} for at in orders}
+    solved: Solved = {at: {} for at in orders}
     wanted = {operator for spec in of_entropies for operator in spec.terms}
     for together in _SOLVED_TOGETHER:
         names = [name for name in together if name in wanted]
@@ -187,27 +203,38 @@ def compute_scores(problem: Problem, specs: Sequence[ScoreSpec]) -> dict[str, Sc
             continue
         for at, row in zip(orders, entropies(problem, names, orders), strict=True):
             solved[at] |= row
+    return solved
+
+
+def assemble_all(problem: Problem, specs: Sequence[ScoreSpec], solved: Solved) -> dict[str, Score]:
+    """Scores by name, from the entropies that `solve` returned for them."""
     scores = {}
     for spec in specs:
         if spec.is_group_mean:
             scores[spec.name] = _group_mean(spec, problem)
         else:
-            scores[spec.name] = assemble(spec, solved[spec.order_under(order)], problem)
+            order = spec.order_under(problem.settings.order)
+            scores[spec.name] = assemble(spec, solved[order], problem)
     return scores
+
+
+def compute_scores(problem: Problem, specs: Sequence[ScoreSpec]) -> dict[str, Score]:
+    """Some scores of a problem, by name."""
+    return assemble_all(problem, specs, solve(problem, specs))
 
 
 def assemble(spec: ScoreSpec, solved: Mapping[str, Entropy], problem: Problem) -> Score:
     """A score from the entropies of its operators."""
     entropy = combine(spec, solved)
-    notices = list(problem.notices)
+    warnings = list(problem.warnings)
     promise = problem.settings.estimator.promise
     error = entropy.estimate.standard_error
     if error > _MISSED * promise:
         text = f"the relative standard error is {error:.1e}, above the tolerance of {promise:g}."
-        notices.append(Notice("tolerance-missed", f"{spec.name}: {text}"))
+        warnings.append(Notice("tolerance-missed", f"{spec.name}: {text}"))
     spectra = {}
     for name in spec.terms:
-        notices += saturation(name, solved[name].estimate.value, problem)
+        warnings += saturation(name, solved[name].estimate.value, problem)
         spectrum = solved[name].spectrum
         if spectrum is not None:
             spectra[name] = spectrum
@@ -217,7 +244,7 @@ def assemble(spec: ScoreSpec, solved: Mapping[str, Entropy], problem: Problem) -
         order=spec.order_under(problem.settings.order),
         n=problem.n,
         settings=problem.settings,
-        notices=notices,
+        warnings=warnings,
         spectra=spectra,
     )
 
@@ -255,7 +282,7 @@ def _group_mean(spec: ScoreSpec, problem: Problem) -> Score:
         order=order,
         n=problem.n,
         settings=problem.settings,
-        notices=problem.notices,
+        warnings=problem.warnings,
     )
 
 
@@ -265,7 +292,7 @@ SATURATION = (
     "prompts-all-alike",
     "prompts-all-apart",
 )
-"""Codes of the notices about a bandwidth at which a score carries no information."""
+"""Codes of the warnings about a bandwidth at which a score carries no information."""
 
 _ALIKE = 1.01  # an effective number up to this counts as one
 _APART = 0.95  # an effective number from this share of all items counts as all of them

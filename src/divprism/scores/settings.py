@@ -7,7 +7,7 @@ are the typed dictionaries below, written once and shared by all signatures.
 import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypedDict, TypeVar
 
 import numpy as np
@@ -101,7 +101,7 @@ class Settings:
     bandwidth_rule: BandwidthRule | None = None
     order: float = 1.0
     truncation: int | None = None
-    estimator: Estimator = Auto()
+    estimator: Estimator = field(default_factory=Auto)
     rng: int = 0
     embedder_x: Embedder | Callable[..., Any] | None = None
     embedder_t: Embedder | Callable[..., Any] | None = None

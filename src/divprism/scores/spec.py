@@ -22,7 +22,23 @@ from types import MappingProxyType
 
 from divprism.errors import ArgumentError
 
-__all__ = ["SCORES", "Need", "ScoreSpec", "available", "is_score", "score_spec", "truncated_name"]
+__all__ = [
+    "LABELS",
+    "OPERATORS",
+    "PROMPTS",
+    "REPEATED_PROMPTS",
+    "SCORES",
+    "Need",
+    "ScoreSpec",
+    "available",
+    "curve_spec",
+    "is_score",
+    "score_spec",
+    "truncated_name",
+]
+
+OPERATORS = ("x", "t", "joint", "prompt_ids", "within_prompts", "within_labels")
+"""The names of the operators, as in the table above."""
 
 PROMPTS = "prompts"
 REPEATED_PROMPTS = "repeated prompts"
@@ -71,6 +87,8 @@ class ScoreSpec:
         The name in Python, on the command line and in files.
     title : str
         The name in sentences and on pages.
+    heading : str
+        The name at the head of a column, short.
     family : str
         Scores that differ only in their order share a family; plots colour by it.
     terms : mapping of operator name to +1 or -1
@@ -90,6 +108,7 @@ class ScoreSpec:
 
     name: str
     title: str
+    heading: str
     family: str
     terms: Mapping[str, int]
     order: float | None
@@ -129,82 +148,90 @@ SCORES: tuple[ScoreSpec, ...] = (
     ScoreSpec(
         name="vendi",
         title="Vendi",
+        heading="vendi",
         family="vendi",
         terms=_OUTPUTS,
         order=None,
         needs=(),
-        meaning="effective number of distinct outputs",
+        meaning="distinct outputs",
         limits=_limits_of_count,
     ),
     ScoreSpec(
         name="conditional_vendi",
         title="Conditional-Vendi",
+        heading="conditional",
         family="conditional",
         terms=_CONDITIONAL,
         order=None,
         needs=(PROMPTS,),
-        meaning="distinct outputs per kind of prompt: the model's own diversity",
+        meaning="distinct outputs per kind of prompt",
         limits=_limits_of_conditional,
     ),
     ScoreSpec(
         name="information_vendi",
         title="Information-Vendi",
+        heading="information",
         family="information",
         terms=_INFORMATION,
         order=None,
         needs=(PROMPTS,),
-        meaning="how much of the diversity follows the prompts",
+        meaning="factor that follows the prompts",
         limits=_limits_of_information,
     ),
     ScoreSpec(
         name="rke",
         title="RKE",
+        heading="rke",
         family="vendi",
         terms=_OUTPUTS,
         order=2.0,
         needs=(),
-        meaning="effective number of distinct outputs, order 2",
+        meaning="distinct outputs, order 2",
         limits=_limits_of_count,
     ),
     ScoreSpec(
         name="conditional_rke",
         title="Conditional-RKE",
+        heading="conditional rke",
         family="conditional",
         terms=_CONDITIONAL,
         order=2.0,
         needs=(PROMPTS,),
-        meaning="distinct outputs per kind of prompt, order 2",
+        meaning="per kind of prompt, order 2",
         limits=_limits_of_conditional,
     ),
     ScoreSpec(
         name="information_rke",
         title="Information-RKE",
+        heading="information rke",
         family="information",
         terms=_INFORMATION,
         order=2.0,
         needs=(PROMPTS,),
-        meaning="how much of the diversity follows the prompts, order 2",
+        meaning="factor of the prompts, order 2",
         limits=_limits_of_information,
     ),
     ScoreSpec(
         name="cluster_vendi",
         title="Cluster-Vendi",
+        heading="cluster",
         family="cluster",
         terms=_WITHIN_LABELS,
         order=None,
         needs=(LABELS,),
-        meaning="mean number of distinct outputs inside the given groups",
+        meaning="mean inside the given groups",
         limits=_limits_of_count,
         is_group_mean=True,
     ),
     ScoreSpec(
         name="cluster_rke",
         title="Cluster-RKE",
+        heading="cluster rke",
         family="cluster",
         terms=_WITHIN_LABELS,
         order=2.0,
         needs=(LABELS,),
-        meaning="mean number of distinct outputs inside the given groups, order 2",
+        meaning="mean inside the groups, order 2",
         limits=_limits_of_count,
         is_group_mean=True,
     ),
@@ -239,3 +266,17 @@ def available(operators: Collection[str]) -> tuple[ScoreSpec, ...]:
 def truncated_name(spec: ScoreSpec) -> str:
     """The name of a truncated score beside the plain one, as in convergence curves."""
     return f"truncated_{spec.name}"
+
+
+_BY_CURVE = {spec.name: (spec, False) for spec in SCORES}
+_BY_CURVE |= {truncated_name(spec): (spec, True) for spec in SCORES}
+
+
+def curve_spec(name: str) -> tuple[ScoreSpec, bool]:
+    """The score that a convergence curve is about, and whether it is truncated.
+
+    >>> spec, is_truncated = curve_spec("truncated_vendi")
+    >>> spec.name, is_truncated
+    ('vendi', True)
+    """
+    return _BY_CURVE[name]
