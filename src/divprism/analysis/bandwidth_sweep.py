@@ -1,18 +1,19 @@
 """Scores against the bandwidth of either side: what a choice of bandwidth does, before one trusts it."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from divprism.analysis.inputs import as_samples, describe_source, embed_samples
 from divprism.core.arrays import distinct_rows, to_numpy
 from divprism.core.entropy import matrix_entropy
 from divprism.core.validation import check_pairing, clean_rows
-from divprism.errors import ArgumentError
+from divprism.errors import ArgumentError, Notice, as_notice
 from divprism.estimators.base import whole_number
 from divprism.scores.bandwidth import BandwidthRule, MedianDistance, squared_distances
-from divprism.scores.settings import Settings, read_options
+from divprism.scores.settings import EmbeddingOptions, Progress, Settings, read_options
 from divprism.scores.spec import available
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class BandwidthSweep:
         Order, truncation, bandwidth rule and seed.
     max_rows : int
         Largest number of pairs that is used.
+    data, embedders, notes, warnings
+        As in `Evaluation`.
     """
 
     x: SideSweep
@@ -85,6 +88,10 @@ class BandwidthSweep:
     drawn_from: int
     settings: Settings
     max_rows: int = 1000
+    data: dict[str, Any] = field(default_factory=dict)
+    embedders: tuple[dict[str, Any], ...] = ()
+    notes: tuple[Any, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
     def plot(self, axes: Any = None) -> tuple[Any, Any]:
         """Draw the scores against the bandwidth of outputs, and of prompts: a panel each.
@@ -122,6 +129,9 @@ class BandwidthSweep:
             "truncation": plain["truncation"],
             "rng": plain["rng"],
             "settings": kept,
+            "data": self.data,
+            "embedders": list(self.embedders),
+            "warnings": [notice.to_dict() for notice in self.warnings],
         }
 
     def __repr__(self) -> str:
@@ -160,10 +170,8 @@ def bandwidth_sweep(
 
     Parameters
     ----------
-    x : array (n, d)
-        A row per output.
-    t : array (n, d_t), optional
-        A row per prompt.
+    x, t
+        Outputs and prompts, as in `evaluate`; of several models, all together.
     bandwidths_x, bandwidths_t : collection of positive numbers, optional
         Default: 21 values from an eighth of the median distance to four times.
     bandwidth_rule : BandwidthRule, optional
@@ -180,7 +188,10 @@ def bandwidth_sweep(
     >>> sweep.x.scores["vendi"].round(3)
     array([3.   , 1.001])
     """
-    settings, _ = read_options(options, SweepOptions, "bandwidth_sweep")
+    settings, resources = read_options(options, SweepOptions, "bandwidth_sweep")
+    samples = as_samples(x, t, None)
+    embedded, settings = embed_samples(samples, settings, resources)
+    x, t = embedded.outputs, embedded.prompts
     order, truncation, seed, rule = (
         settings.order,
         settings.truncation,
@@ -216,10 +227,21 @@ def bandwidth_sweep(
             median,
         )
     settings = replace(settings, bandwidth_rule=rule)
-    return BandwidthSweep(swept["x"], swept.get("t"), kept.size, count, settings, max_rows)
+    return BandwidthSweep(
+        x=swept["x"],
+        t=swept.get("t"),
+        n=kept.size,
+        drawn_from=count,
+        settings=settings,
+        max_rows=max_rows,
+        data=describe_source(samples),
+        embedders=embedded.embedders,
+        notes=embedded.notes,
+        warnings=tuple(map(as_notice, embedded.warnings)),
+    )
 
 
-class SweepOptions(TypedDict, total=False):
+class SweepOptions(EmbeddingOptions, total=False):
     """Keywords of `bandwidth_sweep` that are settings."""
 
     settings: Settings | None
@@ -227,6 +249,7 @@ class SweepOptions(TypedDict, total=False):
     order: float
     truncation: int | None
     rng: Any
+    progress: Progress | None
 
 
 def _grid(given: Any, median: float, name: str) -> np.ndarray:

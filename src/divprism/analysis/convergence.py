@@ -13,7 +13,7 @@ Where the curve is heading, and how that is put into words: `_extrapolation`.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,16 +29,22 @@ from divprism.analysis.extrapolation import (
     unreadable,
     verdict,
 )
+from divprism.analysis.inputs import (
+    as_samples,
+    describe_source,
+    embed_samples,
+    require_one_model,
+)
 from divprism.analysis.jackknife import units_of
 from divprism.core.entropy import entropy_estimate
 from divprism.core.operators import Operator
 from divprism.engines import Resources
-from divprism.errors import ArgumentError, DataError, Notice
+from divprism.errors import ArgumentError, DataError, Notice, as_notice
 from divprism.estimators import Entropy
 from divprism.estimators.base import check_tolerance, whole_number
 from divprism.scores.problem import Problem, check_factors, entropies, pose
 from divprism.scores.score import assemble
-from divprism.scores.settings import PairOptions, Settings, check_unit, read_options
+from divprism.scores.settings import EmbeddedPairOptions, Settings, check_unit, read_options
 from divprism.scores.spec import available
 
 if TYPE_CHECKING:
@@ -80,8 +86,10 @@ class Convergence:
         Relative distance from its limit at which a score counts as converged.
     question : str
         What a limit is the limit of: more prompts, more outputs under the same prompts, or more pairs.
-    warnings : tuple of str
+    warnings : tuple of Notice
         What a reader of the numbers should know.
+    data, embedders, notes
+        As in `Evaluation`.
     """
 
     sizes: np.ndarray
@@ -93,6 +101,9 @@ class Convergence:
     tolerance: float
     question: str
     warnings: tuple[Notice, ...] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+    embedders: tuple[dict[str, Any], ...] = ()
+    notes: tuple[Any, ...] = ()
 
     @property
     def num_repeats(self) -> int:
@@ -146,6 +157,8 @@ class Convergence:
                 "tolerance": self.tolerance,
                 "sizes": self.sizes.tolist(),
             },
+            "data": self.data,
+            "embedders": list(self.embedders),
             "warnings": [notice.to_dict() for notice in self.warnings],
         }
 
@@ -175,7 +188,7 @@ def converge(
     num_repeats: int = 5,
     unit: str | None = None,
     tolerance: float = 0.01,
-    **options: "Unpack[PairOptions]",
+    **options: "Unpack[EmbeddedPairOptions]",
 ) -> Convergence:
     """Whether there are enough samples, for which score, and how many would do: scores of nested subsets of growing size.
 
@@ -184,10 +197,8 @@ def converge(
 
     Parameters
     ----------
-    x : array (n, d)
-        A row per output, or a kernel matrix under `Precomputed()`.
-    t : array (n, d_t), or flat collection of n group ids, optional
-        The prompt of each output, as in `conditional_vendi`.
+    x, t
+        Outputs and prompts of one model, as in `evaluate`.
     sizes : sequence of int, optional
         Numbers of units; all of them is added. Default: all, half, and on by factors of sqrt(2) to a 64th, at least 4; of
         outputs under the same prompts, at least one of each.
@@ -229,7 +240,11 @@ def converge(
     """
     check_tolerance(tolerance)
     num_repeats = whole_number(num_repeats, "num_repeats", 2)
-    asked, resources = read_options(options, PairOptions, "converge")
+    asked, resources = read_options(options, EmbeddedPairOptions, "converge")
+    samples = as_samples(x, t, asked.kernel_t)
+    require_one_model(samples, "a convergence curve is")
+    embedded, asked = embed_samples(samples, asked, resources)
+    x, t = embedded.outputs, embedded.prompts
     plain = replace(asked, truncation=None)
     whole = pose(x, t, settings=plain, resources=resources)
     unit, units = units_of(whole, check_unit(unit) or asked.unit)
@@ -267,7 +282,10 @@ def converge(
         settings=settings,
         tolerance=tolerance,
         question=_question(whole, unit, readable),
-        warnings=_warnings(last, whole),
+        warnings=(*map(as_notice, embedded.warnings), *_warnings(last, whole)),
+        data=describe_source(samples),
+        embedders=embedded.embedders,
+        notes=embedded.notes,
     )
 
 

@@ -13,7 +13,13 @@ import numpy as np
 
 from divprism.analysis.baseline import ShuffledBaseline, default_permutations, shuffled_from
 from divprism.analysis.bounds import Bound, bounds_of
-from divprism.analysis.inputs import as_samples, embed_samples, pool_bandwidths, require_one_model
+from divprism.analysis.inputs import (
+    as_samples,
+    describe_source,
+    embed_samples,
+    pool_bandwidths,
+    require_one_model,
+)
 from divprism.analysis.intervals import Interval, SamplingError, sampling_error
 from divprism.core.arrays import to_numpy
 from divprism.core.spectrum import Spectrum
@@ -491,19 +497,8 @@ def _describe(problem: Problem, samples: Samples) -> dict[str, Any]:
     prompts = None
     if problem.t is not None:
         prompts = problem.t.size
-    model = None
-    if samples.models is not None:
-        model = samples.models[0]
-    return {
-        "n": problem.n,
-        "outputs": problem.x.size,
-        "prompts": prompts,
-        "hash": None,
-        "source": samples.source,
-        "model": model,
-        "skipped": samples.skipped,
-        "weighted": False,
-    }
+    counts = {"n": problem.n, "outputs": problem.x.size, "prompts": prompts, "hash": None}
+    return counts | describe_source(samples) | {"weighted": False}
 
 
 def _digest(*arrays: Any) -> str:

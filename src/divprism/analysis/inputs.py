@@ -10,7 +10,13 @@ from divprism.engines import Resources
 from divprism.errors import DataError
 from divprism.scores.settings import Settings
 
-__all__ = ["as_samples", "embed_samples", "pool_bandwidths", "require_one_model"]
+__all__ = [
+    "as_samples",
+    "describe_source",
+    "embed_samples",
+    "pool_bandwidths",
+    "require_one_model",
+]
 
 
 def embed_samples(
@@ -48,6 +54,14 @@ def pool_bandwidths(embedded: Samples, settings: Settings) -> Settings:
             bandwidth = rule_used.bandwidth(data, rng=settings.rng, name=side)
             kernels[side] = Gaussian(bandwidth)
     return replace(settings, kernel_x=kernels["x"], kernel_t=kernels["t"], bandwidth_rule=rule_used)
+
+
+def describe_source(samples: Samples) -> dict[str, Any]:
+    """Where samples come from: the source, the model, and how many outputs were left out."""
+    model = None
+    if samples.models is not None:
+        model = samples.models[0]
+    return {"source": samples.source, "model": model, "skipped": samples.skipped}
 
 
 def require_one_model(samples: Samples, purpose: str) -> None:

@@ -29,9 +29,11 @@ from divprism.scores.bandwidth import BandwidthRule, StableScore
 
 __all__ = [
     "AssessmentOptions",
+    "EmbeddedPairOptions",
     "EmbeddingOptions",
     "EvaluationOptions",
     "PairOptions",
+    "Progress",
     "ResourceOptions",
     "ScoreOptions",
     "Settings",
@@ -285,7 +287,11 @@ class AssessmentOptions(TypedDict, total=False):
     num_permutations: int | None
 
 
-class EvaluationOptions(PairOptions, EmbeddingOptions, AssessmentOptions, total=False):
+class EmbeddedPairOptions(PairOptions, EmbeddingOptions, total=False):
+    """Keywords of whatever embeds pairs before it scores them."""
+
+
+class EvaluationOptions(EmbeddedPairOptions, AssessmentOptions, total=False):
     """Keywords of `evaluate`."""
 
 

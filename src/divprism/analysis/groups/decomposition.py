@@ -32,7 +32,7 @@ from divprism.errors import ArgumentError, DataError, Notice, as_notice
 from divprism.estimators.base import whole_number
 from divprism.scores.problem import Problem, pose
 from divprism.scores.score import Score, compute_scores
-from divprism.scores.settings import EmbeddingOptions, PairOptions, Settings, read_options
+from divprism.scores.settings import EmbeddedPairOptions, Settings, read_options
 from divprism.scores.spec import score_spec
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def prompt_groups(
     num_modes: int = 3,
     num_examples: int = 5,
     min_size: int = 5,
-    **options: "Unpack[GroupOptions]",
+    **options: "Unpack[EmbeddedPairOptions]",
 ) -> Decomposition:
     """Where a model repeats itself: the diversity inside each group of prompts, the least diverse group first.
 
@@ -264,7 +264,7 @@ def prompt_groups(
         whole_number(min_size, "min_size", 2),
         grouping.plain,
     )
-    settings, resources = read_options(options, GroupOptions, "prompt_groups")
+    settings, resources = read_options(options, EmbeddedPairOptions, "prompt_groups")
     items, embedded, settings = embedded_pairs(x, t, settings, resources)
     if items.skipped and isinstance(grouping, LabelGroups) and len(grouping.labels) != len(items):
         raise DataError(
@@ -287,10 +287,6 @@ def prompt_groups(
     side = PromptSide(problem.t, items.prompts, vectors, problem.resources)
     split = grouping.split(side, problem.settings.rng)
     return _decomposition(problem, split, wanted, items, embedded, type(grouping).__name__)
-
-
-class GroupOptions(PairOptions, EmbeddingOptions, total=False):
-    """Keywords of `prompt_groups` and `nested_scores`."""
 
 
 def embedded_pairs(

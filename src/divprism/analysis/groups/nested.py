@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divprism.analysis.groups.decomposition import GroupOptions, embedded_pairs
+from divprism.analysis.groups.decomposition import embedded_pairs
 from divprism.core.validation import check_pairing
 from divprism.errors import ArgumentError
 from divprism.scores.problem import clean_labels, pose
 from divprism.scores.score import compute_scores
-from divprism.scores.settings import read_options
+from divprism.scores.settings import EmbeddedPairOptions, read_options
 from divprism.scores.spec import score_spec
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def nested_scores(
     t: Any,
     labels: Any,
     subsets: Sequence[Any] | None = None,
-    **options: "Unpack[GroupOptions]",
+    **options: "Unpack[EmbeddedPairOptions]",
 ) -> NestedScores:
     """Whether Conditional tracks Cluster: both on nested subsets of the pairs (Conditional Vendi, App. G; Fig. 5 and 16-18).
 
@@ -76,7 +76,7 @@ def nested_scores(
     >>> [round(score, 3) for score in found.cluster_vendi], round(found.spearman["vendi"], 9)
     ([2.0, 2.6, 3.222], 1.0)
     """
-    settings, resources = read_options(options, GroupOptions, "nested_scores")
+    settings, resources = read_options(options, EmbeddedPairOptions, "nested_scores")
     items, embedded, settings = embedded_pairs(x, t, settings, resources)
     codes = clean_labels(labels)
     check_pairing(len(items), codes.size, "labels")
