@@ -79,7 +79,7 @@ class Column:
         if cell is None:
             return ""
         if isinstance(cell, str):
-            return visible(" ".join(cell.split()))
+            return _one_line(cell)
         if isinstance(cell, Measured):
             text = format(cell.value, self.form)
             half = cell.half_width
@@ -152,10 +152,10 @@ class Table:
             highlight=False,
         )
         if self.title:
-            console.print(_plain(self.title, "bold"), soft_wrap=width is None)
+            console.print(_plain(_one_line(self.title), "bold"), soft_wrap=width is None)
         console.print(grid)
         for note in self._notes(kept):
-            console.print(_plain(note, "dim"), soft_wrap=width is None)
+            console.print(_plain(_one_line(note), "dim"), soft_wrap=width is None)
         return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
     def _fit(self, width: int | None) -> tuple[list[int], list[list[str]]]:
@@ -336,6 +336,11 @@ def _shorten(text: str, width: int) -> str:
         if cell_len(short) <= width:
             return short
     return text[:1]
+
+
+def _one_line(text: str) -> str:
+    """A text without line breaks and without characters that control a terminal."""
+    return visible(" ".join(text.split()))
 
 
 def _plain(text: str, style: str = "") -> Any:

@@ -10,13 +10,21 @@ from typing import Any
 from divprism.errors import Notice
 from divprism.report.table import Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
-from divprism.scores.spec import SCORES, ScoreSpec, is_score
+from divprism.report.words import (
+    at_equal_size,
+    comparison_sentences,
+    entry_label,
+    equal_size_note,
+)
+from divprism.scores.spec import SCORES, ScoreSpec, is_score, score_spec
 
 __all__ = [
     "caption",
     "comparison_table",
     "convergence_table",
+    "curves_table",
     "evaluation_table",
+    "group_records",
     "groups_table",
     "interval_note",
     "kernel_note",
@@ -32,6 +40,8 @@ Documents = Mapping[str, Document]
 
 _SIDES = {"x": "outputs", "t": "prompts"}
 _INFORMATIVE = 10.0  # times the score: a bound that reaches further says nothing
+_LARGE_GAP = 0.05  # nats between the groups together and the conditional score
+_ROUNDING = 1e-9
 _SHOWN_SIZES = 5  # sizes of a convergence curve in its table
 
 
@@ -162,8 +172,6 @@ def scores_table(documents: Documents) -> Table:
 
 def comparison_table(document: Document, wide: bool = False) -> Table:
     """The ranking of a comparison, a row per model."""
-    from divprism.report.words import comparison_sentences
-
     table = results_table(document["models"], wide)
     columns = [table.columns[0], Column("rank", "rank"), *table.columns[1:]]
     rows = []
@@ -217,60 +225,187 @@ def _doublings(sizes: Sequence[int]) -> list[int]:
     return sorted(chosen)
 
 
+def curves_table(document: Document) -> Table:
+    """Everything about every curve, a row per score and size: for files."""
+    columns = (
+        Column("score", "score"),
+        Column("size", document["noun"], ",d"),
+        Column("outputs", "outputs", ",.0f"),
+        Column("mean", "mean", ".6g"),
+        Column("standard_deviation", "deviation", ".2g"),
+    )
+    repeats = document["pairs"]
+    rows = []
+    for name, means in document["means"].items():
+        for index, size in enumerate(document["sizes"]):
+            outputs = sum(repeat[index] for repeat in repeats) / len(repeats)
+            deviation = document["deviations"][name][index]
+            rows.append((name, size, outputs, means[index], deviation))
+    return Table(columns, tuple(rows))
+
+
 def sweep_table(document: Document) -> Table:
-    """Scores against the bandwidth of either side, a row per bandwidth."""
+    """Scores against the bandwidth of either side, a row per bandwidth.
+
+    The bandwidth nearest to the choice of the rule is marked.
+    """
     names = list(document["x"]["scores"])
-    columns = [Column("side", "side"), Column("bandwidth", "bandwidth", ".4g")]
-    columns += [Column(name, name, ".4g") for name in names]
-    columns.append(Column("mark", ""))
+    columns = [Column("rule", ""), Column("side", "of"), Column("bandwidth", "bandwidth", ".4g")]
+    columns += [Column(name, score_spec(name).heading, ".3f") for name in names]
     rows = []
     for side, noun in _SIDES.items():
         swept = document[side]
         if swept is None:
             continue
-        nearest = min(swept["bandwidths"], key=lambda width: abs(width - swept["chosen"]))
+        ratios = [abs(width / swept["chosen"] - 1) for width in swept["bandwidths"]]
+        nearest = ratios.index(min(ratios))
         for index, bandwidth in enumerate(swept["bandwidths"]):
+            mark = ">" if index == nearest else ""
             scores = [swept["scores"][name][index] for name in names]
-            mark = "<- rule" if bandwidth == nearest else ""
-            rows.append((noun, bandwidth, *scores, mark))
-    notes = [f"{document['n']:,} of {document['drawn_from']:,} pairs"]
+            rows.append((mark, noun, bandwidth, *scores))
+    title = number_of(document["n"], "pair")
+    if document["n"] < document["drawn_from"]:
+        title += f", a random sample of {document['drawn_from']:,}"
+    title += f"; {order_note(document['settings'])}; k = exp(-d^2 / (2 bandwidth^2))"
+    return Table(
+        tuple(columns),
+        tuple(rows),
+        title=title,
+        notes=tuple(_sweep_notes(document)),
+        warnings=_warnings(document),
+    )
+
+
+def _sweep_notes(document: Document) -> list[str]:
+    """The choice of the rule on either side, which the other side keeps while one is swept."""
+    notes = []
     for side, noun in _SIDES.items():
         swept = document[side]
         if swept is not None:
             notes.append(
-                f"{noun}: the rule takes {swept['chosen']:.4g}, the median distance is "
+                f"bandwidth of {noun}: {swept['chosen']:.4g} by rule (>), median distance "
                 f"{swept['median']:.4g}"
             )
-    return Table(tuple(columns), tuple(rows), notes=tuple(notes))
+    if document["t"] is not None:
+        notes.append("while the bandwidth of one side varies, the other stays at that of the rule")
+    rule = f"rule: {document['settings']['bandwidth_rule']}"
+    return [*notes, "; ".join([rule, *_embedded(document)])]
 
 
-def groups_table(document: Document) -> Table:
-    """The diversity inside each group of prompts, the least diverse first."""
-    from divprism.report.words import at_equal_size, entry_label, equal_size_note
+def groups_table(document: Document, top: int = 10, wide: bool = False) -> Table:
+    """The diversity inside each group of prompts, the least diverse first.
 
+    Below a group stand the kinds of its outputs: their share, and an example.
+    """
     fair = at_equal_size(document)
-    columns = [Column("group", "group")]
+    columns = []
     if fair:
         columns.append(Column("rarefied", f"vendi of {document['equal_size']}", ".2f"))
     columns += [
         Column("vendi", "vendi", ".2f"),
-        Column("rke", "rke", ".2f", priority=3),
-        Column("share", "share", ".1%", priority=2),
-        Column("size", "outputs", ",.0f", priority=1),
-        Column("num_prompts", "prompts", ",d", priority=1),
+        Column("rke", "rke", ".2f", priority=2),
+        Column("share", "share", ".1%", priority=1),
+        Column("size", "n", ",.0f"),
     ]
+    if wide:
+        columns.append(Column("num_prompts", "prompts", ",d", priority=3))
+        columns.append(Column("standard_error", "error", ".2g", priority=4))
+    empty = [None] * len(columns)
+    rows: list[tuple[Cell, ...]] = []
+    for group in _large(document)[:top]:
+        figures = [group[column.key] for column in columns]
+        rows.append((*figures, _group_label(group)))
+        for mode in group["modes"]:
+            rows.append((*empty, f"- {mode['share']:.0%} {entry_label(mode['outputs'][0])}"))
+    columns.append(Column("group", "prompts, and kinds of outputs"))
+    data = document["data"]
+    title = (
+        f"{number_of(data['n'], 'pair')}, {number_of(data['prompts'], 'distinct prompt')}, "
+        f"{number_of(len(document['groups']), 'group')}; least diverse first"
+    )
+    notes = tuple(_group_notes(document, top))
+    return Table(tuple(columns), tuple(rows), title, notes, _warnings(document))
+
+
+def group_records(document: Document) -> Table:
+    """Everything about every group, a row each: for files."""
+    figures = ("share", "size", "vendi", "rke", "standard_error", "rarefied", "rarefied_error")
+    columns = [Column("name", "name")]
+    columns += [Column(name, name, ".6g") for name in figures]
+    columns += [Column("small", "small"), Column("prompt", "prompt")]
+    most = max(len(group["modes"]) for group in document["groups"])
+    for number in range(1, most + 1):
+        columns.append(Column(f"mode_{number}_share", f"share {number}", ".0%"))
+        columns.append(Column(f"mode_{number}_output", f"output {number}"))
     rows = []
     for group in document["groups"]:
-        title = group["name"]
-        if group["prompts"]:
-            title = entry_label(group["prompts"][0])
-        row: list[Cell] = [title]
-        row += [group[column.key] for column in columns[1:]]
-        rows.append(tuple(row))
-    notes = [kernel_note(document)]
-    if fair:
-        notes.insert(0, equal_size_note(document))
-    return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=_warnings(document))
+        row: list[Cell] = [group["name"], *(group[name] for name in figures)]
+        row += [str(group["small"]), entry_label(group["prompts"][0])]
+        for mode in group["modes"]:
+            row += [mode["share"], entry_label(mode["outputs"][0])]
+        rows.append((*row, *[None] * (len(columns) - len(row))))
+    return Table(tuple(columns), tuple(rows))
+
+
+def _large(document: Document) -> list[Document]:
+    """The groups with enough outputs to be compared."""
+    return [group for group in document["groups"] if not group["small"]]
+
+
+def _group_label(group: Document) -> str:
+    """The most typical prompt of a group, after its name where that says more."""
+    prompt = entry_label(group["prompts"][0])
+    if group["prompts"][0].get("text") == group["name"] or prompt == group["name"]:
+        return prompt
+    return f"{group['name']}: {prompt}"
+
+
+def _group_notes(document: Document, top: int) -> list[str]:
+    """What the groups add up to, what is not shown, and the kernels."""
+    notes = []
+    if at_equal_size(document):
+        notes.append(equal_size_note(document))
+    notes.append(
+        f"together {document['aggregate']:.4f} at {order_note(document['settings'])}, "
+        f"{document['gap']:+.4f} nats from Conditional-Vendi {document['conditional_vendi']:.4f}; "
+        f"{document['aggregate_rke']:.4f} at order 2, {document['gap_rke']:+.4f} nats from "
+        f"Conditional-RKE {document['conditional_rke']:.4f}"
+    )
+    if abs(document["gap"]) > _LARGE_GAP:
+        amount = "fewer" if document["gap"] < 0 else "more"
+        notes.append(f"the prompt kernel sees {amount} kinds of prompts than these groups")
+    if document["cluster_vendi"] is not None:
+        notes.append(
+            f"Cluster-Vendi {document['cluster_vendi']:.4f}, "
+            f"Cluster-RKE {document['cluster_rke']:.4f}"
+        )
+    if "nested" in document:
+        notes.append(_nested_note(document["nested"]))
+    hidden = len(_large(document)) - top
+    if hidden > 0:
+        notes.append(f"{number_of(hidden, 'more group')} not shown")
+    if document["num_small"]:
+        small = number_of(document["num_small"], "group")
+        notes.append(
+            f"{small} with fewer than {document['min_size']} outputs: too small to compare"
+        )
+    if document["coverage"] < 1 - _ROUNDING:
+        notes.append(f"the groups hold {document['coverage']:.1%} of all outputs")
+    return [*notes, kernel_note(document)]
+
+
+def _nested_note(nested: Document) -> str:
+    """How closely the conditional scores follow the cluster scores."""
+    parts = []
+    for key, title in (("vendi", "Vendi"), ("rke", "RKE")):
+        values = []
+        for kind in ("pearson", "spearman"):
+            correlation = nested[kind][key]
+            text = "none" if correlation is None else f"{correlation:.3f}"
+            values.append(f"{kind.capitalize()} {text}")
+        parts.append(f"{title}: {', '.join(values)}")
+    count = len(nested["sizes"])
+    return f"Conditional against Cluster over {count} nested subsets: {'; '.join(parts)}"
 
 
 def caption(document: Document) -> str:
@@ -306,11 +441,15 @@ def kernel_note(document: Document) -> str:
         note += "; k = exp(-d^2 / (2 bandwidth^2))"
     if settings["bandwidth_rule"] is not None:
         note += f"; bandwidth by rule: {settings['bandwidth_rule']}"
-    embedders = document.get("embedders", ())
-    made = [f"{_SIDES[entry['side']]} by {entry['id']}" for entry in embedders]
-    if made:
-        note += f"; embedded: {', '.join(made)}"
-    return note
+    return "; ".join([note, *_embedded(document)])
+
+
+def _embedded(document: Document) -> list[str]:
+    """The embedders of both sides in a few words; nothing if vectors were given."""
+    sides = [f"{_SIDES[entry['side']]} by {entry['id']}" for entry in document.get("embedders", ())]
+    if not sides:
+        return []
+    return [f"embedded: {', '.join(sides)}"]
 
 
 def interval_note(documents: Documents) -> list[str]:

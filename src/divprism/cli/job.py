@@ -1,0 +1,312 @@
+"""The flags that commands share, and what commands do with them: read, run, show.
+
+A command takes a `Job` (or a `Reading`) as its first parameter. `command` offers its fields to
+typer as flags, and passes them to the command as one value.
+"""
+
+import functools
+import inspect
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+
+from divprism.cli.config import load_config, typed
+from divprism.cli.messages import say, warn, working
+from divprism.data.files import write_text
+from divprism.data.readers import load
+from divprism.data.readers.fields import KINDS
+from divprism.data.readers.guards import shown
+from divprism.data.samples import Samples
+from divprism.embedders import Embedder, OpenAI
+from divprism.errors import ArgumentError, DataError
+from divprism.report import report_page
+from divprism.report.details import detailed
+from divprism.report.table import Table, terminal_width
+from divprism.report.tables import models_of
+from divprism.scores import registry
+from divprism.scores.settings import UNITS, Settings
+
+
+__all__ = [
+    "Assessment",
+    "Job",
+    "Reading",
+    "command",
+    "flag",
+    "parse_numbers",
+    "select_model",
+    "shown_width",
+    "write_page",
+]
+
+R = TypeVar("R")
+Document = dict[str, Any]
+_KINDS = "|".join(KINDS)
+_FORMATS, _PLOTS = ("table", "json", "csv", "md", "latex"), (".png", ".svg", ".pdf")
+_LISTED = 12  # models that a message names
+
+
+def flag(panel: str, default: object, text: str, *names: str, **more: Any) -> Any:
+    """An option in a section of the help; without `names` it is called like its parameter."""
+    return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
+
+
+_input, _embedding, _scoring, _output, _advanced = (
+    partial(flag, panel) for panel in ("Input", "Embedding", "Scoring", "Output", "Advanced")
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read, and how texts, images and videos become vectors."""
+
+    context: typer.Context
+    source: str | None = typer.Argument(
+        None, metavar="IN", help="File or folder of outputs, or - for stdin.", show_default=False
+    )
+    prompts: str | None = _input(None, "Prompts in a file of their own: list, table or array.")
+    output_field: str | None = _input(None, "Field of the outputs; several: a,b.")
+    prompt_field: str | None = _input(None, "Field of the prompts.")
+    model_field: str | None = _input(None, "Field with the name of the model; several: a,b.")
+    output_kind: str | None = _input(None, "What the outputs are.", metavar=_KINDS)
+    prompt_kind: str | None = _input(None, "What the prompts are.", metavar=_KINDS)
+    limit: int | None = _input(None, "Read this many pairs of each model, the first ones.")
+    strict: bool = _input(False, "Refuse empty outputs, surplus files, duplicates.", "--strict")
+    allow_outside: bool = _input(False, "Read files outside of IN too.", "--allow-outside")
+    embedder_x: str | None = _embedding(None, "Embedder of the outputs: divprism ls embedders.")
+    embedder_t: str | None = _embedding(None, "Embedder of the prompts.")
+    device: str | None = _embedding(None, "Device of a torch model: cpu, cuda, cuda:1, mps.")
+    dtype: str | None = _embedding(None, "Its precision: float32, float16, bfloat16.")
+    offline: bool = _embedding(False, "Never use the network.", "--offline")
+    cache: Path | None = _embedding(None, "Folder of cached vectors: divprism cache ls.")
+    no_cache: bool = _embedding(False, "Neither read nor write cached vectors.", "--no-cache")
+    batch_size: int | None = _advanced(None, "Items embedded at once.", min=1)
+    num_workers: int | None = _advanced(None, "Threads that decode; default: all cores.", min=1)
+    quiet: bool = _output(False, "No notes and no progress on stderr.", "--quiet", "-q")
+
+    def read(self, source: str | None = None, **changed: Any) -> Samples:
+        """The samples in IN, or in another source that is read in the same way."""
+        name = source or self.source
+        if name is None:
+            raise ArgumentError("name the outputs: a file or folder, or - for stdin.")
+        if name == self.prompts == "-":
+            raise ArgumentError("only one of IN and --prompts can be - (stdin).")
+        options = {key: getattr(self, key) for key in inspect.signature(load).parameters}
+        del options["source"]
+        return load(name, **(options | changed))
+
+    def say(self, lines: Any) -> None:
+        """Print notes to stderr."""
+        say(lines, self.quiet)
+
+    def resources(self) -> dict[str, Any]:
+        """Where vectors are cached, and how many threads decode."""
+        cache: Path | bool | None = self.cache
+        if self.no_cache:
+            cache = False
+        return {"cache": cache, "num_workers": self.num_workers}
+
+    def embedders(self, samples: Samples) -> dict[str, Any]:
+        """The embedder of each side; None for the default of its modality."""
+        sides = {"embedder_x": samples.outputs, "embedder_t": samples.prompts}
+        chosen = {name: self._embedder(getattr(self, name), side) for name, side in sides.items()}
+        for name, field in (("device", "device"), ("dtype", "precision")):
+            used = any(_has_field(embedder, field) for embedder in chosen.values())
+            if getattr(self, name) is not None and not used:
+                raise ArgumentError(f"--{name} needs a torch model: --embedder-x or --embedder-t.")
+        if self.offline and any(isinstance(embedder, OpenAI) for embedder in chosen.values()):
+            raise ArgumentError("--offline rules out openai:, which calls an endpoint.")
+        return chosen
+
+    def _embedder(self, spelling: str | None, items: object) -> Embedder | None:
+        if spelling is None:
+            return None
+        options = {"device": self.device, "precision": self.dtype, "batch_size": self.batch_size}
+        # Of a model that embeds texts and images, the half that fits this side.
+        if isinstance(items, tuple) and items[0].modality == "text":
+            options["modality"] = "text"
+        return registry.embedder(spelling, **options, offline=self.offline or None)
+
+
+def _has_field(value: object, name: str) -> bool:
+    return is_dataclass(value) and name in {field.name for field in fields(value)}
+
+
+@dataclass(frozen=True)
+class Job(Reading):
+    """How samples are scored, and where the result goes."""
+
+    order: str = _scoring("1", "Order of the entropy, above 0, or inf.")
+    kernel_x: str | None = _scoring(None, "Kernel of the outputs: divprism ls kernels.")
+    kernel_t: str | None = _scoring(None, "Kernel of the prompts; categorical compares ids.")
+    bandwidth_x: float | None = _scoring(None, "Gaussian bandwidth of the outputs.")
+    bandwidth_t: float | None = _scoring(None, "Gaussian bandwidth of the prompts.")
+    bandwidth_rule: str = _scoring("stable", "How bandwidths are chosen: divprism ls rules.")
+    truncation: int | None = _scoring(None, "Number of eigenvalues kept of each spectrum.")
+    estimator: str = _advanced("auto", "How spectra are computed: divprism ls estimators.")
+    rng: int = _advanced(0, "Seed of everything random.")
+    max_memory: str | None = _advanced(None, "Memory to use, such as 4GB; default: half.")
+    config: Path | None = _advanced(
+        None, "JSON file: flags as keys, or a result.", callback=load_config, is_eager=True
+    )
+    form: str = _output("table", "Form of the result.", "--format", metavar="|".join(_FORMATS))
+    output: Path | None = _output(None, "Write to a file, not to stdout.", "--output", "-o")
+    wide: bool = _output(False, "Show everything: order 2 and more columns.", "--wide")
+    plot: Path | None = _output(None, "Also draw a plot to this file: .png, .svg, .pdf.")
+
+    def __post_init__(self) -> None:
+        if self.form not in _FORMATS:
+            names = ", ".join(_FORMATS)
+            raise ArgumentError(f"--format must be one of {names}; got {self.form!r}.")
+        if self.plot is not None and self.plot.suffix.lower() not in _PLOTS:
+            raise ArgumentError(f"--plot must end in {', '.join(_PLOTS)}; got {self.plot}.")
+
+    def settings(self, samples: Samples) -> Settings:
+        """The settings that the flags spell."""
+        plain = {key: getattr(self, key, None) for key in Settings().to_dict()}
+        for side in ("x", "t"):
+            plain[f"embedder_{side}"] = None  # has options of its own, see below
+            # The bandwidth of a config file belongs to the kernel that a flag replaces.
+            kernel, bandwidth = f"kernel_{side}", f"bandwidth_{side}"
+            if typed(self.context, kernel) and not typed(self.context, bandwidth):
+                plain[bandwidth] = None
+        if self.kernel_t == "gaussian" and getattr(samples.prompts, "ndim", 2) == 1:
+            raise ArgumentError("--kernel-t gaussian needs vectors, and these prompts are ids.")
+        return replace(Settings.from_dict(plain), **self.embedders(samples))
+
+    def run(self, function: Callable[..., R], data: object, **options: Any) -> R:
+        """Call a library function with the resources that the flags allow."""
+        if self.max_memory is not None:
+            options["memory"] = self.max_memory
+        with working(self.quiet) as progress:
+            return function(data, progress=progress, **self.resources(), **options)
+
+    def show(self, result: Any, document: Document, table: Table, records: Table) -> None:
+        """Print a result (`records` for CSV), then its warnings, and draw the plot."""
+        if self.form == "json":
+            text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        elif self.form == "csv":
+            text = records.to_csv()
+        elif self.output is None and shown_width() is not None:
+            text = table.render(self.form, shown_width(), color="NO_COLOR" not in os.environ)
+        else:
+            text = table.render(self.form)
+        if self.output is None:
+            typer.echo(text, nl=False)
+        else:
+            write_text(self.output, text)
+        warn(self.context, result.warnings)
+        if self.plot is not None:
+            figure, _ = result.plot()
+            try:
+                figure.savefig(self.plot, dpi=150, bbox_inches="tight")
+            except OSError as error:
+                raise DataError(f"cannot write {self.plot}: {error.strerror}.") from None
+
+
+@dataclass(frozen=True)
+class Assessment(Job):
+    """Intervals, baseline and gates of scores, and a page about them."""
+
+    interval: float = _scoring(0.95, "Level of the intervals; 0 for none.")
+    unit: str | None = _scoring(None, "What intervals resample.", metavar="|".join(UNITS))
+    num_permutations: int | None = _scoring(
+        None, "Random pairings to compare Information with; 0 for none.", min=0
+    )
+    fail_under: list[str] = _output([], "Exit with 5 if a score is lower: conditional_vendi=4.5.")
+    report: Path | None = _output(None, "Also write an HTML page to this file.")
+    details: bool = _output(False, "Add spectra, curves and groups to the JSON.", "--details")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.details and self.form != "json":
+            raise ArgumentError("--details adds to the JSON document: it needs --format json.")
+
+    def show_detailed(self, result: Any, table: Table, records: Table, labels: Any = None) -> None:
+        """Show a result; compute its details if the JSON document or the page has them."""
+        document = full = result.to_dict()
+        if self.details or self.report is not None:
+            with working(self.quiet) as progress:
+                full = detailed(result, labels, progress=progress)
+            for part in models_of(full).values():
+                line = shlex.join(["divprism", *sys.argv[1:]])
+                part["runtime"] = part["runtime"] | {"command": line}
+        if self.details:
+            document = full
+        self.show(result, document, table, records)
+        if self.report is not None:
+            write_page([full], self.report, self.quiet)
+
+
+def shown_width() -> int | None:
+    """The width of the terminal; None if stdout is a pipe or a file."""
+    if sys.stdout.isatty():
+        return terminal_width()
+    return None
+
+
+def write_page(documents: list[Document], path: Path, quiet: bool = False) -> None:
+    """Write the page of some results, and print where it is."""
+    write_text(path, report_page(*documents))
+    say([f"wrote {path}; open it in a browser"], quiet)
+
+
+def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Turn a function of a `Reading` and its own flags into a command with the flags of both.
+
+    Flags in `without` are not offered; their fields keep the defaults.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        first, *own = inspect.signature(function, eval_str=True).parameters.values()
+        shared = inspect.signature(first.annotation).parameters
+        flags = [item for item in (*shared.values(), *own) if item.name not in without]
+        fixed = {name: shared[name].default.default for name in without}
+
+        @functools.wraps(function)
+        def run(**values: Any) -> None:
+            job = first.annotation(**{name: values.pop(name, fixed.get(name)) for name in shared})
+            function(job, **values)
+
+        kind = inspect.Parameter.KEYWORD_ONLY
+        run.__signature__ = inspect.Signature([flag.replace(kind=kind) for flag in flags])  # type: ignore[attr-defined]
+        run.__annotations__ = {flag.name: flag.annotation for flag in flags}
+        return run
+
+    return decorate
+
+
+def parse_numbers(text: str | None, name: str) -> list[float] | None:
+    """The numbers of a flag, separated by commas."""
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ArgumentError(f"{name} must be numbers separated by commas; got {text!r}.") from None
+
+
+def select_model(samples: Samples, model: str | None) -> Samples:
+    """The samples of one model, which must be named where there are several."""
+    if samples.models is None:
+        if model is None:
+            return samples
+        raise ArgumentError(f"--model {shown(model)}: {samples.source} names no models.")
+    parts = samples.by_model()
+    listed = ", ".join(shown(name) for name in list(parts)[:_LISTED])
+    if len(parts) > _LISTED:
+        listed += f" and {len(parts) - _LISTED:,} more"
+    if model is None and len(parts) > 1:
+        count = f"{len(parts):,} models"
+        raise ArgumentError(f"{samples.source} holds {count}; choose one with --model: {listed}.")
+    if model is not None and model not in parts:
+        raise ArgumentError(f"{samples.source} has no model {shown(model)}; it holds {listed}.")
+    return parts[model or next(iter(parts))]
