@@ -84,7 +84,7 @@ def _root(
 def main() -> None:
     """Run the command line and leave with its exit code."""
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        sys.exit(app(prog_name="divprism", standalone_mode=False) or 0)
     except _UsageError as error:
         typer.echo(f"divprism: {error.format_message()}", err=True)
         sys.exit(error.exit_code)

@@ -6,8 +6,6 @@ from divprism.cli.job import Job, command, flag, parse_numbers, select_model
 from divprism.errors import ArgumentError
 from divprism.report.tables import sweep_table
 
-__all__ = ["bandwidth"]
-
 # A sweep sets the kernels itself, and computes all eigenvalues of matrices of --max-rows rows.
 _UNUSED = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t", "estimator", "max_memory", "wide")
 

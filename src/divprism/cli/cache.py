@@ -9,8 +9,6 @@ from divprism.embedders import Cache
 from divprism.engines import spell_bytes
 from divprism.errors import DataError
 
-__all__ = ["app"]
-
 app = typer.Typer(help="List, check and remove cached vectors.", no_args_is_help=True)
 
 _FOLDER = typer.Option(None, "--cache", help="The folder; default: DIVPRISM_CACHE or the user's.")

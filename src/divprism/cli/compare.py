@@ -11,8 +11,6 @@ from divprism.cli.job import Assessment, command, flag
 from divprism.errors import ArgumentError
 from divprism.report.tables import comparison_table
 
-__all__ = ["compare"]
-
 
 @command()
 def compare(

@@ -11,9 +11,7 @@ from divprism.cli.messages import say
 from divprism.data.readers.guards import MAX_JSON, shown
 from divprism.errors import ArgumentError, DataError
 
-__all__ = ["load_config", "read_result", "typed"]
-
-# Settings of a result that change an answer: a command that has no such flag reports them.
+# Settings that change the scores: a command that does not have them reports that.
 _REPORTED = ("kernel_x", "bandwidth_x", "kernel_t", "bandwidth_t", "truncation")
 
 
@@ -32,18 +30,15 @@ def read_result(path: Path) -> dict[str, Any]:
         content = json.loads(text, parse_constant=_refuse_constant)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}.") from None
-    except DataError:
-        raise
     except (ValueError, RecursionError) as error:
+        if isinstance(error, DataError):  # a ValueError too
+            raise
         raise DataError(f"{path} is not a JSON file: {error}.") from None
     if not isinstance(content, dict):
         raise DataError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")
-    schema = content.get("schema", SCHEMA)
-    if schema != SCHEMA:
-        raise DataError(
-            f"{path} is of schema {shown(str(schema)[:20])}, and this version reads {SCHEMA}: "
-            "use the version that wrote it."
-        )
+    schema = shown(content.get("schema", SCHEMA))[:20]
+    if schema != str(SCHEMA):
+        raise DataError(f"{path} is of schema {schema}, and this version reads {SCHEMA}.")
     return content
 
 
@@ -52,38 +47,29 @@ def _refuse_constant(name: str) -> None:
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Take the defaults of a command from a JSON file: flags as keys, or a result of any command."""
+    """Take the defaults of a command from a JSON file: flags as keys, or any result."""
     if path is None:
         return None
-    content = read_result(path)
-    options = _options(context.command)
-    values = _settings_in(content, path)
-    if "schema" in content:
-        values = _usable(values, context, path, is_curve="curves" in content)
-    unknown = sorted(set(values) - (set(options) - {"config"}))
-    if unknown:
-        raise ArgumentError(f"{path} sets {unknown[0]!r}, which {context.info_name} does not have.")
-    defaults = {}
-    for key, value in values.items():
-        if value is not None:
-            defaults[options[key].name] = _as_typed(value, options[key])
-    context.default_map = defaults
-    return path
-
-
-def _settings_in(content: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The flags in a file. The models of a result share their settings."""
-    models = content.get("models")
-    if isinstance(models, dict) and models:
-        content = next(iter(models.values()))
-    settings = content
+    content: Any = read_result(path)
+    is_result, is_curve = "schema" in content, "curves" in content
+    if isinstance(content.get("models"), dict) and content["models"]:
+        content = next(iter(content["models"].values()))  # models share their settings
     if isinstance(content, dict):
-        settings = content.get("settings", content)
-    if not isinstance(settings, dict):
-        raise DataError(
-            f"`settings` in {path} must be a JSON object; it is a {type(settings).__name__}."
-        )
-    return {str(key).replace("-", "_"): value for key, value in settings.items()}
+        content = content.get("settings", content)
+    if not isinstance(content, dict):
+        found = type(content).__name__
+        raise DataError(f"`settings` in {path} must be a JSON object; it is a {found}.")
+    values = {str(key).replace("-", "_"): value for key, value in content.items()}
+    if is_result:
+        values = _usable(values, context, path, is_curve)
+    options = _options(context.command)
+    context.default_map = {}
+    for key, value in values.items():
+        if key not in options or key == "config":
+            raise ArgumentError(f"{path} sets {key!r}, which {context.info_name} does not have.")
+        if value is not None:
+            context.default_map[options[key].name] = _as_typed(value, options[key])
+    return path
 
 
 def _usable(
@@ -107,11 +93,8 @@ def _usable(
 
 def _options(command: Any) -> dict[str, Any]:
     """The parameters of a command by their flags, with underscores."""
-    options = {}
-    for parameter in command.params:
-        for name in parameter.opts:
-            options[name.lstrip("-").replace("-", "_")] = parameter
-    return options
+    flags = [(flag, parameter) for parameter in command.params for flag in parameter.opts]
+    return {flag.lstrip("-").replace("-", "_"): parameter for flag, parameter in flags}
 
 
 def _as_typed(value: object, option: Any) -> str | list[str]:

@@ -5,8 +5,6 @@ from divprism.cli.job import Job, command, flag, parse_numbers, select_model
 from divprism.report.tables import convergence_table, curves_table
 from divprism.scores.settings import UNITS
 
-__all__ = ["converge"]
-
 _OWN_BANDWIDTHS = (
     "bandwidths are chosen on this model alone; divprism score chooses them on all models. For "
     "the same numbers pass its --bandwidth-x and --bandwidth-t."

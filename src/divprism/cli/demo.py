@@ -8,22 +8,20 @@ from pathlib import Path
 import typer
 
 from divprism.analysis.comparison import Comparison, compare
-from divprism.analysis.evaluation import Evaluation
-from divprism.cli.job import flag, shown_width
+from divprism.cli.job import flag
 from divprism.core.kernels import Gaussian
 from divprism.data.files import write_text
 from divprism.data.readers import load
 from divprism.errors import DataError, MissingExtraError
 from divprism.report import MARK, report_page
 from divprism.report.details import detailed
-
-__all__ = ["demo"]
+from divprism.report.table import stdout_width
 
 # For unit vectors: paraphrases are close to each other, different answers and prompts are not.
 _BANDWIDTH_X, _BANDWIDTH_T = 0.8, 0.4
 _FOLLOWING = 1.1  # Information-Vendi above which outputs depend on their prompts
-_VARIED = 0.5  # share of distinct answers to a prompt above which they vary
-_HEADLINE = ("vendi", "conditional_vendi", "information_vendi")
+_VARIED = 3.0  # distinct answers to a prompt, out of six, above which they vary
+_SHOWN = ("vendi", "conditional_vendi", "information_vendi")
 
 
 def demo(
@@ -39,26 +37,23 @@ def demo(
         samples = load(path)
         if save is not None:
             _keep(path, save)
-    by_model = samples.by_model()
+    models = samples.by_model()
     _print("Three generators, the same six prompts, six answers each. Two answers to one prompt:\n")
-    for name, part in by_model.items():
+    for name, part in models.items():
         first, second = (output.content(0) for output in part.outputs[:2])
         _print(f"{name:>8}: {first}\n{'':>10}{second}")
     comparison = compare(samples, kernel_x=Gaussian(_BANDWIDTH_X), kernel_t=Gaussian(_BANDWIDTH_T))
     embedders = dict.fromkeys(entry["id"] for entry in comparison.results.first.embedders)
-    _print(
-        f"\nEmbedded by {', '.join(embedders)}; Gaussian kernels, bandwidth {_BANDWIDTH_X} "
-        f"(outputs) and {_BANDWIDTH_T} (prompts).\n"
-    )
+    kernels = f"bandwidth {_BANDWIDTH_X} (outputs) and {_BANDWIDTH_T} (prompts)"
+    _print(f"\nEmbedded by {', '.join(embedders)}; Gaussian kernels, {kernels}.\n")
     _print(f"{'':>8} {'vendi':>7} = {'conditional':>11} x {'information':>11}")
-    for name in by_model:
-        vendi, conditional, information = (
-            comparison.results[name].scores[key] for key in _HEADLINE
-        )
+    # In the order of the file: the ranking of a comparison is not the point here.
+    scores = {name: [comparison.results[name].scores[key] for key in _SHOWN] for name in models}
+    for name, (vendi, conditional, information) in scores.items():
         _print(f"{name:>8} {vendi:>7.2f} = {conditional:>11.2f} x {information:>11.2f}")
     _print("")
-    for name in by_model:
-        _print(_explanation(name, comparison.results[name]))
+    for name, (_, conditional, information) in scores.items():
+        _print(_explanation(name, conditional, information))
     typer.echo(f"\n{_write_page(comparison, report)}")
     if save is not None:
         flags = f"--bandwidth-x {_BANDWIDTH_X} --bandwidth-t {_BANDWIDTH_T}"
@@ -68,21 +63,19 @@ def demo(
 
 def _print(text: str) -> None:
     for line in text.split("\n"):
-        typer.echo(textwrap.fill(line, shown_width() or 100, subsequent_indent=" " * 10))
+        typer.echo(textwrap.fill(line, stdout_width() or 100, subsequent_indent=" " * 10))
 
 
-def _explanation(name: str, result: Evaluation) -> str:
+def _explanation(name: str, conditional: float, information: float) -> str:
     """What the scores of a generator mean."""
-    _, conditional, information = (result.scores[key] for key in _HEADLINE)
-    answers = result.data["n"] / result.data["prompts"]
     verb, habit = "ignores", "repeats itself"
     if information > _FOLLOWING:
         verb = "follows"
-    if conditional > _VARIED * answers:
+    if conditional > _VARIED:
         habit = "varies its answers"
     return (
-        f"The {name} {verb} its prompts (information {information:.2f}) and {habit}: of "
-        f"{answers:g} answers to a prompt {conditional:.1f} are distinct (conditional)."
+        f"The {name} {verb} its prompts (information {information:.2f}) and {habit}: of six "
+        f"answers to a prompt {conditional:.1f} are distinct (conditional)."
     )
 
 
@@ -95,9 +88,15 @@ def _keep(path: Path, folder: Path) -> None:
 
 
 def _write_page(comparison: Comparison, path: Path) -> str:
-    """Write the page unless that replaces a file of the user, and return where it is."""
-    if path.exists() and not _is_demo_page(path):
-        return f"Left {path} as it is, because it is no page of the demo; name another page: --report FILE."
+    """Write the page unless that would replace another file, and return where it is."""
+    page = f"{MARK} divprism demo"
+    try:
+        if path.is_file():
+            page = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}.") from None
+    if MARK not in page or "divprism demo" not in page:
+        return f"{path} is no page of the demo and was left as it is; name another page: --report."
     document = detailed(comparison)
     first = next(iter(document["models"].values()))
     first["runtime"] = first["runtime"] | {"command": "divprism demo"}
@@ -106,11 +105,3 @@ def _write_page(comparison: Comparison, path: Path) -> str:
     except MissingExtraError as error:
         return f"No page for a browser: {error}"
     return f"For plots and all answers open {path} in a browser."
-
-
-def _is_demo_page(path: Path) -> bool:
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}.") from None
-    return MARK in text and "divprism demo" in text

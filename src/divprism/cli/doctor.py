@@ -11,8 +11,6 @@ import typer
 from divprism.embedders.cache import default_folder
 from divprism.version import __version__
 
-__all__ = ["doctor"]
-
 _NOT_FOR_USERS = ("all", "bench", "lint", "test")  # extras
 
 

@@ -11,8 +11,6 @@ from divprism.embedders.embedding import embed as embed_samples
 from divprism.embedders.embedding import save_embedded
 from divprism.errors import as_notice
 
-__all__ = ["embed"]
-
 
 @command()
 def embed(

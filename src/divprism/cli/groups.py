@@ -12,8 +12,6 @@ from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, DivprismError
 from divprism.report.tables import group_records, groups_table
 
-__all__ = ["groups"]
-
 _WAYS: dict[str, Callable[[int], Grouping]] = {
     "eigen": library.EigenGroups,
     "directions": library.EigenDirections,

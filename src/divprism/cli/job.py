@@ -7,7 +7,6 @@ typer as flags, and passes them to the command as one value.
 import functools
 import inspect
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -29,23 +28,10 @@ from divprism.embedders import Embedder, OpenAI
 from divprism.errors import ArgumentError, DataError
 from divprism.report import report_page
 from divprism.report.details import detailed
-from divprism.report.table import Table, terminal_width
+from divprism.report.table import Table, stdout_has_color, stdout_width
 from divprism.report.tables import models_of
 from divprism.scores import registry
 from divprism.scores.settings import UNITS, Settings
-
-
-__all__ = [
-    "Assessment",
-    "Job",
-    "Reading",
-    "command",
-    "flag",
-    "parse_numbers",
-    "select_model",
-    "shown_width",
-    "write_page",
-]
 
 R = TypeVar("R")
 Document = dict[str, Any]
@@ -59,9 +45,8 @@ def flag(panel: str, default: object, text: str, *names: str, **more: Any) -> An
     return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
 
 
-_input, _embedding, _scoring, _output, _advanced = (
-    partial(flag, panel) for panel in ("Input", "Embedding", "Scoring", "Output", "Advanced")
-)
+_PANELS = ("Input", "Scoring", "Embedding", "Output", "Advanced")  # in the order of the help
+_input, _scoring, _embedding, _output, _advanced = (partial(flag, panel) for panel in _PANELS)
 
 
 @dataclass(frozen=True)
@@ -195,8 +180,8 @@ class Job(Reading):
             text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         elif self.form == "csv":
             text = records.to_csv()
-        elif self.output is None and shown_width() is not None:
-            text = table.render(self.form, shown_width(), color="NO_COLOR" not in os.environ)
+        elif self.output is None and self.form == "table":
+            text = table.to_text(stdout_width(), stdout_has_color())
         else:
             text = table.render(self.form)
         if self.output is None:
@@ -246,13 +231,6 @@ class Assessment(Job):
             write_page([full], self.report, self.quiet)
 
 
-def shown_width() -> int | None:
-    """The width of the terminal; None if stdout is a pipe or a file."""
-    if sys.stdout.isatty():
-        return terminal_width()
-    return None
-
-
 def write_page(documents: list[Document], path: Path, quiet: bool = False) -> None:
     """Write the page of some results, and print where it is."""
     write_text(path, report_page(*documents))
@@ -268,20 +246,27 @@ def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         first, *own = inspect.signature(function, eval_str=True).parameters.values()
         shared = inspect.signature(first.annotation).parameters
-        flags = [item for item in (*shared.values(), *own) if item.name not in without]
         fixed = {name: shared[name].default.default for name in without}
+        flags = [item for item in (*shared.values(), *own) if item.name not in without]
+        flags.sort(key=_panel)
+        kind = inspect.Parameter.KEYWORD_ONLY  # any order will do
 
         @functools.wraps(function)
         def run(**values: Any) -> None:
             job = first.annotation(**{name: values.pop(name, fixed.get(name)) for name in shared})
             function(job, **values)
 
-        kind = inspect.Parameter.KEYWORD_ONLY
-        run.__signature__ = inspect.Signature([flag.replace(kind=kind) for flag in flags])  # type: ignore[attr-defined]
-        run.__annotations__ = {flag.name: flag.annotation for flag in flags}
+        signature = inspect.Signature([item.replace(kind=kind) for item in flags])
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {item.name: item.annotation for item in flags}
         return run
 
     return decorate
+
+
+def _panel(parameter: inspect.Parameter) -> int:
+    """The place of a parameter in the help; the context and arguments come first."""
+    return (None, *_PANELS).index(getattr(parameter.default, "rich_help_panel", None))
 
 
 def parse_numbers(text: str | None, name: str) -> list[float] | None:
@@ -296,17 +281,15 @@ def parse_numbers(text: str | None, name: str) -> list[float] | None:
 
 def select_model(samples: Samples, model: str | None) -> Samples:
     """The samples of one model, which must be named where there are several."""
-    if samples.models is None:
-        if model is None:
-            return samples
-        raise ArgumentError(f"--model {shown(model)}: {samples.source} names no models.")
+    if model is None and len(set(samples.models or [])) < 2:
+        return samples
     parts = samples.by_model()
+    if model in parts:
+        return parts[model]
     listed = ", ".join(shown(name) for name in list(parts)[:_LISTED])
     if len(parts) > _LISTED:
         listed += f" and {len(parts) - _LISTED:,} more"
-    if model is None and len(parts) > 1:
+    if model is None:
         count = f"{len(parts):,} models"
         raise ArgumentError(f"{samples.source} holds {count}; choose one with --model: {listed}.")
-    if model is not None and model not in parts:
-        raise ArgumentError(f"{samples.source} has no model {shown(model)}; it holds {listed}.")
-    return parts[model or next(iter(parts))]
+    raise ArgumentError(f"{samples.source} has no model {shown(model)}; it holds {listed}.")

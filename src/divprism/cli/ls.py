@@ -8,9 +8,7 @@ from divprism.errors import ArgumentError
 from divprism.scores import registry
 from divprism.scores.spec import SCORES
 
-__all__ = ["ls"]
-
-_TABLES = {
+_TABLES: dict[str, dict[str, type]] = {
     "kernels": registry.KERNELS,
     "estimators": registry.ESTIMATORS,
     "rules": registry.BANDWIDTH_RULES,
@@ -21,14 +19,17 @@ _KINDS = (*_TABLES, "scores", "embedders")
 def ls(kind: str = typer.Argument(..., metavar="|".join(_KINDS), help="What to list.")) -> None:
     """List the kernels, estimators, bandwidth rules, scores or embedders, with their purpose."""
     if kind not in _KINDS:
-        raise ArgumentError(f"there is nothing to list called {kind!r}; list {', '.join(_KINDS)}.")
+        raise ArgumentError(f"{kind!r} cannot be listed; choose from {', '.join(_KINDS)}.")
     if kind == "scores":
         rows = [(spec.name, "; needs ".join([spec.meaning, *spec.needs])) for spec in SCORES]
     elif kind == "embedders":
-        rows = _embedders()
+        embedders, aliases = registry.EMBEDDERS.items(), registry.ALIASES.items()
+        rows = [(_with_argument(name, entry), registry.summary(entry)) for name, entry in embedders]
+        rows += [(name, f"transformers:{alias['model']}") for name, alias in aliases]
+        rows += [(name, "from another package") for name in registry.plugins()]
     else:
-        table = _TABLES[kind]
-        rows = [(_signature(name, table[name]), registry.summary(table[name])) for name in table]
+        entries = _TABLES[kind].items()
+        rows = [(_signature(name, entry), registry.summary(entry)) for name, entry in entries]
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         typer.echo(f"{name:<{width}}  {text}")
@@ -42,18 +43,12 @@ def _signature(name: str, kind: type) -> str:
             settings.append(field.name)
         else:
             settings.append(f"{field.name}={field.default!r}")
-    if not settings:
-        return name
-    return f"{name}({', '.join(settings)})"
+    return f"{name}({', '.join(settings)})".removesuffix("()")
 
 
-def _embedders() -> list[tuple[str, str]]:
-    """The embedders of divprism, short names of models, and embedders of other packages."""
-    rows = []
-    for name, kind in registry.EMBEDDERS.items():
-        first = fields(kind)[0]  # type: ignore[arg-type]
-        if first.default is MISSING and first.default_factory is MISSING:
-            name = f"{name}:{first.name.upper()}"
-        rows.append((name, registry.summary(kind)))
-    rows += [(name, f"transformers:{fields['model']}") for name, fields in registry.ALIASES.items()]
-    return rows + [(name, "from another package") for name in registry.plugins()]
+def _with_argument(name: str, kind: type) -> str:
+    """An embedder with its first field, which follows a colon if it has no default."""
+    first = fields(kind)[0]
+    if first.default is MISSING and first.default_factory is MISSING:
+        return f"{name}:{first.name.upper()}"
+    return name

@@ -12,52 +12,44 @@ import typer
 from divprism.data.readers.guards import shown
 from divprism.errors import BandwidthWarning, Notice
 
-__all__ = ["in_flags", "say", "warn", "working"]
-
-# Python arguments whose flag has another name, and those that are no flags.
-_RENAMED = {"memory": "max_memory", "precision": "dtype", "num_clusters": "num_groups"}
 _SIDES = {"x": "the outputs", "t": "the prompts"}
-_ARGUMENT = re.compile(r"`(\w+)(?:=([^`]*))?`")
+# Python arguments whose flag has another name.
+_RENAMED = {"memory": "max_memory", "precision": "dtype", "num_clusters": "num_groups"}
 
 
 def in_flags(text: str, command: Any) -> str:
     """A message of the library with flags of `command` in place of Python arguments.
 
-    Arguments that are no flags, such as fields of a kernel, stay as they are.
+    Arguments that are no flags, such as the fields of a kernel, stay as they are.
     """
-    flags = {}
-    for parameter in command.params:
-        long_names = [name for name in parameter.opts if name.startswith("--")]
-        if long_names:
-            flags[parameter.name] = long_names[0]
+    flags = {parameter.name: parameter.opts[0] for parameter in command.params}
 
     def translate(match: re.Match[str]) -> str:
         name, value = match.groups()
-        if name in _SIDES and value is None:
+        if name in _SIDES:
             return _SIDES[name]
-        option = flags.get(_RENAMED.get(name, name))
-        if option is None:
+        flag = flags.get(_RENAMED.get(name, name), "")
+        if not flag.startswith("--"):  # no option, or a positional argument
             return match[0]
-        if value is None or value == "True":
-            return option
-        return f"{option} {value.strip(chr(34))}"
+        if value in (None, "True"):
+            return flag
+        return f"{flag} {value.strip(chr(34))}"
 
     text = re.sub(r"\b(outputs|prompts) `[xt]`", r"\1", text)  # the noun is there already
-    return _ARGUMENT.sub(translate, text).replace("math.inf", "inf")
+    text = re.sub(r"`(\w+)(?:=([^`]*))?`", translate, text)
+    return text.replace("math.inf", "inf")
 
 
 def say(lines: Iterable[object], quiet: bool = False) -> None:
     """Print lines to stderr, none of which can control the terminal."""
-    if quiet:
-        return
     for line in lines:
-        typer.echo(shown(line), err=True)
+        if not quiet:
+            typer.echo(shown(line), err=True)
 
 
 def warn(context: typer.Context, notices: Iterable[Notice]) -> None:
-    """Print the warnings of a result, after the result."""
-    for notice in notices:
-        say([f"warning: {in_flags(str(notice), context.command)}"])
+    """Print the warnings about a result."""
+    say(f"warning: {in_flags(str(notice), context.command)}" for notice in notices)
 
 
 @contextmanager
@@ -71,12 +63,8 @@ def working(quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
             with _bar() as update:
                 yield update
         else:
-            yield _print_plan
-
-
-def _print_plan(text: str, fraction: float) -> None:
-    if fraction == 0:
-        say([text])
+            # Logs get the plan (fraction 0) of each step, and nothing while it runs.
+            yield lambda text, fraction: say([text], quiet=fraction > 0)
 
 
 @contextmanager

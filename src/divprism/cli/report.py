@@ -8,8 +8,6 @@ from divprism.cli.config import read_result
 from divprism.cli.job import flag, write_page
 from divprism.errors import ArgumentError
 
-__all__ = ["report"]
-
 
 def report(
     results: list[Path] = typer.Argument(

@@ -10,8 +10,6 @@ from divprism.data.readers import read_array
 from divprism.errors import ArgumentError
 from divprism.report.tables import evaluation_table, results_table, scores_table
 
-__all__ = ["score"]
-
 
 @command("plot")
 def score(

@@ -6,7 +6,9 @@ HTML and data frames are renderings of it, so a new column appears in all of the
 
 import csv
 import io
+import os
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -15,7 +17,16 @@ from typing import Any
 from divprism.errors import ArgumentError, MissingExtraError, Notice
 from divprism.report.texts import literal, visible
 
-__all__ = ["RENDERINGS", "Cell", "Column", "Measured", "Table", "terminal_width"]
+__all__ = [
+    "RENDERINGS",
+    "Cell",
+    "Column",
+    "Measured",
+    "Table",
+    "stdout_has_color",
+    "stdout_width",
+    "terminal_width",
+]
 
 _GAP = 2  # blanks between columns
 _NARROWEST = 8  # letters that a shortened column of texts keeps
@@ -25,6 +36,18 @@ _FORMULA_STARTS = "=+-@\t\r"  # a spreadsheet runs a cell of text that starts wi
 def terminal_width() -> int:
     """Columns of the terminal; 100 where there is none."""
     return shutil.get_terminal_size((100, 24)).columns
+
+
+def stdout_width() -> int | None:
+    """Columns that text on stdout may have; None, any number, for a pipe or a file."""
+    if sys.stdout.isatty():
+        return terminal_width()
+    return None
+
+
+def stdout_has_color() -> bool:
+    """Whether stdout is a terminal, and NO_COLOR (https://no-color.org) is not set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 @dataclass(frozen=True)
