@@ -8,7 +8,7 @@ of a single subset cancels. From single subsets alone, five orders leave most ve
 Where pairs are the units and prompts repeat, the question is what more outputs under the same prompts would do. There a subset
 has a like share of the outputs of every prompt, one at least, and prompts keep the shares that they have in all data: then the
 squares of order 2 are a line in one over the size, whose slope is that of pairs under the same prompt alone.
-Where the curve is heading, and how that is put into words: `_extrapolation`.
+Where the curve is heading, and how that is put into words: `extrapolation`.
 """
 
 import math
@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from divprism.analysis.extrapolation import (
-    Found,
+    EntropiesByKind,
     Verdict,
     curves,
     figures,
     noun,
     summary,
-    untold,
+    undetermined,
     verdict,
 )
 from divprism.analysis.jackknife import units_of
@@ -274,7 +274,7 @@ def converge(
         curves={name: curve.scores for name, curve in found.items()},
         means={name: curve.means for name, curve in found.items()},
         verdicts={
-            name: verdict(curve, settings) if told else untold(curve)
+            name: verdict(curve, settings) if told else undetermined(curve)
             for name, curve in found.items()
         },
         settings=settings,
@@ -287,7 +287,7 @@ def _operators(problem: Problem) -> list[Operator]:
     return [operator for operator in (problem.x, problem.t, problem.joint) if operator is not None]
 
 
-def _warnings(found: Found, problem: Problem) -> tuple[str, ...]:
+def _warnings(found: EntropiesByKind, problem: Problem) -> tuple[str, ...]:
     """What `evaluate` warns of."""
     order = problem.settings["order"]
     names = [name for name, signs in COMBINATIONS.items() if set(signs) <= set(found["rke"])]
@@ -419,11 +419,11 @@ def _stretch(prompts: np.ndarray, place: np.ndarray, start: float, end: float) -
 def _swept(
     posed: Callable[..., Problem],
     subsets: list[list[list[np.ndarray]]],
-    last: Found,
+    last: EntropiesByKind,
     prompts: np.ndarray | None,
     whole: Problem,
     settings: dict[str, Any],
-) -> list[list[list[Found]]]:
+) -> list[list[list[EntropiesByKind]]]:
     """Entropies for each repeat, size and stretch; those of all data, the last, end each repeat.
 
     With `prompts`, each keeps its share of all data.
@@ -451,7 +451,7 @@ def _swept(
     return rows
 
 
-def _entropies(posed: Callable[..., Problem], settings: dict[str, Any]) -> Found:
+def _entropies(posed: Callable[..., Problem], settings: dict[str, Any]) -> EntropiesByKind:
     """Entropies of K_X, K_T and their product: at the order given, at order 2, and at the order given truncated.
 
     Exact spectra serve all three; an estimator that draws spends its effort where the question is, and is asked again.
