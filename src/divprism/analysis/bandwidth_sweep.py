@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from divprism.core.arrays import distinct_rows, to_numpy
+from divprism.core.distances import condensed_squares
 from divprism.core.entropy import matrix_entropy
 from divprism.core.validation import (
     check_order,
@@ -18,7 +19,7 @@ from divprism.core.validation import (
 from divprism.errors import ArgumentError
 from divprism.estimators.base import whole_number
 from divprism.scores import registry
-from divprism.scores.bandwidth import BandwidthRule, MedianDistance, StableScore, squared_distances
+from divprism.scores.bandwidth import BandwidthRule, MedianDistance, StableScore
 
 __all__ = ["BandwidthSweep", "SideSweep", "bandwidth_sweep"]
 
@@ -239,7 +240,7 @@ class _Side:
         masses = np.bincount(index, minlength=first.size) / index.size
         if first.size == 1:
             return cls(np.zeros((1, 1)), 1.0, index, masses)
-        squares, scale = squared_distances(rows, first)
+        squares, scale = condensed_squares(rows, first)
         return cls(squareform(squares), scale, index, masses)
 
     def kernel(self, bandwidth: float) -> np.ndarray:

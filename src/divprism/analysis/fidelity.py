@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from divprism.core.arrays import Array, array_namespace, distinct_rows, to_numpy
+from divprism.core.arrays import Array, array_namespace, distinct_rows, to_numpy, upload
+from divprism.core.distances import squared_distances, squared_gaps
 from divprism.core.kernels import Cosine
 from divprism.core.tiles import row_blocks
 from divprism.core.validation import check_pairing, clean_ids, clean_rows, like
@@ -25,12 +26,8 @@ __all__ = [
     "recall",
 ]
 
-_CANCELLED = (
-    1e-6  # squared distances this far below the squared norms are computed again, from differences
-)
 _ROUNDING = 1e-12  # of the squared norms: what a product of rows may be off by
 _BORDER = 1e-12  # of a squared distance: what rounding of the data may put a border off by
-_PIECE_ENTRIES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -376,26 +373,11 @@ def _within(a: Array, b: Array, reach: np.ndarray) -> np.ndarray:
 
 
 def _squared_distances(a: Array, b: Array) -> tuple[np.ndarray, np.ndarray]:
-    """|a_i - b_j|^2 on the host by a product, and the squared norms, around the mean of b, that its rounding grows with.
-
-    What cancels in it is computed from differences; equal rows are exactly zero apart.
-    """
-    xp = array_namespace(a)
-    centre = xp.mean(b, axis=0)
-    near, far = a - centre, b - centre
-    norms = to_numpy(xp.sum(near * near, axis=1)[:, None] + xp.sum(far * far, axis=1)[None, :])
-    squares = np.array(norms - 2 * to_numpy(near @ far.T))
-    left, right = np.nonzero(squares < _CANCELLED * norms)
-    if left.size:
-        squares[left, right] = _squared_gaps(a, b, left, right)
-    return squares, norms
+    """|a_i - b_j|^2 on the host, and the squared norms around the mean of b that its rounding grows with."""
+    squares, norms = squared_distances(a, b, centre=array_namespace(b).mean(b, axis=0))
+    return to_numpy(squares), to_numpy(norms)
 
 
 def _squared_gaps(a: Array, b: Array, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """|a_i - b_j|^2 for some pairs, from differences of the rows as they are."""
-    rows, others = to_numpy(a), to_numpy(b)
-    found = np.empty(left.size)
-    for piece in row_blocks(left.size, max(1, _PIECE_ENTRIES // rows.shape[1])):
-        gap = rows[left[piece]] - others[right[piece]]
-        found[piece] = np.einsum("ij,ij->i", gap, gap)
-    return found
+    """|a_i - b_j|^2 for some pairs, on the host, from differences of the rows as they are."""
+    return to_numpy(squared_gaps(a, b, upload(left, a), upload(right, b)))

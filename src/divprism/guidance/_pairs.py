@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from divprism.core import distances
 from divprism.core.arrays import Array, array_namespace
 from divprism.core.kernels import Categorical, Cosine, Gaussian, Kernel
 from divprism.core.tiles import row_blocks
@@ -28,10 +29,6 @@ Measure: TypeAlias = Callable[[Array, Array, Any], Array]
 """(a, b, dtype) -> an array of shape (len(a), len(b)), which a kernel is a function of."""
 
 _BLOCK_ENTRIES = 1 << 22  # rows that are made ready together: 16 MB in single precision
-_MANY = 0.1  # part of the pairs that cancel from which on rows count as far from the origin
-_NEAR = (
-    1e-2  # squared distances this far below the squared norms are computed again, from differences
-)
 
 
 def _blocks(rows: Array) -> Iterator[slice]:
@@ -39,23 +36,14 @@ def _blocks(rows: Array) -> Iterator[slice]:
 
 
 def squared_distances(a: Array, b: Array, dtype: Any) -> Array:
-    """|a_i - b_j|^2, exactly zero for equal rows; O(len(a) len(b) d).
-
-    By a matrix product, of the rows as they are or, if most are far from the origin, around the mean of `a`. Where norms would
-    still cancel, that is between rows much closer to each other than to the origin, by differences.
-    """
+    """|a_i - b_j|^2, exactly zero for equal rows; O(len(a) len(b) d)."""
     xp = array_namespace(b)
     left = xp.astype(a, dtype, copy=False)
     found = []
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is looked for below
-        centre = xp.mean(left, axis=0)
         for rows in _blocks(b):
             right = xp.astype(b[rows, :], dtype, copy=False)
-            squares, near = _expanded(left, right)
-            if float(xp.mean(xp.astype(near, xp.float32))) > _MANY:
-                squares, near = _expanded(left - centre, right - centre)
-            if bool(xp.any(near)):
-                squares[near] = _squared_gaps(left, right, near)
+            squares, _ = distances.squared_distances(left, right)
             found.append(xp.astype(squares, xp.float64))
     squares = xp.concat(found, axis=1)
     if not bool(xp.all(xp.isfinite(squares))):
@@ -63,25 +51,6 @@ def squared_distances(a: Array, b: Array, dtype: Any) -> Array:
             f"squared distances between samples overflow {str(left.dtype).split('.')[-1]}. Rescale the samples."
         )
     return squares
-
-
-def _expanded(left: Array, right: Array) -> tuple[Array, Array]:
-    """|left_i|^2 + |right_j|^2 - 2 left_i . right_j, and where that cancels."""
-    xp = array_namespace(left)
-    norms = xp.sum(left * left, axis=1)[:, None] + xp.sum(right * right, axis=1)[None, :]
-    squares = norms - 2 * (left @ right.T)
-    return squares, squares < _NEAR * norms
-
-
-def _squared_gaps(left: Array, right: Array, where: Array) -> Array:
-    """|left_i - right_j|^2 from differences, for the pairs that are marked, row by row."""
-    xp = array_namespace(left)
-    i, j = xp.nonzero(where)
-    found = []
-    for piece in row_blocks(i.shape[0], max(1, _BLOCK_ENTRIES // left.shape[1])):
-        gap = xp.take(left, i[piece], axis=0) - xp.take(right, j[piece], axis=0)
-        found.append(xp.sum(gap * gap, axis=1))
-    return xp.concat(found)
 
 
 def cosines(a: Array, b: Array, dtype: Any) -> Array:
