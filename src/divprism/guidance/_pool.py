@@ -5,7 +5,6 @@ Everything here runs on the libraries of the array API standard; only index arra
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from divprism.core.kernels import Categorical, Cosine, Gaussian, Kernel
 from divprism.core.validation import check_pairing, like
 from divprism.errors import ArgumentError, DataError
 from divprism.guidance._inputs import clean_prompts, flat_rows, require_shape, require_together
-from divprism.guidance._pairs import Measure, measure_of, similarities, squared_distances
+from divprism.guidance._pairs import DType, Measure, measure_of, similarities, squared_distances
 from divprism.guidance.bank import Bank
 from divprism.guidance.objectives import Objective
 from divprism.scores.bandwidth import MedianDistance
@@ -74,7 +73,7 @@ class Pool:
         return [self.x, self.t]
 
     @property
-    def precision(self) -> Any:
+    def precision(self) -> DType:
         """The dtype in which weighted rows are summed."""
         return _precision(self.new, self.score)
 
@@ -105,7 +104,7 @@ class Pool:
         return xp.concat([upper, values]) / self.n
 
 
-def _precision(new: Array, score: Objective) -> Any:
+def _precision(new: Array, score: Objective) -> DType:
     """Single precision only at order 2 and only if the samples are not double.
 
     The weights of eigenvectors with tiny eigenvalues are large and cancel over copies of a sample:
@@ -208,7 +207,7 @@ def _rounded(new: Array, bank: Bank) -> Array:
     return xp.where(xp.isfinite(rounded), rounded, new)
 
 
-def _side(name: str, rows: Array, bank: Bank | None, kernel: Kernel | None, dtype: Any) -> Side:
+def _side(name: str, rows: Array, bank: Bank | None, kernel: Kernel | None, dtype: DType) -> Side:
     """Compare the new samples, or prompts, with all; None chooses a kernel."""
     xp = array_namespace(rows)
     if kernel is None and rows.ndim == 1:
