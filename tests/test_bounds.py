@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -225,7 +226,7 @@ def test_comparisons_carry_bounds_of_independent_pairs():
     [
         (
             lambda: bounds.eigenvalue_bound(10),
-            r"Truncated Vendi, Thm 1 asks for n of at least 26; got 10",
+            r"Truncated Vendi, Thm 1 needs `n` of at least 26; got 10",
         ),
         (
             lambda: bounds.eigenvalue_bound(1000, delta=1.0),
@@ -233,19 +234,19 @@ def test_comparisons_carry_bounds_of_independent_pairs():
         ),
         (
             lambda: bounds.vendi_bound(2.0, 1000, 1.0),
-            "below order 2 the bounds need the `dimension`",
+            "below order 2 a bound needs the `dimension`",
         ),
         (
             lambda: bounds.vendi_bound(2.0, 1000, 0.5),
-            "the bounds are for orders from 1 on, not 0.5",
+            "`order` must be finite and at least 1 for a bound; got 0.5",
         ),
         (
             lambda: bounds.vendi_bound(2.0, 100, 1.0, dimension=3),
-            r"Cor. 2 \(a\) asks for n of at least",
+            r"Cor. 2 \(a\) needs `n` of at least",
         ),
         (
             lambda: bounds.fourier_vendi_bound(2.0, 1000, 50, 1.0),
-            "the bound is for orders above 1, not 1",
+            "`order` must be finite and above 1 for this bound; got 1",
         ),
         (
             lambda: bounds.conditional_vendi_bound(2.0, 10**6),
@@ -253,14 +254,31 @@ def test_comparisons_carry_bounds_of_independent_pairs():
         ),
         (
             lambda: bounds.conditional_rke_bound(2.0, 10**6, prompts=(0, 1), joint=(0.5, 1)),
-            "must be rising pairs of norms",
+            "must be pairs of norms",
         ),
         (
             lambda: bounds.conditional_rke_bound(2.0, 10, prompts=(0.5, 1), joint=(0.5, 1)),
-            "Thm 3 asks for n of at least",
+            "Thm 3 needs `n` of at least",
         ),
     ],
 )
 def test_where_a_theorem_does_not_apply_it_is_refused(call, message):
     with pytest.raises(dp.ArgumentError, match=message):
         call()
+
+
+@pytest.mark.parametrize("delta", [0.0, -0.1, 1.5])
+@pytest.mark.parametrize(
+    "bound",
+    [
+        bounds.eigenvalue_bound,
+        partial(bounds.vendi_bound, 2.0),
+        partial(bounds.vendi_bound, 2.0, order=1.0, dimension=3),
+        partial(bounds.fourier_vendi_bound, 2.0, num_features=50),
+        partial(bounds.conditional_vendi_bound, 2.0, truncation=3),
+        partial(bounds.conditional_rke_bound, 2.0, prompts=(0.5, 1), joint=(0.5, 1)),
+    ],
+)
+def test_every_bound_refuses_a_delta_that_is_no_probability(bound, delta):
+    with pytest.raises(dp.ArgumentError, match="`delta` must be between 0 and 1"):
+        bound(n=10**6, delta=delta)

@@ -257,7 +257,7 @@ REFUSED = [
     (lambda: dp.in_batch_similarity(X * 0, [0] * 6), r"row 0 of `x` is all zeros"),
     (
         lambda: dp.in_batch_similarity(X, range(6)),
-        r"each of the 6 prompts has a single output. Similarity needs two",
+        r"each of the 6 prompts has a single output. Similarity needs at least one",
     ),
     (
         lambda: dp.in_batch_similarity(X, [0, 0, 1]),

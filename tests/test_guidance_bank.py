@@ -273,7 +273,7 @@ REFUSED = [
         lambda: _filled().append(X[:2, :4], T[:2]),
         r"samples of shape \(4,\) do not fit a bank of samples of shape \(6,\)",
     ),
-    (lambda: _filled().append(X[:2]), "the bank has prompts, so new samples must bring them too"),
+    (lambda: _filled().append(X[:2]), "the bank has prompts, so new samples must come with prompts too"),
     (
         lambda: _filled().append(X[:2], T[:3]),
         "must pair up row by row; got 2 outputs and 3 prompts",
@@ -292,7 +292,7 @@ REFUSED = [
     ),
     (
         lambda: _filled(dtype="float16").append(X[:2] * 1e6, T[:2]),
-        "some `latents` are too large for float16. Make the bank with",
+        "some `latents` are too large for float16. Create the bank with",
     ),
     (
         lambda: _filled(dtype="float16").append(X[:2], T[:2] * 1e6),
@@ -304,7 +304,7 @@ REFUSED = [
     ),
     (
         lambda: _filled(dtype="float16", make=LIBRARIES["array-api-strict"]),
-        "array_api_strict has no float16. Make the bank with",
+        "array_api_strict has no float16. Create the bank with",
     ),
     (lambda: _filled().append(X[:2], [0.5, 1.0]), "`prompts` must hold group ids"),
     (lambda: Bank.load("nowhere.npz"), "cannot read nowhere.npz: no such file"),
@@ -314,7 +314,7 @@ WRONG = [
     (lambda: Bank(0), "`capacity` must be a whole number of at least 1; got 0"),
     (lambda: Bank(2.5), "`capacity` must be a whole number"),
     (lambda: Bank(dtype="int8"), "`dtype` must be one of float16, float32, float64; got 'int8'"),
-    (lambda: Bank().merge(X), "only a Bank can be merged; got ndarray"),
+    (lambda: Bank().merge(X), "`other` must be a Bank; got ndarray"),
 ]
 
 
@@ -370,21 +370,21 @@ BROKEN = [
     ({"shape": None}, "is not a bank"),
     ({"shape": [2**40, 2**40]}, "its header does not fit its arrays"),
     ({"arrived": "many"}, "its header does not fit"),
-    ({"arrived": 3}, "its times of arrival do not fit"),
+    ({"arrived": 3}, "its arrival numbers do not fit its samples"),
     ({"latents": LATENTS.astype(float)}, "not finite rows of float32"),
     ({"latents": LATENTS.astype("c8")}, "not finite rows of float32"),
     ({"latents": _changed(LATENTS, math.nan)}, "not finite rows of float32"),
     ({"latents": LATENTS[None]}, "its header does not fit its arrays"),
     ({"latents": LATENTS[:5]}, "its prompts do not fit its samples"),
     ({"prompts": T[:10].astype(int)}, "not finite rows of float32"),
-    ({"kind": "texts"}, "its prompts are not what its header says"),
-    ({"kind": None}, "its prompts are not what its header says"),
+    ({"kind": "texts"}, "its prompts are not of the kind in its header"),
+    ({"kind": None}, "its prompts are not of the kind in its header"),
     ({"prompts": np.arange(10.0)}, "its prompts do not fit its samples"),
     ({"prompts": _changed(T[:10], math.inf)}, "not finite rows of float32"),
-    ({"arrivals": np.arange(10)[::-1]}, "its times of arrival do not fit"),
-    ({"arrivals": np.arange(10) - 1}, "its times of arrival do not fit"),
-    ({"arrivals": np.arange(10.0)}, "its times of arrival do not fit"),
-    ({"arrivals": np.arange(9)}, "its times of arrival do not fit"),
+    ({"arrivals": np.arange(10)[::-1]}, "its arrival numbers do not fit its samples"),
+    ({"arrivals": np.arange(10) - 1}, "its arrival numbers do not fit its samples"),
+    ({"arrivals": np.arange(10.0)}, "its arrival numbers do not fit its samples"),
+    ({"arrivals": np.arange(9)}, "its arrival numbers do not fit its samples"),
 ]
 
 
@@ -511,7 +511,7 @@ def test_texts_and_numbers_are_told_apart_by_files_too(tmp_path):
     bank.save(tmp_path / "bank.npz")
     with pytest.raises(
         dp.DataError,
-        match="new prompts are numbers and those in the bank texts; they must be of one kind",
+        match="new prompts are numbers and those in the bank texts; pass prompts of the kind in the bank",
     ):
         Bank.load(tmp_path / "bank.npz").append(X[:1], [0])
 
@@ -522,12 +522,12 @@ def test_what_a_library_lacks_is_no_fault_of_the_file(tmp_path):
     bank.save(tmp_path / "bank.npz")
     strict = array_api_strict.zeros(1)
     with pytest.raises(
-        dp.DataError, match=r"array_api_strict has no float16. Make the bank with dtype='float32'"
+        dp.DataError, match=r"array_api_strict has no float16. Create the bank with dtype='float32'"
     ):
         Bank.load(tmp_path / "bank.npz", like=strict)
     with pytest.raises(
         dp.ArgumentError,
-        match="`like` must be an array in whose library the bank is to live; got list",
+        match="`like` must be an array of the library in which the bank is to live; got list",
     ):
         Bank.load(tmp_path / "bank.npz", like=[1.0])
     whole = Bank(4)

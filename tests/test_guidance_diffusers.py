@@ -604,8 +604,8 @@ def test_latents_that_are_there_twice(monkeypatch):
 
 
 def test_presets_are_the_rows_of_table_1():
-    assert list(objectives.GUIDANCE) == SCORES
-    for name in objectives.GUIDANCE:
+    assert list(objectives.OBJECTIVES) == SCORES
+    for name in objectives.OBJECTIVES:
         guide = DiversityGuidance.preset(name)
         assert guide.score == objectives.objective(name)
         assert (guide.strength, guide.every, guide.bandwidth_z, guide.bank.capacity) == (
@@ -645,22 +645,22 @@ WRONG = [
     ),
     (
         lambda: DiversityGuidance("rke", bandwidth_t=0.3),
-        "`bandwidth_t` was given, but the score has no prompts in it",
+        "`bandwidth_t` was given, but the score does not use prompts",
     ),
     (lambda: DiversityGuidance(bank=[]), "`bank` must be a Bank, or None; got list"),
     (
         lambda: DiversityGuidance(start=0.5, stop=0.5),
-        "fractions must be 0 <= `start` < `stop` <= 1; got 0.5 and 0.5",
+        "`start` and `stop` must be fractions with 0 <= start < stop <= 1; got 0.5 and 0.5",
     ),
     (
         lambda: DiversityGuidance(stop=50),
-        "fractions must be 0 <= `start` < `stop` <= 1; got 0.0 and 50",
+        "`start` and `stop` must be fractions with 0 <= start < stop <= 1; got 0.0 and 50",
     ),
     (
         lambda: DiversityGuidance.preset("c-vsg"),
-        "there is no preset 'c-vsg' of guidance; choose from vendi, rke",
+        "there is no guidance preset 'c-vsg'; choose from vendi, rke",
     ),
-    (lambda: DiversityGuidance(bank=None).remember(_random(2, 3)), "this guidance has no bank"),
+    (lambda: DiversityGuidance(bank=None).remember(_random(2, 3)), "this guidance has no `bank` to remember samples in"),
     (
         lambda: DiversityGuidance("rke").push(np.ones((2, 3))),
         "`latents` must be a torch tensor; got ndarray",
@@ -669,7 +669,7 @@ WRONG = [
         lambda: (
             DiversityGuidance(prompt_tensor="add_text_embeds").attach(build("sdxl")).__enter__()
         ),
-        "attach hears the first result of encode_prompt, not 'add_text_embeds': pass attach(pipe, prompts=...)",
+        "attach reads the first result of encode_prompt, not 'add_text_embeds': pass attach(pipe, prompts=...)",
     ),
     (
         lambda: run(build("sd"), "sd", callback_on_step_end=DiversityGuidance()),
@@ -739,7 +739,7 @@ def test_a_missing_package_is_told(package):
 def test_the_example_of_the_guide_runs(tmp_path, monkeypatch):
     """As it is written: the tiny pipeline lies in a folder that has the name of the real one."""
     (code,) = re.findall(r"```python\n(import torch.*?)```", GUIDE.read_text(), re.DOTALL)
-    (name,) = re.findall(r'from_pretrained\("(.*?)"', code)
+    (name,) = re.findall(r'from_pretrained\(\s*"(.*?)"', code)
     build("sdxl").save_pretrained(tmp_path / name)
     monkeypatch.chdir(tmp_path)
     scope = {}
@@ -908,7 +908,7 @@ def test_a_run_that_leaves_noise_for_a_refiner_is_pushed_and_not_remembered(atta
 
 
 def test_a_scheduler_that_comes_later_is_told(sd):
-    told = "was given another scheduler inside `attach`, which was not guided"
+    told = "the scheduler of the pipeline was replaced inside `attach`"
     with pytest.warns(UserWarning, match=told), DiversityGuidance().attach(sd):
         sd.scheduler = pipelines.euler()
 
@@ -927,13 +927,13 @@ def test_attributes_of_a_scheduler_may_be_copied_and_put_back(sd):
     [
         (
             {"a dog": 1},
-            "`prompts` must be embeddings, or texts or whole numbers in a list; got dict",
+            "`prompts` must be embeddings, or a list of texts or whole numbers; got dict",
         ),
         (
             [[1.0, 2.0], [1.0]],
-            "`prompts` must be embeddings, or texts or whole numbers in a list; got list",
+            "`prompts` must be embeddings, or a list of texts or whole numbers; got list",
         ),
-        ([np.ones(3), np.ones(4)], "the embeddings of prompts differ in width"),
+        ([np.ones(3), np.ones(4)], "the embeddings in `prompts` differ in width"),
     ],
 )
 def test_prompts_that_are_none_are_refused_before_the_first_step(sd, prompts, message):

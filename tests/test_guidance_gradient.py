@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import divprism as dp
+from divprism.core.arrays import to_numpy
 from divprism.guidance import Bank, Objective, marginal_gain, objectives, score_gradient
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -315,13 +316,13 @@ def test_half_precision_stays_half_and_finite(half, score, kernel):
     given = half(x), half(t), tuple(map(half, bank))
     found = score_gradient(given[0], given[1], bank=given[2], score=score, kernel_x=kernel)
     assert found.gradient.dtype == given[0].dtype
-    exact = [dp._arrays.to_numpy(a).astype(np.float64) for a in (given[0], given[1], *given[2])]
+    exact = [to_numpy(a).astype(np.float64) for a in (given[0], given[1], *given[2])]
     expected = score_gradient(
         exact[0], exact[1], bank=tuple(exact[2:]), score=score, kernel_x=kernel
     )
     assert found.value == pytest.approx(expected.value, rel=1e-5)
     _close(
-        dp._arrays.to_numpy(found.gradient).astype(np.float64), expected.gradient, 1e-2
+        to_numpy(found.gradient).astype(np.float64), expected.gradient, 1e-2
     )  # eight bits of bfloat16
 
 
@@ -500,7 +501,7 @@ REFUSED = [
     ),
     (
         lambda: score_gradient(NEW, T_NEW, bank=(OLD[:, :4], T_OLD)),
-        r"samples of shape \(5,\) do not fit a bank of samples of shape \(4,\). Use a bank for each",
+        r"samples of shape \(5,\) do not fit a bank of samples of shape \(4,\). Use a bank for each shape",
     ),
     (
         lambda: score_gradient(NEW, T_NEW, bank=(OLD, T_OLD[:3])),
@@ -557,17 +558,17 @@ REFUSED = [
         lambda: score_gradient(
             NEW[:3], [0, 1, 2], bank=_appended(Bank(), OLD[:3], ["a", "b", "c"])
         ),
-        "new prompts are numbers and those in the bank texts; they must be of one kind",
+        "new prompts are numbers and those in the bank texts; pass prompts of the kind",
     ),
     (
         lambda: score_gradient(NEW, 1e6 * T_NEW, bank=_appended(Bank(dtype="float16"), OLD, T_OLD)),
-        "some `t` are too large for float16. Make the bank with dtype='float32'",
+        "some `t` are too large for float16. Create the bank with dtype='float32'",
     ),
 ]
 WRONG = [
     (
         lambda: marginal_gain(NEW, Bank()),
-        "`t` are the prompts of the new samples; got a Bank, which is passed as bank=",
+        "`t` must be the prompts of the new samples; got a Bank, which is passed as bank=",
     ),
     (
         lambda: score_gradient(NEW, score=3),
@@ -575,7 +576,7 @@ WRONG = [
     ),
     (
         lambda: score_gradient(NEW, score="rke", kernel_t=dp.Cosine()),
-        "`kernel_t` was given, but the score has no prompts",
+        "`kernel_t` was given, but the score does not use prompts",
     ),
     (
         lambda: score_gradient(NEW, score="rke", kernel_x="cosine"),

@@ -8,11 +8,12 @@ import numpy as np
 
 from divprism.analysis.inputs import as_samples, describe_source, embed_samples
 from divprism.core.arrays import distinct_rows, to_numpy
+from divprism.core.distances import condensed_squares
 from divprism.core.entropy import matrix_entropy
 from divprism.core.validation import check_pairing, clean_rows
 from divprism.errors import ArgumentError, Notice, as_notice
 from divprism.estimators.base import whole_number
-from divprism.scores.bandwidth import BandwidthRule, MedianDistance, squared_distances
+from divprism.scores.bandwidth import BandwidthRule, MedianDistance
 from divprism.scores.settings import EmbeddingOptions, Progress, Settings, read_options
 from divprism.scores.spec import available
 
@@ -281,7 +282,7 @@ class _Side:
         masses = np.bincount(index, minlength=first.size) / index.size
         if first.size == 1:
             return cls(np.zeros((1, 1)), 1.0, index, masses)
-        squares, scale = squared_distances(rows, first)
+        squares, scale = condensed_squares(rows, first)
         return cls(squareform(squares), scale, index, masses)
 
     def kernel(self, bandwidth: float) -> np.ndarray:
