@@ -48,13 +48,14 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], *, sync: bool =
     Raises
     ------
     OSError
-        If the file cannot be written; the caller knows what to say about it.
+        If the file cannot be written.
     """
     # In the same folder, because a rename is atomic only within one file system.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=TEMPORARY)
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
+            # `flush` empties the buffer of Python, `fsync` that of the operating system.
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
@@ -62,6 +63,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], *, sync: bool =
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
     finally:
+        # After a successful rename there is nothing left under this name.
         Path(temporary).unlink(missing_ok=True)
 
 
@@ -90,6 +92,7 @@ def open_archive(
     """
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            # The `with` block of the caller runs here, so its errors are caught below, too.
             yield _archive_header(archive, path, version), archive
     except FileNotFoundError:
         raise DataError(f"cannot read {path}: no such file.") from None
@@ -103,6 +106,7 @@ def _archive_header(archive: Any, path: str | Path, version: object) -> dict[str
     methods = {entry.compress_type for entry in archive.zip.infolist()}
     if methods - {zipfile.ZIP_STORED}:
         raise ValueError("its arrays are compressed")
+    # Stored as an array of one string, because `np.savez` stores nothing but arrays.
     header = json.loads(str(archive["header"]))
     if header["format"] != version:
         raise DataError(
@@ -114,6 +118,7 @@ def _archive_header(archive: Any, path: str | Path, version: object) -> dict[str
 
 def file_digest(path: Path) -> bytes:
     """Return the SHA-256 of a file, read block by block; raises OSError if it cannot be read."""
+    # In blocks: videos may be larger than memory.
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

@@ -21,7 +21,7 @@ def data_frame(columns: dict[str, Sequence[object]]) -> Any:
         If neither library is installed.
     """
     for name in _LIBRARIES:
-        # Imported here: a DataFrame library would triple the time of `import divprism`.
+        # Imported here: a DataFrame library would dominate the time of `import divprism`.
         try:
             library = importlib.import_module(name)
         except ImportError:

@@ -43,6 +43,7 @@ IMAGE_SUFFIXES = frozenset(
         ".webp",
     }
 )
+# GIF is here: an animation is a video, and a still one is a video of one frame.
 VIDEO_SUFFIXES = frozenset(
     {".avi", ".gif", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm"}
 )
@@ -101,12 +102,14 @@ def open_image(content: bytes, where: str) -> "PILImage":
         raise MissingExtraError(
             "Reading images needs Pillow, which is not installed: pip install 'divprism[images]'."
         ) from None
+    # Pillow would call an empty file "unidentified", which hides the cause.
     if not content:
         raise DataError(f"{where} is empty (0 bytes).")
     try:
         return _decoded(content, where)
     except DataError:
         raise
+    # Pillow has a limit of its own, above ours, that it checks while it parses the header.
     except Image.DecompressionBombError:
         raise DataError(
             f"{where} declares too many pixels; at most {MAX_PIXELS:,} are read."
@@ -132,6 +135,7 @@ def _decoded(content: bytes, where: str) -> "PILImage":
                 f"{where} has 32-bit pixels, whose range is not defined; save it with 8 or 16 "
                 "bits per channel."
             )
+        # Pillow decodes lazily; from here on, errors of the decoder surface.
         image.load()
         return _as_displayed(ImageOps.exif_transpose(image))
 
@@ -161,6 +165,7 @@ def _as_displayed(image: "PILImage") -> "PILImage":
             image = image.convert("I")
         image = image.point(lambda value: value / 256).convert("L")
     if "A" in image.getbands() or "transparency" in image.info:
+        # Converting straight to RGB would show the colour hidden under transparent pixels.
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image.convert("RGBA"))
     if image.mode != "RGB":
@@ -199,6 +204,7 @@ def open_video(path: Path, count: int, where: str) -> "list[PILImage]":
     MissingExtraError
         If PyAV is not installed.
     """
+    # Two passes: one over the packets to count, one that decodes up to the last frame wanted.
     total = _num_frames(path, where)
     wanted = evenly_spaced(total, count)
     frames: dict[int, PILImage] = {}
@@ -209,6 +215,7 @@ def open_video(path: Path, count: int, where: str) -> "list[PILImage]":
                 # A stream may change its size midway.
                 _check_pixels(frame.width, frame.height, where)
                 frames[index] = frame.to_image().convert("RGB")
+            # The rest of a long video need not be decoded.
             if index >= wanted[-1]:
                 break
     if len(frames) < len(set(wanted)):
@@ -223,6 +230,7 @@ def _num_frames(path: Path, where: str) -> int:
     total = 0
     with _video_stream(path, where) as (container, stream):
         for packet in container.demux(stream):
+            # The last packet of a stream is an empty one that flushes the decoder.
             total += packet.size > 0
             if total > MAX_FRAMES:
                 raise DataError(f"{where} has more than {MAX_FRAMES:,} frames.")
@@ -249,6 +257,7 @@ def _video_stream(path: Path, where: str) -> Iterator[tuple[Any, Any]]:
             if not container.streams.video:
                 raise DataError(f"{where} contains no video stream.")
             stream = container.streams.video[0]
+            # Without this check, decoding would fail with an AttributeError.
             if stream.codec_context is None:
                 raise DataError(f"{where} uses a codec that PyAV does not support.")
             yield container, stream

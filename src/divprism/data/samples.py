@@ -33,6 +33,7 @@ __all__ = [
     "texts",
 ]
 
+# Embedders declare one of these; items carry theirs.
 MODALITIES = ("text", "image", "video")
 
 _HTML_ROWS = 5  # rows that a notebook shows
@@ -107,6 +108,7 @@ class Image(Item):
 
     def content(self, num_frames: int = 0) -> "PILImage":
         """Return the decoded image in RGB."""
+        # Decoded at each call: thousands of decoded images would not fit in memory.
         return open_image(_read_bytes(self.source, self.where), self.where)
 
     def digest(self) -> bytes:
@@ -140,6 +142,7 @@ class Video(Item):
     def content(self, num_frames: int) -> "list[PILImage]":
         """Return `num_frames` images, evenly spaced over the video."""
         if isinstance(self.source, Path):
+            # Frames are chosen by count, so that long and short videos weigh the same.
             return open_video(self.source, num_frames, self.where)
         indices = evenly_spaced(len(self.source), num_frames)
         chosen = [self.source[index] for index in indices]
@@ -236,6 +239,7 @@ class Samples:
 
     def _repr_html_(self) -> str:
         """Return the summary and the first rows as HTML, for notebooks."""
+        # Only the rows shown are converted: samples may have millions.
         rows = self.select(range(min(len(self), _HTML_ROWS)))
         columns = rows._columns()
         header = "".join(f"<th>{name}</th>" for name in columns)
@@ -276,6 +280,7 @@ class Samples:
 
     def select(self, rows: Sequence[int]) -> "Samples":
         """Return the samples at the given rows, in that order."""
+        # All columns are selected together, so that pairs stay intact.
         prompts, models, given = self.prompts, self.models, self.given
         if prompts is not None:
             prompts = _pick(prompts, rows)
@@ -298,6 +303,7 @@ class Samples:
                 f"{self.source} does not name the model of each output; "
                 "pass the field that does as `model_field`."
             )
+        # A dictionary keeps the order of first appearance, which tables then show.
         rows_of: dict[str, list[int]] = {}
         for row, model in enumerate(self.models):
             rows_of.setdefault(model, []).append(row)
@@ -305,6 +311,7 @@ class Samples:
         parts = {}
         for model, rows in rows_of.items():
             count = skipped[model]
+            # What was skipped belongs to one model; without this, each would report the total.
             part = self.select(rows)
             parts[model] = replace(part, skipped=count, skipped_models=(model,) * count)
         return parts
@@ -314,6 +321,7 @@ class Samples:
         blank = self.empty_rows()
         if not blank:
             return self
+        # An empty result would surface as a confusing error in a kernel later.
         if len(blank) == len(self):
             raise DataError("every output, or its prompt, is empty; there is nothing to score.")
         kept = self.select(sorted(set(range(len(self))) - set(blank)))
@@ -333,6 +341,7 @@ class Samples:
         """Return the rows in which the output or its prompt is a blank text."""
         rows: set[int] = set()
         for side in (self.outputs, self.prompts):
+            # Arrays have no blank rows: zeros are a valid embedding.
             if isinstance(side, tuple):
                 rows.update(row for row, item in enumerate(side) if is_empty(item))
         return sorted(rows)
@@ -343,6 +352,7 @@ class Samples:
             return self
         if not all(isinstance(prompt, Text) for prompt in self.prompts):
             return self
+        # Numbered in order of appearance, so that equal samples always get equal ids.
         numbers: dict[bytes, int] = {}
         ids = [numbers.setdefault(prompt.digest(), len(numbers)) for prompt in self.prompts]
         return replace(self, prompts=np.array(ids), given=self.given or self)
@@ -378,6 +388,7 @@ def _summary(samples: Samples) -> list[str]:
     parts.append(kind)
     if samples.skipped:
         parts.append(f"{samples.skipped:,} skipped")
+    # The default of samples that were not read from anywhere.
     if samples.source != "memory":
         parts.append(f"from {Path(samples.source).name!r}")
     return parts
@@ -399,6 +410,7 @@ def _num_distinct(side: Side) -> int | None:
     if isinstance(side, tuple):
         return len({_identity(item) for item in side})
     if isinstance(side, np.ndarray) and side.ndim == 1:
+        # Ids may be strings or numbers; `unique` takes both.
         return len(np.unique(side))
     return None
 
@@ -420,6 +432,7 @@ def _html_cell(value: object) -> str:
     text = str(value)
     if isinstance(value, np.ndarray):
         text = f"embedding of width {value.size:,}"
+    # A notebook full of whole outputs is slow to open.
     if len(text) > _HTML_WIDTH:
         text = text[:_HTML_WIDTH] + "..."
     # Texts come from untrusted files: without escaping, a tag in one would run in the notebook.
@@ -429,6 +442,7 @@ def _html_cell(value: object) -> str:
 def _pick(side: Side, rows: Sequence[int]) -> Side:
     if isinstance(side, tuple):
         return tuple(side[row] for row in rows)
+    # The type matters for an empty selection, which NumPy would make a float array.
     return side[np.asarray(rows, dtype=int)]
 
 

@@ -12,6 +12,7 @@ __all__ = ["BANDWIDTH", "World", "image_series", "matched_mixtures", "text_serie
 BANDWIDTH = 0.6
 """Bandwidth of both kernels in the paper."""
 
+# Standard deviations of the modes.
 _TEXT_SPREAD, _IMAGE_SPREAD = 0.15, 0.3
 
 
@@ -40,7 +41,7 @@ def _mixture(modes: int, spread: float, n: int, rng: np.random.Generator) -> np.
     """
     angle = 2 * np.pi * np.arange(modes) / modes
     if modes > 2:
-        # The first of three or more modes is at the top, as in the paper's figure.
+        # Three or more modes start at the top; two are left and right.
         angle = angle + np.pi / 2
     radius = float(modes > 1)
     centres = radius * np.column_stack([np.cos(angle), np.sin(angle)])
@@ -72,9 +73,11 @@ def matched_mixtures(text_modes: int, image_modes: int, *, n: int = 1000, rng: i
     # Imported here: the command line imports this module for its --help.
     import scipy.optimize
 
+    # The seed includes the sizes, so that the worlds of a series are independent.
     generator = np.random.default_rng([rng, text_modes, image_modes])
     t = _mixture(text_modes, _TEXT_SPREAD, n, generator)
     x = _mixture(image_modes, _IMAGE_SPREAD, n, generator)
+    # An array of shape (n, n, 2) fits in memory at the sizes of a toy.
     cost = ((t[:, None, :] - x[None, :, :]) ** 2).sum(axis=2)
     _, partner = scipy.optimize.linear_sum_assignment(cost)
     return World(text_modes, image_modes, x[partner], t)

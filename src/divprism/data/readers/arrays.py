@@ -141,6 +141,7 @@ def from_bytes(content: bytes, role: str) -> np.ndarray:
 def _read_npy(source: Path | bytes, name: str, role: str) -> np.ndarray:
     try:
         if isinstance(source, Path):
+            # Mapped: embeddings may exceed memory, and readers of a part touch only that.
             return np.load(source, mmap_mode="r", allow_pickle=False)
         return np.load(io.BytesIO(source), allow_pickle=False)
     except _NPY_ERRORS as error:
@@ -148,8 +149,9 @@ def _read_npy(source: Path | bytes, name: str, role: str) -> np.ndarray:
 
 
 def _npy_problem(name: str, error: Exception) -> str:
-    """Return one sentence for an error of NumPy, which only its text tells apart."""
+    """Return one sentence for an error of NumPy, whose text is the only clue to its cause."""
     text = str(error)
+    # NumPy has no exception of its own for this; the wording differs between versions.
     if "allow_pickle" in text or "Python objects" in text:
         return (
             f"{name} contains pickled objects, which could run code when loaded; "
@@ -163,6 +165,7 @@ def _npy_problem(name: str, error: Exception) -> str:
 def _read_npz(source: Path | bytes, name: str, role: str) -> np.ndarray:
     with _zip_archive(source, name) as archive:
         chosen = _choose(_members(archive), name, role)
+        # Sizes from the directory of the archive, before anything is decompressed.
         entry = archive.getinfo(f"{chosen}.npy")
         limit = max(_FREE_ARRAY, MAX_EXPANSION * entry.compress_size)
         if entry.file_size > limit:
@@ -190,6 +193,7 @@ def _handle(source: Path | bytes) -> Path | io.BytesIO:
 
 
 def _members(archive: zipfile.ZipFile) -> list[str]:
+    # Other members, such as scripts, are never opened.
     names = archive.namelist()
     return [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
 
@@ -244,6 +248,7 @@ def _read_safetensors(source: Path | bytes, name: str, role: str) -> np.ndarray:
 def _choose(members: list[str], name: str, role: str) -> str:
     """Return the array named after its role, or the only one."""
     candidates = _NAMES.get(role, (role,))
+    # The long name first, in case an archive contains both.
     for candidate in candidates:
         if candidate in members:
             return candidate
@@ -282,6 +287,7 @@ def _read_csv(source: Path | bytes, name: str, role: str) -> np.ndarray:
 
 def _numbers(lines: list[tuple[int, str]], name: str) -> np.ndarray:
     rows = []
+    # The first row sets the width; a later row that differs is the broken one.
     width = lines[0][1].count(",") + 1
     for number, line in lines:
         row = numbers_in(line)
@@ -298,6 +304,7 @@ def _numbers(lines: list[tuple[int, str]], name: str) -> np.ndarray:
 
 def _labels(lines: list[tuple[int, str]], name: str) -> np.ndarray:
     for number, line in lines:
+        # A label with a comma is more likely a column too many.
         if "," in line:
             raise DataError(
                 f"line {number:,} of {name} has several cells; labels are one per line."
@@ -309,10 +316,12 @@ def _is_header(line: str, name: str) -> bool:
     """Whether every cell is a word; column numbers are refused, as they could be data."""
     cells = [cell.strip() for cell in line.split(",")]
     if len(cells) > 1 and cells == list(map(str, range(len(cells)))):
+        # pandas writes such a header for unnamed columns.
         raise DataError(
             f"the first line of {name} counts 0, 1, ...: "
             "remove it if it is a header, or write 0.0 if it is data."
         )
+    # An empty cell is a missing number, so a line with one is not a header.
     return all(cell and numbers_in(cell) is None for cell in cells)
 
 

@@ -40,11 +40,13 @@ def check_surplus(samples: Samples, root: Root, findings: Findings) -> None:
         Receives notes and warnings.
     """
     named = _all_files(samples.outputs)
+    # By real path: "a.png" and "./a.png" are the same file.
     uses = Counter(root.real(path) for path in named)
     repeated = [path for path, count in uses.items() if count > 1]
     if repeated:
         how_many = counted(len(repeated), "file is", "files are")
         findings.warn(f"{how_many} named more than once (first: {shown(repeated[0])}).")
+    # An unused file often means that the table and the folder do not belong together.
     surplus = _unused_files(named, set(uses), root)
     if surplus:
         how_many = counted(len(surplus), "file is", "files are")
@@ -90,6 +92,7 @@ def check_one_kind(paths: Sequence[Path], folder: Path) -> None:
     """Refuse a mix of images and videos."""
     num_videos = sum(path.suffix.lower() in VIDEO_SUFFIXES for path in paths)
     num_images = len(paths) - num_videos
+    # Embeddings of images and of videos are not comparable.
     if num_videos and num_images:
         raise DataError(
             f"{shown(folder)} mixes {num_videos:,} videos with {num_images:,} images; "

@@ -43,7 +43,6 @@ def read_datasets_folder(folder: Path, fields: Fields, root: Root, findings: Fin
 
     def records() -> Iterator[Record]:
         for path in files:
-            root.require_inside(path, shown(path))
             yield from read_table(path, ".arrow", shown(path))
 
     samples, _ = samples_from_records(records(), fields, root, findings, shown(folder))
@@ -51,6 +50,7 @@ def read_datasets_folder(folder: Path, fields: Fields, root: Root, findings: Fin
 
 
 def _only_split(folder: Path) -> Path:
+    # The names in dataset_dict.json are not trusted; what is on disk counts.
     splits = [path for path in listing(folder) if (path / _STATE).is_file()]
     if len(splits) != 1:
         names = ", ".join(shown(path.name) for path in splits)
@@ -71,6 +71,7 @@ def _arrow_files(folder: Path, root: Root) -> list[Path]:
         entries = content.get("_data_files")
     if not isinstance(entries, list):
         raise DataError(_no_files(state))
+    # Names in the state are relative to the split, not to the folder of all splits.
     inside = Root(folder, root.allow_outside)
     files = []
     for entry in entries:

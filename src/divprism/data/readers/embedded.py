@@ -41,6 +41,7 @@ def read_embedded(folder: Path, root: Root, name: str, *, keep_items: bool) -> S
         # Through `find`, which refuses links that lead out of the folder.
         records = list(read_table(root.find(_PAIRS, mark), ".jsonl", _PAIRS))
     models = None
+    # Names of models are printed, so they are made printable like any other text.
     if records is not None and description.get("models"):
         models = tuple(shown(clean_text(str(record.fields.get("model")))) for record in records)
     prompts = None
@@ -56,6 +57,7 @@ def read_embedded(folder: Path, root: Root, name: str, *, keep_items: bool) -> S
         skipped_models=tuple(map(shown, description["skipped_models"])),
         embedders=tuple(description["embedders"]),
     )
+    # Files of a folder can be replaced one by one; lengths show that they still match.
     for noun, rows in (("prompts", prompts), ("models", models), ("pairs", records)):
         if rows is not None and len(rows) != len(samples):
             raise DataError(f"{name} contains {len(samples):,} outputs and {len(rows):,} {noun}.")
@@ -110,6 +112,7 @@ def _texts(records: list[Record], name: str) -> Side | None:
     texts = []
     for record in records:
         value = record.fields.get(name)
+        # Vectors that were given as arrays have no text to show.
         if not isinstance(value, str):
             return None
         texts.append(Text(clean_text(value), record.where))

@@ -29,6 +29,7 @@ __all__ = [
 KINDS = ("text", "image", "video", "embedding")
 """What outputs and prompts can be declared to be, where their values leave doubt."""
 
+# Each tuple is in order of preference: the first name that a record has is used.
 _FILES = (
     "path",
     "file_name",
@@ -51,7 +52,7 @@ _PROMPTS = ("prompt", "instruction", "question", "text_in", "caption", "query")
 _MODELS = ("model", "generator", "model_name")
 _IDS = ("prompt_id", "id")
 FIELD_NAMES = frozenset((*_TEXTS, *_FILES, *_VECTORS, *_PROMPTS, *_MODELS, *_IDS, "text"))
-"""Known field names; in the first line of a CSV file, they tell a table from numbers."""
+"""Known field names; in the first line of a CSV file, they distinguish a table from numbers."""
 
 _MAX_PATH = 4096  # characters: a longer string is a text, whatever it ends in
 _LISTED = 12  # field names that a message lists
@@ -106,6 +107,7 @@ class Findings:
 
     def warn(self, text: str) -> None:
         """Add a warning, or raise it as DataError if `strict`."""
+        # Raised at once: with `strict`, the first problem ends the reading.
         if self.strict:
             raise DataError(f"{text.rstrip('.')} (an error because of `strict=True`).")
         self.warnings.append(text)
@@ -152,6 +154,7 @@ def choose_fields(
         names.append(prompt)
     seen = until_filled(stream, names)
     output_kind = fields.output_kind or kind_of_field(outputs[0], seen, root)
+    # Without prompts the kind is never used, but the choice has to be complete.
     prompt_kind = fields.prompt_kind or "text"
     if prompt is not None and fields.prompt_kind is None:
         prompt_kind = kind_of_field(prompt, seen, root)
@@ -161,6 +164,7 @@ def choose_fields(
 def until_filled(stream: Iterator[Record], names: Sequence[str]) -> list[Record]:
     """Consume records until each of some fields has had a value, and return them."""
     seen: list[Record] = []
+    # The first record may be empty; its blank values do not show what a field contains.
     missing = set(names)
     for record in stream:
         seen.append(record)
@@ -248,6 +252,7 @@ def listed(record: dict[str, Any]) -> str:
 
 def _dotted(record: dict[str, Any], name: str) -> Any:
     """Return a field by its name, or by a path of names separated by dots; else MISSING."""
+    # A field whose own name contains a dot comes first.
     if name in record:
         return record[name]
     value: Any = record
@@ -269,6 +274,7 @@ def value_of(record: Record, name: str) -> Any:
 def prompt_id_of(record: dict[str, Any]) -> object:
     """Return the id that joins a record with its prompt; None without one."""
     name = _first_known(record, _IDS)
+    # Some tables store a list under "id"; joining by it would match nothing.
     if name is None or isinstance(record[name], list | dict):
         return None
     return record[name]
@@ -280,12 +286,14 @@ def kind_of_field(name: str, seen: list[Record], root: Root) -> str:
     sample = value
     while isinstance(sample, list) and sample:
         sample = sample[0]
+    # `datasets` stores an image as {"bytes": ..., "path": ...}.
     if isinstance(sample, dict) and ("bytes" in sample or "path" in sample):
         return "image"
     # A number alone is a label or a rating; only lists of numbers are embeddings.
     is_number = isinstance(sample, float | int) and not isinstance(sample, bool)
     if is_number and isinstance(value, list):
         return "embedding"
+    # A list of images is several outputs in any other field, but one video in this one.
     if name.lower() == "frames" and isinstance(value, list):
         return "video"
     media = _media_kind(sample)

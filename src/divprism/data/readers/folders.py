@@ -45,6 +45,7 @@ def media_files(folder: Path, root: Root) -> list[Path]:
     Links that lead out of the root are refused.
     """
     candidates = [path for path in listing(folder) if path.suffix.lower() in MEDIA_SUFFIXES]
+    # Before `is_file`, which would already follow the link.
     for path in candidates:
         root.require_inside(path, shown(path))
     return sorted((path for path in candidates if path.is_file()), key=natural)
@@ -67,6 +68,7 @@ def find_table(folder: Path) -> list[Path]:
     It is metadata.* if there is one, else the samples of lm-eval (a file per task), else the only
     table of the folder.
     """
+    # A text file beside images is a readme or a list of prompts, not their table.
     suffixes = TABLE_SUFFIXES - {".txt"}
     tables = [path for path in listing(folder) if kind_of(path) in suffixes and path.is_file()]
     metadata = [path for path in tables if path.name.split(".")[0] == "metadata"]
@@ -78,6 +80,7 @@ def find_table(folder: Path) -> list[Path]:
         return _distinct_tasks(samples, folder)
     else:
         tables = _without_strays(tables)
+    # Reading both would mix, say, the training and the test captions.
     if len(tables) > 1:
         names = ", ".join(shown(path.name) for path in tables[:5])
         raise DataError(
@@ -94,6 +97,7 @@ def _distinct_tasks(samples: list[Path], folder: Path) -> list[Path]:
     """Return the samples of lm-eval if each task, samples_<task>_<date>.jsonl, has one run."""
     tasks = Counter(_LM_EVAL_DATE.sub("", path.name) for path in samples)
     task, count = tasks.most_common(1)[0]
+    # Two runs of a task have the same prompts; together they would look like more outputs.
     if count > 1:
         raise DataError(
             f"{shown(folder)} contains {count} runs of {shown(task)}; name the file to read."

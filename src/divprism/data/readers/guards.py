@@ -22,6 +22,7 @@ __all__ = [
     "MAX_JSON",
     "MAX_LINE",
     "Root",
+    "is_hidden",
     "listing",
     "parse_json",
     "read_lines",
@@ -40,7 +41,6 @@ MAX_EXPANSION = 200
 _FREE_TEXT = 8 << 20  # bytes of text that may decompress from anything: too few to do harm
 _GZIP = b"\x1f\x8b"  # the first bytes of every gzip file
 _BLOCK = 1 << 20  # bytes read from standard input at a time
-_HIDDEN = (".", "__MACOSX")  # how names start that no folder is meant to show
 
 
 def shown(name: object) -> str:
@@ -50,6 +50,7 @@ def shown(name: object) -> str:
     ('a b.png', "'two\\nlines.png'")
     """
     text = str(name)
+    # Escape codes and right-to-left marks are not printable, so they end up quoted.
     if text.isprintable():
         return text
     return repr(text)
@@ -87,12 +88,14 @@ class Root:
         DataError
             If there is no such file, or if it is outside the folder.
         """
+        # An empty name is the folder itself; a null byte makes system calls raise ValueError.
         if not name or "\0" in name:
             raise DataError(f"{where} names {name!r}, which is not the name of a file.")
         for spelling in _spellings(name):
             path = os.path.join(self.folder, spelling)
             try:
                 mode = os.stat(path).st_mode
+            # Another spelling may exist; only after the last one is the file missing.
             except FileNotFoundError:
                 continue
             except (OSError, ValueError):
@@ -124,6 +127,7 @@ class Root:
     def real(self, path: Path | str) -> str:
         """Return the path with links and `..` resolved; each folder is resolved once."""
         head, tail = os.path.split(path)
+        # `realpath` of each file would resolve every parent again, a system call for each.
         if tail in ("", ".", "..") or os.path.islink(path):
             return os.path.realpath(path)
         return os.path.join(self._real_folder(head), tail)
@@ -159,7 +163,12 @@ def listing(folder: Path) -> list[Path]:
         names = sorted(os.listdir(folder))
     except OSError as error:
         raise DataError(f"cannot list {shown(folder)}: {error.strerror}.") from None
-    return [folder / name for name in names if not name.startswith(_HIDDEN)]
+    return [folder / name for name in names if not is_hidden(name)]
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file name is hidden, or a leftover of macOS in a zip archive."""
+    return name.startswith((".", "__MACOSX"))
 
 
 def standard_input() -> bytes:
@@ -222,6 +231,7 @@ def read_whole(source: Path | bytes, name: str) -> str:
     size = 0
     for _, line in read_lines(source, name):
         size += len(line)
+        # Checked while reading: the size of a compressed file is no measure of its content.
         if size > MAX_JSON:
             raise DataError(
                 f"{name} is larger than {MAX_JSON >> 20} MB; "
@@ -250,6 +260,7 @@ def _open_text(source: Path | bytes, name: str) -> Iterator[tuple[BinaryIO, Bina
     """Yield the file to read lines from, and the compressed file behind it if there is one."""
     with _open_raw(source, name) as raw:
         compressed = raw.read(len(_GZIP)) == _GZIP
+        # By content and not by name, so that compressed standard input is read as well.
         raw.seek(0)
         if not compressed:
             if isinstance(source, Path) and source.suffix.lower() == ".gz":
@@ -286,6 +297,7 @@ def parse_json(text: str, where: str) -> Any:
         return json.loads(text, object_pairs_hook=checked)
     except DataError:
         raise
+    # "[[[[..." of a few kilobytes exhausts the stack of the parser.
     except RecursionError:
         raise DataError(f"{where} is nested too deeply.") from None
     except ValueError as error:

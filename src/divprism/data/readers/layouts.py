@@ -16,7 +16,7 @@ from divprism.data.readers.folders import (
     note_strays,
     subfolders,
 )
-from divprism.data.readers.guards import Root, listing, shown
+from divprism.data.readers.guards import Root, is_hidden, listing, shown
 from divprism.data.readers.pairing import by_list, by_name
 from divprism.data.readers.tables import read_table
 from divprism.data.readers.values import as_file
@@ -26,7 +26,7 @@ from divprism.errors import DataError
 
 __all__ = ["read_media_folder"]
 
-# Formats that some programs write and Pillow or PyAV could read only in part, or not safely.
+# Images and videos outside the allow lists; they get a warning instead of being overlooked.
 _UNSUPPORTED = frozenset(
     (
         *(".apng", ".dng", ".exr", ".heic", ".heif", ".ico", ".j2k", ".jxl"),
@@ -60,6 +60,7 @@ def read_media_folder(
     note_strays(folder, "", findings)
     direct = media_files(folder, root)
     paired: Sequence[Item] | None = None
+    # Files in the folder itself, or in folders inside it: never a mix of both.
     flat = _are_outputs(direct, fields, root, findings, listed=prompts is not None)
     if flat:
         check_one_kind(direct, folder)
@@ -67,6 +68,7 @@ def read_media_folder(
         unread = _unread(folder, depth=0)
     else:
         items, paired = _in_folders(folder, fields, root, findings)
+        # Two levels: a folder per prompt, and folders of frames in it.
         unread = _unread(folder, depth=2)
     if not items:
         problem = f"{shown(folder)} contains neither a table nor images, videos or folders of them"
@@ -81,6 +83,7 @@ def read_media_folder(
     side: Side | None = None
     if paired is not None:
         side = tuple(paired)
+    # macOS and Windows merge such names when the folder is copied.
     files = [str(path) for item in items for path in files_of(item)]
     warn_case(files, "file name", findings)
     return Samples(tuple(items), side, None, shown(folder))
@@ -120,6 +123,7 @@ def _are_outputs(
             f"(first: {shown(direct[0].name)})."
         )
         return False
+    # Neither group dominates, so there is no telling which one the outputs are.
     if not listed and 2 * num_deep > num_direct:
         raise DataError(
             f"{shown(folder)} contains {num_direct:,} outputs, and {num_deep:,} more in folders "
@@ -156,9 +160,9 @@ def _num_outputs(folder: Path, as_frames: bool) -> int:
     """Count the outputs in a folder and below; as frames, the images of a folder are one."""
     count = 0
     for _, inner, names in os.walk(folder):
-        # Hidden folders are left out as `listing` does; changing the list keeps walk out of them.
-        inner[:] = [name for name in inner if not name.startswith((".", "__MACOSX"))]
-        suffixes = [os.path.splitext(name)[1].lower() for name in names if name[0] != "."]
+        # Hidden files are left out as in `listing`; changing the list keeps `walk` out of folders.
+        inner[:] = [name for name in inner if not is_hidden(name)]
+        suffixes = [os.path.splitext(name)[1].lower() for name in names if not is_hidden(name)]
         num_images = sum(suffix in IMAGE_SUFFIXES for suffix in suffixes)
         if as_frames:
             num_images = min(num_images, 1)
@@ -226,6 +230,7 @@ def _in_folders(
         if group.prompt is not None:
             prompts += [group.prompt] * len(group.items)
     _warn_about_groups(folders, groups, folder, findings)
+    # A folder of frames has no prompt of its own; pairing would then be partial.
     if prompts and len(prompts) < len(items):
         raise DataError(f"{shown(folder)} mixes folders of frames with folders per prompt.")
     check_one_kind(_single_files(items), folder)
@@ -274,6 +279,7 @@ def _folder_of_prompt(folder: Path, fields: Fields, root: Root) -> _Group:
         frames = media_files(path, root)
         if frames:
             inner[path] = frames
+    # The folder is the video itself; folders inside it, such as thumbs/, are not outputs.
     if as_frames and files and not any(map(is_video, files)):
         return _Group([Video(tuple(files), shown(folder))], unused=list(inner))
     for path, frames in inner.items():

@@ -25,6 +25,7 @@ def lm_eval_records(
     others = set()
     for record in records:
         name = record.fields.get("filter")
+        # Files of older versions have no filter: None equals None, and all lines are kept.
         if name == kept:
             yield lm_eval_record(record)
         elif name not in others:
@@ -45,6 +46,7 @@ def lm_eval_record(record: Record) -> Record:
     if not isinstance(prompt, str):
         raise DataError(f"{record.where} has no prompt in 'arguments'.")
     responses = record.fields.get("resps")
+    # Multiple-choice tasks store log-likelihoods under the same name.
     if not _all_texts(responses):
         raise DataError(
             f"{record.where} contains log-likelihoods, not generated texts; "

@@ -78,7 +78,7 @@ def load(
     Returns
     -------
     Samples
-        `notes` says how the source was interpreted, `warnings` what was unusual about it.
+        With `notes` on how the source was interpreted, and `warnings`.
 
     Raises
     ------
@@ -92,6 +92,7 @@ def load(
         raise ArgumentError(f"`limit` must be an integer of at least 1; got {limit!r}.")
     findings = Findings(strict)
     samples = _Source(source, fields, findings, allow_outside, limit).read(prompts)
+    # An array of strings is a list of texts, whichever file it came from.
     samples = _with_texts(samples)
     empty = samples.empty_rows()
     if strict and empty:
@@ -99,6 +100,7 @@ def load(
             f"{_where(samples, empty[0])} is empty, or its prompt is "
             "(an error because of `strict=True`)."
         )
+    # After the join: dropping rows before it would shift the others.
     samples = samples.without_empty()
     warn_case_of_prompts(samples, findings)
     warnings = (*samples.warnings, *findings.warnings)
@@ -170,6 +172,7 @@ class _Source:
         if stat.S_ISDIR(mode):
             return self._folder(self.path, prompts)
         kind = kind_of(self.path)
+        # Before tables, because a .csv file can be either.
         if _is_array(self.path, kind, self.fields):
             return self._arrays(self.path, prompts)
         if kind in TABLE_SUFFIXES:
@@ -238,12 +241,14 @@ class _Source:
             name = shown(tables[0])
         fields = self._fields_of_outputs(prompts is not None)
         samples, ids = samples_from_records(records(), fields, root, self.findings, name)
+        # Embeddings inside a table have no files to compare with.
         if isinstance(samples.outputs, tuple):
             check_surplus(samples, root, self.findings)
         return self._join(samples, ids, prompts)
 
     def _arrays(self, path: Path, prompts: str | Path | None) -> Samples:
         outputs = read_array(path, "outputs")
+        # An archive may contain both sides; a separate file of prompts takes precedence.
         side = None
         if prompts is None and {"prompts", "t"} & set(array_names(path)):
             side = read_array(path, "prompts")
@@ -261,7 +266,7 @@ class _Source:
         self.findings.notes.append(
             f"{self.name}: {count:,} prompts with {each:,} outputs each, {width:,} wide"
         )
-        # Without prompts, the position in the array still says which outputs share one.
+        # Without prompts, outputs at the same position still share one.
         side = samples.prompts
         if side is None:
             side = np.arange(count)
@@ -347,6 +352,7 @@ class _Source:
         self, samples: Samples, ids: Sequence[object], side: Side, name: str
     ) -> Samples:
         each = self.outputs_per_prompt
+        # Prompts with a row for each of the k outputs are accepted as well, unchanged.
         if each > 1 and len(side) * each == len(samples):
             side = _repeated(side, each)
         if len(side) != len(samples):
@@ -366,6 +372,7 @@ class _Source:
     ) -> tuple[Item, ...]:
         # As strings: one table may store the ids as numbers, the other as texts.
         row_of = {str(key): row for row, key in enumerate(keys)}
+        # Two prompts with one id: which of them an output belongs to is unknown.
         if len(row_of) < len(keys):
             raise DataError(f"{name} has a prompt_id twice; outputs cannot be joined to it.")
         missing = [key for key in ids if str(key) not in row_of]
@@ -419,6 +426,7 @@ def _is_array(path: Path, kind: str, fields: Fields) -> bool:
     if kind != ".csv":
         return kind in ARRAY_SUFFIXES
     cells = header(path, shown(path))
+    # Only a table has fields to name.
     if fields.output or fields.prompt or fields.model:
         return False
     return not {cell.lower() for cell in cells} & FIELD_NAMES
@@ -436,6 +444,7 @@ def _table_kind(content: bytes) -> str | None:
 
 def _starts_with_numbers(content: bytes) -> bool:
     """Whether the first line, or the second below a header, is a row of numbers."""
+    # Two lines decide; reading on would decompress all of a large input.
     lines = itertools.islice(_filled_lines(content), 2)
     return any(numbers_in(line) is not None for line in lines)
 

@@ -47,6 +47,7 @@ def by_name(names: Sequence[str], folder: Path, findings: Findings) -> list[Item
             unmatched.append(name)
         else:
             prompts.append(match[1])
+    # A note and not an error: outputs alone can be scored, too.
     if not prompts:
         findings.notes.append(
             f"{shown(folder)}: {len(names):,} files whose names contain no prompt; "
@@ -119,6 +120,7 @@ def _by_text(
     paired: list[Item] = [prompt for prompt in matches if prompt is not None]
     if not paired:
         return None
+    # Pairing the rest by order could be wrong for every file, silently.
     if len(paired) < len(names):
         missing = len(names) - len(paired)
         first = names[matches.index(None)]
@@ -172,8 +174,10 @@ def _by_file_name(prompts: Sequence[Text]) -> dict[str, Text]:
     """
     exact: dict[str, Text] = {}
     for prompt in prompts:
+        # A prompt that occurs twice in the list is one prompt.
         exact.setdefault(unicodedata.normalize("NFC", prompt.text), prompt)
     owners: dict[str, list[Text]] = {}
+    # Programs differ in what they replace; all common combinations are generated.
     for text, prompt in exact.items():
         for form in set(_safe_forms(text)):
             owners.setdefault(form, []).append(prompt)
@@ -228,10 +232,12 @@ def _by_number(
 def _first_number(numbers: Sequence[int], count: int, folder: Path) -> int:
     """Return whether numbers count prompts from 0 or from 1, or refuse what fits both."""
     low, high = min(numbers), max(numbers)
+    # Only numbering that starts at 0 contains a 0.
     start = min(low, 1)
     counted = f"files in {shown(folder)} number their prompts {low} to {high}, of {count:,} given"
     if high - start >= count:
         raise DataError(f"{counted}; the list of prompts is too short.")
+    # With unused prompts at either end, both readings are possible.
     if low > 0 and high < count:
         raise DataError(
             f"{counted}, which fits counting from 0 and from 1; pair them in {_METADATA}."

@@ -57,6 +57,7 @@ def samples_from_records(
         the limit is then one for each model, and a model may appear on the last line.
     """
     head, stream = _peek(records, source)
+    # An explicit output field means that the user wants something else from these files.
     if fields.output is None and is_lm_eval(head):
         findings.notes.append(
             f"{source}: samples of lm-eval, prompts from 'arguments', outputs from 'resps'"
@@ -69,6 +70,7 @@ def samples_from_records(
     rows = _Rows(choice, root)
     for record in itertools.chain(seen, stream):
         rows.add(record)
+        # Stops early, so that the first pairs of a huge table are read at once.
         if limit is not None and not choice.models and rows.num_full >= limit:
             break
     return rows.samples(source), rows.ids
@@ -85,6 +87,7 @@ def side_from_records(
             f"{source} has no prompt field among {listed(head.fields)}; "
             "name it with `prompt_field`."
         )
+    # The consumed records are kept: standard input cannot be read twice.
     seen = until_filled(stream, (name,))
     kind = fields.prompt_kind or kind_of_field(name, seen, root)
     prompts: list[Value] = []
@@ -130,6 +133,7 @@ class _Rows:
             frames = name.lower() == "frames"
             for output in outputs_in(value, choice.output_kind, where, self.root, frames=frames):
                 self.outputs.append(output)
+                # The same object for each output: prompts are embedded and compared only once.
                 self.prompts.append(prompt)
                 self.models.append(model)
                 self.ids.append(prompt_id)
@@ -152,12 +156,14 @@ def _side(values: Sequence[Any], kind: str, source: str) -> Side:
     """Return items as a tuple, embeddings as an array."""
     if kind != "embedding":
         return tuple(values)
+    # NumPy would make an array of objects of ragged rows, or fail without a reason.
     widths = {len(row) for row in values}
     if len(widths) > 1:
         lengths = ", ".join(map(str, sorted(widths)[:5]))
         raise DataError(f"the embeddings in {source} have different lengths: {lengths}.")
     try:
         return np.array(values, dtype=np.float64)
+    # JSON integers have no limit, floats do.
     except OverflowError:
         raise DataError(
             f"the embeddings in {source} contain a number too large for a float."

@@ -53,6 +53,7 @@ def kind_of(path: Path) -> str:
     >>> kind_of(Path("a/outputs.jsonl.gz")), kind_of(Path("B.CSV"))
     ('.jsonl', '.csv')
     """
+    # Before `suffix`, which would return ".gz" for "a.jsonl.gz".
     name = path.name.lower().removesuffix(".gz")
     return Path(name).suffix
 
@@ -85,6 +86,7 @@ def header(source: Path | bytes, name: str) -> list[str]:
 
 def _jsonl(source: Path | bytes, name: str) -> Iterator[Record]:
     for number, line in read_lines(source, name):
+        # Many programs end a file with a blank line.
         if not line.strip():
             continue
         where = f"line {number:,} of {name}"
@@ -119,6 +121,7 @@ def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
         if isinstance(only, list) and all(isinstance(record, dict) for record in only):
             return only
     records: list[dict[str, Any]] = []
+    # Decided entry by entry: a map may mix prompts and objects with a prompt.
     for key, value in content.items():
         if isinstance(value, str):
             records.append({"file_name": key, "prompt": value})
@@ -171,6 +174,7 @@ def _delimited(source: Path | bytes, name: str, delimiter: str) -> Iterator[Reco
         try:
             columns = _column_names(next(rows, []), name)
             for row in rows:
+                # The csv module returns [] for a blank line.
                 if not row:
                     continue
                 where = f"line {lines.number:,} of {name}"
@@ -187,6 +191,7 @@ def _delimited(source: Path | bytes, name: str, delimiter: str) -> Iterator[Reco
 def _column_names(cells: list[str], name: str) -> list[str]:
     columns = [cell.strip() for cell in cells]
     if len(set(columns)) < len(columns):
+        # Counted in one pass: a hostile header may have millions of cells.
         column, _ = Counter(columns).most_common(1)[0]
         raise DataError(f"the header of {name} has the column {shown(column[:60])} twice.")
     return columns
@@ -225,6 +230,7 @@ def _parquet(source: Path | bytes, name: str) -> Iterator[Record]:
         else:
             handle, size = str(source), source.stat().st_size
         with parquet.ParquetFile(handle) as file:
+            # From the footer, before any row is materialised.
             num_rows = file.metadata.num_rows
             if num_rows > max(_FREE_ROWS, size):
                 raise DataError(
@@ -239,6 +245,7 @@ def _arrow(source: Path | bytes, name: str) -> Iterator[Record]:
         if isinstance(source, bytes):
             handle = pyarrow.BufferReader(source)
         else:
+            # Mapped, because a data set may be larger than memory.
             handle = pyarrow.memory_map(str(source))
         with handle, pyarrow.ipc.open_stream(handle) as stream:
             yield from _rows(stream, name)

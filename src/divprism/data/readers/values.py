@@ -41,6 +41,7 @@ def prompt_in(value: object, kind: str, where: str, root: Root) -> Value:
         The folder that file names are relative to.
     """
     prompts = list(outputs_in(_joined_chat(value), kind, where, root))
+    # Which of several prompts an output belongs to cannot be guessed.
     if len(prompts) > 1:
         raise DataError(
             f"{where} has {len(prompts)} prompts in one field; a prompt must be one text, image, "
@@ -56,9 +57,11 @@ def _joined_chat(value: object) -> object:
     """
     if not isinstance(value, list) or not value:
         return value
+    # A list of objects without "content" may be files as `datasets` stores them.
     if not all(isinstance(message, dict) and "content" in message for message in value):
         return value
     contents = [_message_text(message["content"]) for message in value]
+    # Messages without text would leave blank lines between the others.
     return "\n".join(filter(None, contents))
 
 
@@ -105,6 +108,7 @@ def outputs_in(
         yield _text(value, where)
     elif is_blank(value):
         yield Text("", where)
+    # Before the check for a file name: `datasets` stores images as objects.
     elif isinstance(value, dict):
         yield _embedded_file(value, kind, where, root)
     else:
@@ -148,6 +152,7 @@ def _text(value: object, where: str) -> Text:
         value = _text_of_object(value)
     if is_blank(value):
         return Text("", where)
+    # str() of these would score the notation of Python instead of a text.
     if isinstance(value, dict | list | bytes):
         raise DataError(f"{where} has a {type(value).__name__} where a text is expected.")
     return Text(clean_text(str(value)), where)
@@ -164,6 +169,7 @@ def _text_of_object(value: dict[str, Any]) -> object:
 def _embedded_file(value: dict[str, Any], kind: str, where: str, root: Root) -> Item:
     """Return a file inside a table as Hugging Face datasets stores it: its bytes or its path."""
     content = value.get("bytes")
+    # Only images: `Video` takes files, which it opens once to count and once to decode.
     if isinstance(content, bytes) and kind == "image":
         return Image(content, where)
     path = value.get("path")
@@ -181,6 +187,7 @@ def _file_name(value: object, where: str) -> str:
 def as_file(path: Path, kind: str, where: str = "") -> Item:
     """Return the image or video in a file; messages name the file and the record."""
     label = shown(path)
+    # The record helps to fix the table, the path to look at the file.
     if where:
         label = f"{label} ({where})"
     if kind == "video":
