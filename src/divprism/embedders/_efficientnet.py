@@ -11,7 +11,7 @@ import io
 import pickle  # used with a restricted unpickler, after the hash of the file was checked
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -71,6 +71,7 @@ class _Unpickler(pickle.Unpickler):
         self.dtypes: dict[str, np.dtype] = {}
 
     def find_class(self, module: str, name: str) -> str | type | Callable[..., _LazyTensor]:
+        # No name leads to code of torch: a file cannot do more than describe its tensors.
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
@@ -178,7 +179,7 @@ class _Net:
         operator: str,
         inputs: list[str],
         output: str | None = None,
-        **attributes: int | str | list[int],
+        **attributes: Any,
     ) -> str:
         """Add an operator, and return the name of its result."""
         from onnx import helper

@@ -53,6 +53,7 @@ _OTHER_RUNTIMES = {"onnx", "openvino"}
 _GPU_DRIVERS = ("nvidia0", "nvidiactl", "nvhost-ctrl", "kfd", "dxg")
 # Importing and loading change settings of the whole process (warning filters, log levels,
 # progress bars) for a moment, so only one thread at a time may do it.
+# Reentrant, because `loading` imports libraries inside.
 _LOCK = threading.RLock()
 
 
@@ -102,6 +103,7 @@ class Source:
 
     def config_folder(self) -> Path:
         """Return a folder that has at least an anchor."""
+        # Only the configuration is downloaded: settings can be checked before gigabytes follow.
         return self._find() or self._download(self.anchors)
 
     def folder(self) -> Path:
@@ -111,6 +113,7 @@ class Source:
             missing_part = _missing_part(folder, self.needs)
             if missing_part is None:
                 return folder
+            # A download completes a snapshot in the hub cache, but not a folder of the user.
             if self._is_local:
                 raise self.missing(f"the folder has no {missing_part}")
         return self._download(None)
@@ -118,6 +121,7 @@ class Source:
     def hash(self) -> str:
         """Return the SHA-256 over names and hashes of the files that the model consists of."""
         folder = self.folder()
+        # Hashing only the files of the model leaves out READMEs and weights in other formats.
         digest = hashlib.sha256()
         for name in _model_files(_file_names(folder)):
             digest.update(f"{name}\0{file_hash(folder / name)}\n".encode())
@@ -213,6 +217,7 @@ def _model_files(names: Iterable[str]) -> list[str]:
 
 
 def _may_belong(path: PurePosixPath) -> bool:
+    # Hidden files belong to git and to the download itself.
     is_hidden = any(part.startswith(".") for part in path.parts)
     return path.suffix in _SUFFIXES and not is_hidden and _OTHER_RUNTIMES.isdisjoint(path.parts)
 
@@ -405,6 +410,7 @@ def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     if not lines:
         return type(error).__name__
+    # Some libraries put whole tables into their messages.
     return lines[0].rstrip(".:")[:200]
 
 

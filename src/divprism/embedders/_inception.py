@@ -169,6 +169,7 @@ def _run_step(weights: Weights, block: str, step: str, x: Array) -> Array:
     if not unpadded:
         height, width = weight.shape[2:]
         padding = (height // 2, width // 2)
+    # In place: nothing else uses the result of the convolution.
     return functional.conv2d(x, weight, bias, stride, padding).relu_()
 
 
@@ -181,6 +182,7 @@ def resized(pixels: np.ndarray) -> np.ndarray:
     """
     for axis in (0, 1):
         size = pixels.shape[axis]
+        # Single precision throughout, as in TensorFlow.
         positions = np.arange(SIDE, dtype=np.float32) * np.float32(size / SIDE)
         lower = np.minimum(positions.astype(int), size - 1)
         upper = np.minimum(lower + 1, size - 1)

@@ -118,6 +118,7 @@ class Embedder(ABC):
 
     def key(self) -> str:
         """Return a short hash of `describe()`, which names the cache folder of this embedder."""
+        # Sorted, so that the order in which a subclass lists its fields does not matter.
         text = json.dumps(self.describe(), sort_keys=True)
         # 128 bits: collisions are out of reach, and folder names stay readable.
         return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -134,6 +134,7 @@ class Store:
         self.folder = folder
         self.description = description
         self.warn = warn
+        # Which shard has which item; the vectors stay on disk until they are fetched.
         self._index: dict[bytes, Path] = {}
         self._pending: dict[bytes, np.ndarray] = {}
         # Vectors that could not be written: they last as long as this object.
@@ -187,6 +188,7 @@ class Store:
         if not self._pending:
             return
         content = _encode(self._pending)
+        # Two processes that write equal vectors write the same file, so neither can harm the other.
         path = self.folder / f"{hashlib.sha256(content).hexdigest()}{_SUFFIX}"
         try:
             self._write(path, content)
@@ -209,6 +211,7 @@ class Store:
         if not description_file.exists():
             text = json.dumps(self.description, indent=1)
             write_whole(description_file, lambda file: file.write(text.encode()), sync=True)
+        # Synced before it gets its name, so that not even a power failure leaves half a shard.
         write_whole(path, lambda file: file.write(content), sync=True)
 
     def _drop(self, path: Path) -> None:
@@ -290,6 +293,7 @@ def _size(path: Path) -> int:
 def _description(folder: Path) -> Description:
     try:
         content = json.loads((folder / _DESCRIPTION_FILE).read_text(encoding="utf-8"))
+    # A lost or edited description does not make the vectors useless; it only hides their origin.
     except (OSError, ValueError, RecursionError):
         content = None
     if isinstance(content, dict):
@@ -299,6 +303,7 @@ def _description(folder: Path) -> Description:
 
 def _keys(path: Path) -> np.ndarray | None:
     """Return the item hashes of a shard without reading its vectors; None if it is damaged."""
+    # The checksum is not verified here, since that means reading the whole file: `_load` does it.
     try:
         with zipfile.ZipFile(path) as archive, archive.open("keys.npy") as member:
             keys = np.lib.format.read_array(member, allow_pickle=False)
@@ -318,6 +323,7 @@ def _load(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != path.stem:
             return None
+        # The folder may be shared with others, so a shard must not be able to run code.
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return arrays["keys"], arrays["vectors"]
     except _DAMAGED:

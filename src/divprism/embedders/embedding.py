@@ -101,6 +101,7 @@ def embed(
         warnings += embedded.warnings
         dimension = int(embedded.vectors.shape[1])
         records.append({"side": side, **embedder.describe(), "dimension": dimension})
+    # `given` keeps the items, of which groups and reports show examples.
     outputs = sides["x"]
     assert outputs is not None
     return replace(
@@ -176,6 +177,7 @@ def _common_modality(items: tuple[Item, ...], noun: str) -> str:
 def _note(side: str, embedder: Embedder, embedded: Embedded) -> str:
     """Return the sentence that reports how one side was embedded."""
     name = embedder.name
+    # By identity: an equal embedder that the user passes is a choice, not the default.
     if embedder is DEFAULTS[embedder.modality]:
         name = f"{name} (the default)"
     total = embedded.computed + embedded.cached
@@ -212,12 +214,12 @@ def as_samples(x: object, t: object, kernel_t: Kernel | None) -> Samples:
 def _samples_in_memory(x: Array, t: Array | None) -> Samples:
     outputs = as_items(x, "output")
     prompts = as_items(t, "prompt")
-    # Arrays are checked against each other later, but only items know which outputs are blank,
-    # and leaving out blank pairs requires that the sides match.
     has_items = outputs is not None or prompts is not None
+    # Two arrays are checked later, together with their entries. Items have to be checked now,
+    # because leaving out the pairs with blank texts needs sides of equal length.
+    if has_items and t is not None:
+        check_pairing(len(x), len(t), "t")
     samples = Samples(_items_or_data(outputs, x), _items_or_data(prompts, t))
-    if has_items and (prompts is not None or t is not None):
-        check_pairing(len(x), len(t), "t")  # type: ignore[arg-type]
     return samples.without_empty()
 
 
@@ -232,6 +234,7 @@ def _items_or_data(items: tuple[Item, ...] | None, data: Array) -> Array:
 
 def as_items(values: object, name: str) -> tuple[Item, ...] | None:
     """Return strings or PIL images as items, or None for anything else, such as arrays."""
+    # A column of a table arrives as an array of strings.
     if isinstance(values, np.ndarray) and values.ndim == 1 and holds_text(values):
         values = values.tolist()
     if not isinstance(values, Sequence) or isinstance(values, str | bytes) or len(values) == 0:

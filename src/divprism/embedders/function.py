@@ -113,6 +113,7 @@ class Function(Embedder):
                 f"embedder {self.name} must return rows of numbers of equal length; "
                 "its result is not such an array."
             ) from None
+        # Floats, integers, unsigned integers and booleans; not complex numbers, texts or objects.
         if rows.dtype.kind not in "fiub":
             raise DataError(
                 f"embedder {self.name} must return real numbers; it returned {rows.dtype}."
@@ -125,6 +126,7 @@ class Function(Embedder):
         """Return the simplest item of the modality."""
         if self.modality == "text":
             return "a"
+        # Imported here, because texts need no Pillow.
         from PIL import Image
 
         image = Image.new("RGB", (64, 64))

@@ -77,6 +77,7 @@ class OpenAI(Embedder):
     @property
     def revision(self) -> str:
         """Endpoint, model and width: all that is known about the weights."""
+        # The endpoint is part of it: two servers may use one name for different models.
         width = self.dimensions or "as the model has"
         return f"endpoint {_endpoint()}, model {self.model}, dimensions {width}"
 
@@ -170,6 +171,7 @@ class OpenAI(Embedder):
         # Servers may quote the request, so the key is masked. "\0" occurs in no message.
         key = os.environ.get(_KEY) or "\0"
         masked = message.replace(key, "(key)")
+        # Some servers answer with a whole page.
         text = " ".join(masked.split())[:200]
         return DataError(f"{summary} to texts for {self.model}: {text}.")
 
@@ -188,6 +190,7 @@ class OpenAI(Embedder):
     def _client(self) -> Any:
         if not os.environ.get(_KEY):
             raise MissingModelError(f"cannot use {_endpoint()}: {_KEY} is not set. {_WAY_OUT}")
+        # The client itself reads key and address from the environment.
         return self._openai.OpenAI(max_retries=self.max_retries, timeout=self.timeout)
 
     @cached_property
@@ -202,7 +205,7 @@ class _Pace:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.next_call = 0.0
+        self.next_call = 0.0  # in the past, so the first call never waits
 
     def wait(self) -> None:
         now = time.monotonic()

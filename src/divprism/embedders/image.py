@@ -89,6 +89,7 @@ class EfficientNetLite0(Embedder):
         """Return the features of prepared images; the images of a batch run in parallel."""
         session = self._session
 
+        # A batch of one: the engine may sum in another order for another batch size.
         def features(pixels: np.ndarray) -> np.ndarray:
             (rows,) = session.run(None, {"pixels": pixels[None]})
             return rows
@@ -102,6 +103,7 @@ class EfficientNetLite0(Embedder):
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
+        # Threads are enough for parallel work: the engine releases the interpreter lock.
         return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="efficientnet")
 
     @cached_property
@@ -122,7 +124,7 @@ class EfficientNetLite0(Embedder):
                 "reinstall 'divprism[images]'."
             )
         options = onnxruntime.SessionOptions()
-        # The order of a sum depends on the number of threads inside an operator.
+        # One thread per image: the order of sums depends on the threads inside an operator.
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 3  # errors only

@@ -100,6 +100,7 @@ class Inception(Embedder):
 
     @property
     def _source(self) -> Source:
+        # Only for its error messages: a weight file has no anchors and is never downloaded.
         return Source(self.weights, anchors=(), needs=(), modality="image", offline=True)
 
     @cached_property
@@ -125,4 +126,5 @@ class Inception(Embedder):
         if self.revision == f"sha256:{_inception.SCRIPT_HASH}":
             script = torch.jit.load(path, map_location="cpu")
             return _inception.from_script(script.state_dict())
+        # `weights_only` selects the restricted unpickler, which creates nothing but tensors.
         return torch.load(path, map_location="cpu", weights_only=True)

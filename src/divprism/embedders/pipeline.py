@@ -155,6 +155,7 @@ class _Run:
         self.store = store
         self.num_workers = num_workers
         self.progress = progress
+        # Filled in by `embed`; hashing happens in the decoding threads.
         self.digests = [b""] * len(items)
         self.vectors: np.ndarray | None = None
         self._width: int | None = None
@@ -204,6 +205,7 @@ class _Run:
         missing = set(indices)
         for position, vector in self.store.fetch([self.digests[index] for index in indices]):
             width = vector.shape[0]
+            # Width and type of the rows are known only once the first vector is there.
             if self.vectors is None:
                 self.vectors = np.empty((len(self.items), width), vector.dtype)
             # An endpoint or a function can change its width while its name stays the same.
@@ -219,6 +221,7 @@ class _Run:
 
     def _run_model(self, batch: list[_Job]) -> None:
         """Embed a batch, and add its vectors to the store if they are valid."""
+        # Embedders of other packages may return lists.
         vectors = np.asarray(self.embedder.embed_batch([job.content for job in batch]))
         self._check_vectors(vectors, batch)
         for job, vector in zip(batch, vectors, strict=True):
@@ -267,6 +270,7 @@ class _Run:
             while waiting:
                 yield from waiting.popleft().result()
         finally:
+            # After an error, items that still wait for a thread are not decoded.
             threads.shutdown(cancel_futures=True)
 
     def _prepare_all(self, indices: Sequence[int]) -> list[_Job]:

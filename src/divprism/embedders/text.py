@@ -50,6 +50,7 @@ class WordLlama(Embedder):
     @cached_property
     def revision(self) -> str:
         """Hashes of the weights and of the tokenizer."""
+        # Half of each hash keeps the text short, and 128 bits still identify a file.
         return f"sha256:{file_hash(self._weights)[:32]}+{file_hash(self._tokenizer)[:32]}"
 
     @property
@@ -115,9 +116,11 @@ class WordLlama(Embedder):
                 "Embedding texts needs tokenizers and safetensors, which are not installed: "
                 "pip install 'divprism[text]'."
             ) from None
+        # The file holds one tensor, in half precision.
         (table,) = load_file(self._weights).values()
         tokenizer = Tokenizer.from_file(str(self._tokenizer))
-        # Tokenizer files may switch on either: padding adds tokens to the sum, truncation drops some.
+        # A tokenizer file may switch these on: padding adds tokens to the sum, truncation loses
+        # some of them.
         tokenizer.no_padding()
         tokenizer.no_truncation()
         return tokenizer, table.astype(np.float32)

@@ -174,6 +174,7 @@ class Transformers(Embedder):
     precision: str = "float32"
     batch_size: int = 32
     offline: bool = False
+    # Follows from the model, so it is no argument and takes no part in comparisons.
     num_frames: int = field(init=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
@@ -250,6 +251,7 @@ class Transformers(Embedder):
         with quiet("transformers"):
             processed = self._processor(content, return_tensors="np")
         pixels = np.asarray(processed["pixel_values"], np.float32)
+        # Some processors return the frames as a batch, others as one video in a batch.
         if self.modality == "video":
             return pixels.reshape(self.num_frames, *pixels.shape[-3:])
         return pixels[0]
@@ -265,6 +267,7 @@ class Transformers(Embedder):
                 inputs = {"pixel_values": torch.from_numpy(np.stack(batch)).to(model.dtype)}
             on_device = {key: value.to(model.device) for key, value in inputs.items()}
             vectors = self._vector.take(model, on_device)
+            # NumPy has no bfloat16, and single precision holds every half-precision number.
             return to_numpy(vectors.float())
 
     def _tokens(self, batch: Sequence[str]) -> _Inputs:
@@ -278,7 +281,7 @@ class Transformers(Embedder):
 
     @cached_property
     def _source(self) -> Source:
-        needs = _IMAGE_FILES
+        needs: tuple[str, ...] = _IMAGE_FILES
         if self.modality == "text":
             needs = _TEXT_FILES
         return Source(self.model, ("config.json",), needs, self.modality, self.offline)
@@ -341,15 +344,20 @@ class Transformers(Embedder):
             # time, and the others find its result.
             if "_processor" in self.__dict__:
                 return self.__dict__["_processor"]
+            # The folder is complete, so a look at the hub would only cost time; and code in a
+            # repository is never run.
             options = {"local_files_only": True, "trust_remote_code": False}
             folder = self._source.folder()
             if self.modality == "text":
                 return transformers.AutoTokenizer.from_pretrained(folder, **options)
+            # torchvision rounds differently: without a fixed backend, vectors would depend on
+            # whether it is installed.
             return transformers.AutoImageProcessor.from_pretrained(folder, backend="pil", **options)
 
     @cached_property
     def _model(self) -> _Model:
         with loading(self._source, "torch", "transformers") as transformers:
+            # `weights_only` selects the restricted unpickler for pickled weights.
             model, report = transformers.AutoModel.from_pretrained(
                 self._source.folder(),
                 dtype=self.precision,
@@ -458,6 +466,7 @@ class SentenceTransformers(Embedder):
     def embed_batch(self, batch: Sequence[str]) -> np.ndarray:
         """Return the vectors of texts in single precision."""
         model = self._model
+        # The whole batch at once: the library would otherwise split it into batches of its own.
         with quiet("transformers", "sentence_transformers"):
             vectors = model.encode(
                 list(batch), batch_size=len(batch), show_progress_bar=False, convert_to_tensor=True
@@ -468,6 +477,7 @@ class SentenceTransformers(Embedder):
     def _source(self) -> Source:
         needs = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "modules.json")
         model = self.model
+        # A bare name is neither a folder here nor a path, so it lacks its owner.
         if "/" not in model and not Path(model).is_dir() and os.sep not in model:
             model = f"sentence-transformers/{model}"
         return Source(model, ("modules.json", "config.json"), needs, "text", self.offline)
@@ -509,7 +519,8 @@ def _module_width(kind: str, config: Json) -> int | None:
         return int(config["out_features"])
     if kind != "Pooling":
         return None
-    # Version 5 renamed these keys, and replaced one flag per pooling mode by a list or a name.
+    # Newer versions of the library renamed the first key, and replaced the flags of the single
+    # pooling modes by one key with a name or a list of names.
     width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
     modes = config.get("pooling_mode")
     if modes is None:
