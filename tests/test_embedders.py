@@ -724,10 +724,10 @@ def test_a_text_is_truncated_as_stated_and_averaged_over_its_own_tokens(models):
     ids = torch.tensor([[2, 4, 6, 3]])  # [CLS] a cat [SEP]
     with torch.inference_mode():
         expected = network(ids).last_hidden_state.mean(1).numpy()
-    found = embedder.embed_batch(["A CAT", "very " * 30, "very " * 22, "very " * 21])
-    np.testing.assert_allclose(found[:1], expected, atol=1e-6)
-    np.testing.assert_allclose(found[1], found[2], atol=1e-6)
-    assert np.abs(found[2] - found[3]).max() > 1e-4  # 22 words and two special tokens are 24
+    vectors = embedder.embed_batch(["A CAT", "very " * 30, "very " * 22, "very " * 21])
+    np.testing.assert_allclose(vectors[:1], expected, atol=1e-6)
+    np.testing.assert_allclose(vectors[1], vectors[2], atol=1e-6)
+    assert np.abs(vectors[2] - vectors[3]).max() > 1e-4  # 22 words and two special tokens are 24
 
 
 def test_siglip_reads_texts_padded_to_full_length(models):
@@ -738,8 +738,8 @@ def test_siglip_reads_texts_padded_to_full_length(models):
     ids = torch.tensor([[2, 4] + [0] * 22])  # a cat, then </s> to the end
     with torch.inference_mode():
         expected = network.get_text_features(ids).pooler_output.numpy()
-    found = Transformers(models("siglip"), "text").embed_batch(["a cat"])
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    vectors = Transformers(models("siglip"), "text").embed_batch(["a cat"])
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["clip", "siglip", "dinov2"])

@@ -285,7 +285,7 @@ def resolve_device(device: str) -> str:
     """Return the device that "auto" stands for."""
     if device != "auto":
         return device
-    # Importing torch takes seconds, so it is asked only where there may be a GPU.
+    # Importing torch takes seconds, so that happens only where there may be a GPU.
     if platform.system() == "Linux":
         has_driver = any(Path("/dev", name).exists() for name in _GPU_DRIVERS)
         if not has_driver:
