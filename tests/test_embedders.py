@@ -547,16 +547,16 @@ def items(tmp_path_factory) -> dict[str, tuple[Item, ...]]:
     """A few distinct texts, images and videos of different lengths and sizes."""
     by_modality: dict[str, tuple[Item, ...]] = {"text": texts(TEXTS)}
     try:
-        from PIL import Image
+        import PIL.Image
     except ImportError:
         return by_modality
     rng = np.random.default_rng(5)
     encoded = []
     for height, width in ((40, 60), (64, 64), (300, 200), (33, 90), (5, 3)):
         buffer = io.BytesIO()
-        Image.fromarray(_scene(rng, height, width)).save(buffer, "PNG")
+        PIL.Image.fromarray(_scene(rng, height, width)).save(buffer, "PNG")
         encoded.append(buffer.getvalue())
-    encoded.append(_black(Image))
+    encoded.append(_black(PIL.Image))
     by_modality["image"] = tuple(
         Picture(content, f"image {index}") for index, content in enumerate(encoded)
     )

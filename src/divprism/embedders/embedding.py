@@ -25,7 +25,7 @@ from divprism.embedders.text import WordLlama
 from divprism.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    import PIL.Image
 
 __all__ = [
     "DEFAULTS",
@@ -251,7 +251,7 @@ def as_items(values: object, name: str) -> tuple[Item, ...] | None:
     return None
 
 
-def _image_bytes(image: "Image") -> bytes:
+def _image_bytes(image: "PIL.Image.Image") -> bytes:
     """Return an image in memory as the bytes of a lossless file."""
     # Other modes (palettes, grey levels, alpha) all fit into RGBA.
     if image.mode != "RGB":
