@@ -24,8 +24,8 @@ from divprism.analysis.intervals import Interval, SamplingError, sampling_error
 from divprism.core.arrays import to_numpy
 from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
+from divprism.data.inputs import as_arrays
 from divprism.data.samples import Samples
-from divprism.embedders.embedding import as_arrays
 from divprism.engines import Resources
 from divprism.errors import BandwidthWarning, DataError, Notice, as_notice
 from divprism.scores.problem import Problem, pose

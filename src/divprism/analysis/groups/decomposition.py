@@ -25,8 +25,8 @@ from divprism.analysis.groups._inside import (
 from divprism.analysis.groups.grouping import EigenGroups, Grouping, LabelGroups, PromptSide, Split
 from divprism.analysis.inputs import as_samples, embed_samples, require_one_model
 from divprism.core.kernels import Categorical
+from divprism.data.inputs import as_arrays
 from divprism.data.samples import Image, Item, Samples, Text, Video
-from divprism.embedders.embedding import as_arrays
 from divprism.engines import Resources
 from divprism.errors import ArgumentError, DataError, Notice, as_notice
 from divprism.estimators.base import whole_number
