@@ -13,6 +13,7 @@ from sample_files import ANSWERS, PROMPTS, image_bytes, jsonl, records, write, w
 
 import divprism as dp
 from divprism.data.samples import Image, Video
+from divprism.data.samples import texts as text_items
 
 PAIRS = [
     (prompt, answer)
@@ -368,6 +369,8 @@ def test_the_repr_of_samples_is_one_short_line(tmp_path):
     }
     for expected, samples in loaded.items():
         assert repr(samples) == expected
+    given = dp.Samples(text_items("abcdef"), text_items("ppqqrr"))
+    assert repr(dp.Samples(X, T, given=given)).startswith("Samples(6 outputs, 3 prompts, embedd")
     ids = dp.Samples(X, np.array([0, 0, 1, 1, 2, 2]), skipped=1)
     assert (
         repr(ids) == "Samples(6 outputs, 3 prompts, embeddings of width 3 for group ids, 1 skipped)"
@@ -380,7 +383,8 @@ def test_samples_in_a_notebook_show_escaped_rows(tmp_path):
     page = dp.load(tmp_path / "o.jsonl")._repr_html_()
     assert "<script>" not in page and page.count("&lt;script&gt;") == 5
     assert "8 outputs" in page and "3 more rows" in page and "x" * 200 not in page
-    assert "embedding of width 3" in dp.Samples(X)._repr_html_()
+    warned = dp.Samples(X, warnings=("<b>odd</b>",))._repr_html_()
+    assert "embedding of width 3" in warned and "Warning: &lt;b&gt;odd&lt;/b&gt;" in warned
 
 
 def test_samples_become_a_data_frame(tmp_path):

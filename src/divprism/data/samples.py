@@ -250,6 +250,8 @@ class Samples:
         footer = ""
         if rest > 0:
             footer = f"<p>{counted(rest, 'more row', 'more rows')}</p>"
+        for warning in self.warnings:
+            footer += f"<p>Warning: {html.escape(warning)}</p>"
         return (
             f"<div><p>{html.escape(repr(self))}</p>"
             f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>{footer}</div>"
@@ -380,6 +382,9 @@ def _summary(samples: Samples) -> list[str]:
         parts.append("no prompts")
     else:
         num_prompts = _num_distinct(samples.prompts)
+        if num_prompts is None and samples.given is not None:
+            # Embeddings are not compared, but the texts that they came from can be.
+            num_prompts = _num_distinct(samples.given.prompts)
         if num_prompts is not None:
             parts.append(counted(num_prompts, "prompt", "prompts"))
         kind_of_prompts = _kind(samples.prompts)
@@ -390,7 +395,8 @@ def _summary(samples: Samples) -> list[str]:
         parts.append(f"{samples.skipped:,} skipped")
     # The default of samples that were not read from anywhere.
     if samples.source != "memory":
-        parts.append(f"from {Path(samples.source).name!r}")
+        # The last part of the path; the source itself where that is empty, as for ".".
+        parts.append(f"from {Path(samples.source).name or samples.source!r}")
     return parts
 
 
@@ -405,7 +411,7 @@ def _kind(side: Side) -> str:
     return "group ids"
 
 
-def _num_distinct(side: Side) -> int | None:
+def _num_distinct(side: Side | None) -> int | None:
     """Count distinct items or group ids; None for embeddings, which are too many to compare."""
     if isinstance(side, tuple):
         return len({_identity(item) for item in side})
