@@ -20,7 +20,7 @@ from divprism.embedders.function import Function
 from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.pipeline import Embedded, Progress, embed_items
 from divprism.embedders.text import WordLlama
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import ArgumentError, DataError, Notice
 
 if TYPE_CHECKING:
     pass
@@ -92,7 +92,7 @@ def embed(
             items, embedder, cache=vector_cache, num_workers=num_workers, progress=progress
         )
         sides[side] = embedded.vectors
-        notes.append(_note(side, embedder, embedded))
+        notes.append(Notice("embedded", _note(side, embedder, embedded), "note"))
         warnings += embedded.warnings
         dimension = int(embedded.vectors.shape[1])
         records.append({"side": side, **embedder.describe(), "dimension": dimension})
@@ -220,7 +220,7 @@ def _describe(samples: Samples, embedded: Samples) -> dict[str, object]:
         "models": samples.models is not None,
         "skipped": samples.skipped,
         "skipped_models": list(samples.skipped_models),
-        "warnings": list(embedded.warnings),
+        "warnings": [notice.to_dict() for notice in embedded.warnings],
         "embedders": list(embedded.embedders),
     }
 
