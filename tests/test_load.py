@@ -386,7 +386,7 @@ def test_samples_in_a_notebook_show_escaped_rows(tmp_path):
     assert "<script>" not in page and page.count("&lt;script&gt;") == 5
     assert "8 outputs" in page and "3 more rows" in page and "x" * 200 not in page
     warned = dp.Samples(X, warnings=(dp.Notice("odd", "<b>odd</b>"),))._repr_html_()
-    assert "embedding of width 3" in warned and "Warning: &lt;b&gt;odd&lt;/b&gt;" in warned
+    assert "embedding of width 3" in warned and "Warning: odd: &lt;b&gt;odd&lt;/b&gt;" in warned
 
 
 def test_samples_become_a_data_frame(tmp_path):
