@@ -26,7 +26,7 @@ def guidance():
     spec.loader.exec_module(module)
     every = module.Digits.load()
     module.Digits.load = lambda: module.Digits(
-        every.pictures[:200], every.labels[:200], every.prompts
+        every.images[:200], every.labels[:200], every.prompts
     )
     yield module
     del sys.modules[spec.name]
