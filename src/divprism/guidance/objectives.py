@@ -80,6 +80,7 @@ def objective(text: str) -> Objective:
         raise ArgumentError(f"there is no objective {text!r}; choose from {', '.join(OBJECTIVES)}.")
     base = OBJECTIVES[name]
     accepted = ["truncation"]
+    # The name "rke" means order 2, so another order would contradict it.
     if base.order == 1:
         accepted = ["order", "truncation"]
     settings = keywords(rest[:-1], text, "objective")
