@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from made import jsonl, write
+from sample_files import jsonl, write
 from test_cli import run
 
 import divprism as dp

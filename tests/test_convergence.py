@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import typer
-from made import jsonl, records, write
+from sample_files import jsonl, records, write
 from typer.testing import CliRunner
 
 import divprism as dp

@@ -12,7 +12,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made import jsonl, picture, write
+from sample_files import image_bytes, jsonl, write
 
 import divprism as dp
 from divprism.analysis.groups.decomposition import prompt_groups
@@ -785,7 +785,10 @@ def test_pictures_are_told_by_their_files(tmp_path):
     rows = [{"file": f"{place}.png", "prompt": "abc"[place % 3]} for place in range(9)]
     write(
         tmp_path,
-        {"metadata.jsonl": jsonl(rows), **{f"{place}.png": picture(place) for place in range(9)}},
+        {
+            "metadata.jsonl": jsonl(rows),
+            **{f"{place}.png": image_bytes(place) for place in range(9)},
+        },
     )
     done = run(tmp_path, "--by", "prompt", "--min-size", 2, "-q")
     assert done.returncode == 0, done.stderr
@@ -893,7 +896,7 @@ def test_a_field_of_standard_input_is_refused(source):
 
 def test_vectors_that_were_kept_know_their_texts(tmp_path):
     """What `divprism embed` wrote is grouped by the texts that it was made from."""
-    from made import jsonl, records, write
+    from sample_files import jsonl, records, write
 
     from divprism.embedders.embedding import save_embedded
 

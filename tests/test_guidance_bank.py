@@ -371,7 +371,7 @@ def _changed(a, value):
 
 LATENTS = X[15:25].copy()
 BROKEN = [
-    ({"format": 9}, "is in format 9, not 1: written by another version"),
+    ({"format": 9}, "has format 9, but this version of divprism reads 1"),
     ({"capacity": -3}, "is not a bank: `capacity` must be a whole number"),
     ({"capacity": 9}, "is not a bank: its header does not fit its arrays"),
     ({"capacity": 1e300}, "is not a bank: `capacity`"),
@@ -412,7 +412,7 @@ def test_inconsistent_files_are_refused_in_one_sentence(tmp_path, changes, messa
 def test_files_that_are_not_banks_are_refused(tmp_path):
     path = tmp_path / "bank.npz"
     _archive(path, {}, save=np.savez_compressed)
-    with pytest.raises(dp.DataError, match="is not a bank: its arrays are packed"):
+    with pytest.raises(dp.DataError, match="is not a bank: its arrays are compressed"):
         Bank.load(path)
     path.write_bytes(b"PK\x03\x04 and then nothing")
     with pytest.raises(dp.DataError, match="is not a bank"):
@@ -487,7 +487,7 @@ def test_a_bank_filled_in_inference_mode_works_outside_it():
 
 def test_compressed_files_are_refused_before_they_are_decompressed(tmp_path):
     np.savez_compressed(tmp_path / "b.npz", header=np.array("{}".ljust(1 << 20)))
-    with pytest.raises(dp.DataError, match="its arrays are packed"):
+    with pytest.raises(dp.DataError, match="its arrays are compressed"):
         Bank.load(tmp_path / "b.npz")
 
 

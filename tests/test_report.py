@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made import picture, write
+from sample_files import image_bytes, write
 
 import divprism as dp
 from divprism.core.spectrum import Spectrum
-from divprism.data.samples import Clip, Picture, Text
+from divprism.data.samples import Image, Text, Video
 from divprism.report import report_page
 from divprism.report.details import _add_thumbnails, _points, detailed, details
 from divprism.report.plots import draw_factors, draw_spectra, inline_svg, new_axes
@@ -648,24 +648,24 @@ def test_the_policy_allows_our_script_alone(document):
 
 def test_a_thumbnail_has_no_byte_of_the_file():
     """A picture with a comment and a place in its metadata: both are gone, and so is the size."""
-    from PIL import Image
+    import PIL.Image
 
     buffer = io.BytesIO()
-    exif = Image.Exif()
+    exif = PIL.Image.Exif()
     exif[0x010E] = "secret"
-    Image.open(io.BytesIO(picture(size=(800, 400)))).save(
+    PIL.Image.open(io.BytesIO(image_bytes(size=(800, 400)))).save(
         buffer, "JPEG", exif=exif, comment=b"secret"
     )
-    small = base64.b64decode(thumbnail(Picture(buffer.getvalue(), "a.jpg")))
+    small = base64.b64decode(thumbnail(Image(buffer.getvalue(), "a.jpg")))
     assert b"secret" not in small
-    assert Image.open(io.BytesIO(small)).size == (160, 80)
+    assert PIL.Image.open(io.BytesIO(small)).size == (160, 80)
 
 
 def test_a_clip_is_shown_by_its_middle_frame(tmp_path):
     for place in range(3):
-        (tmp_path / f"{place}.png").write_bytes(picture(place))
+        (tmp_path / f"{place}.png").write_bytes(image_bytes(place))
     frames = tuple(tmp_path / f"{place}.png" for place in range(3))
-    assert thumbnail(Clip(frames)) == thumbnail(Picture(frames[1]))
+    assert thumbnail(Video(frames)) == thumbnail(Image(frames[1]))
     assert thumbnail(Text("a")) is None
 
 
@@ -777,9 +777,11 @@ def test_wrong_settings_are_refused_rather_than_told_as_absent(result):
 
 def test_pictures_come_into_the_page_small_and_with_their_names(tmp_path):
     name = "a\"'><b>.png"
-    files = {f"a red square/{place}.png": picture(place, (400, 300)) for place in range(7)}
-    files |= {f"a blue circle/{place}.png": picture(9 + place, (400, 300)) for place in range(7)}
-    files[f"a red square/{name}"] = picture(99)
+    files = {f"a red square/{place}.png": image_bytes(place, (400, 300)) for place in range(7)}
+    files |= {
+        f"a blue circle/{place}.png": image_bytes(9 + place, (400, 300)) for place in range(7)
+    }
+    files[f"a red square/{name}"] = image_bytes(99)
     write(tmp_path / "images", files)
     done = run(
         "score",
@@ -807,7 +809,7 @@ def test_thumbnails_are_shared_out(tmp_path):
     write(
         tmp_path,
         {
-            f"{kind}/{place}.png": picture(hash((kind, place)) % 997)
+            f"{kind}/{place}.png": image_bytes(hash((kind, place)) % 997)
             for kind in "ab"
             for place in range(6)
         },
@@ -827,7 +829,7 @@ def test_a_picture_in_two_places_is_embedded_once():
     document = {"groups": [group]}
     _add_thumbnails(
         document,
-        dp.Samples(tuple(Picture(picture(place), f"{place}.png") for place in range(2))),
+        dp.Samples(tuple(Image(image_bytes(place), f"{place}.png") for place in range(2))),
         2,
     )
     shown = [
@@ -837,7 +839,7 @@ def test_a_picture_in_two_places_is_embedded_once():
 
 
 def test_a_comparison_can_be_kept_with_its_groups(tmp_path):
-    from made import jsonl, records
+    from sample_files import jsonl, records
 
     source = write(tmp_path, {"two.jsonl": jsonl(records(("first", "second")) * 3)}) / "two.jsonl"
     done = run(
@@ -869,7 +871,7 @@ def test_a_byte_order_mark_is_no_reason_to_refuse(tmp_path, result):
 
 
 def test_a_comparison_gets_a_page_and_a_plot(tmp_path):
-    from made import jsonl, records
+    from sample_files import jsonl, records
 
     source = write(tmp_path, {"two.jsonl": jsonl(records(("first", HOSTILE)) * 3)}) / "two.jsonl"
     done = run(

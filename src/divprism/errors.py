@@ -4,6 +4,8 @@ Every one derives from `DivprismError`, so one `except` catches them all. Those 
 those about missing packages from `ImportError`, so code that knows nothing of divprism still does the expected thing.
 """
 
+from dataclasses import dataclass
+
 __all__ = [
     "ArgumentError",
     "BandwidthWarning",
@@ -12,6 +14,8 @@ __all__ = [
     "GateError",
     "MissingExtraError",
     "MissingModelError",
+    "Notice",
+    "as_notice",
 ]
 
 
@@ -41,3 +45,36 @@ class GateError(DivprismError):
 
 class BandwidthWarning(UserWarning):
     """A bandwidth at which a score says nothing: all count as alike, or none do. The message says what to change."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that a reader of a result should know, with a code that programs can rely on.
+
+    Attributes
+    ----------
+    code : str
+        A short name such as "prompts-all-apart"; it does not change between versions.
+    text : str
+        One sentence: what was observed and what to do about it.
+    severity : str
+        "warning", or "note" for what is only worth knowing.
+    """
+
+    code: str
+    text: str
+    severity: str = "warning"
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.text}"
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain values, as in result files."""
+        return {"code": self.code, "text": self.text, "severity": self.severity}
+
+
+def as_notice(warning: "Notice | str") -> Notice:
+    """A warning as a notice; a plain text gets the code "data"."""
+    if isinstance(warning, Notice):
+        return warning
+    return Notice("data", warning)

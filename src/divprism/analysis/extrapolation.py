@@ -25,11 +25,14 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from divprism.estimators import Entropy
-from divprism.scores.score import COMBINATIONS, combined
+from divprism.scores.score import combine
+from divprism.scores.settings import Settings
+from divprism.scores.spec import ScoreSpec, available, truncated_name
 
 __all__ = [
     "Curve",
     "EntropiesByKind",
+    "Reading",
     "Verdict",
     "curves",
     "figures",
@@ -50,8 +53,6 @@ _CLEARLY = 3.0  # standard errors: a larger change is not noise
 _SHOWN_OFF = 1e-4  # a smaller relative distance from the limit is not printed
 _SIGHT = math.log(2)  # a limit further from the score than a factor of two is out of sight
 _ZERO_SHARE = 1e-9  # of the last sum of squares: a limit below it is rounding, and stands for zero
-
-_ORDER_2_SCORES = frozenset({"rke", "conditional_rke", "information_rke"})
 
 EntropiesByKind = dict[str, dict[str, Entropy]]
 """Kind of curve ("vendi", "rke" or "truncated") -> operator -> entropy."""
@@ -101,6 +102,15 @@ class PowerLaw:
         """Return the logarithm of the score at `size` units."""
         gap = self.last_size**-self.rate - size**-self.rate
         return self.last_log + self.factor * gap
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a curve is read: what its units are called, the tolerance, and the truncation."""
+
+    noun: str
+    tolerance: float
+    truncation: int | None
 
 
 @dataclass(frozen=True)
@@ -192,25 +202,23 @@ def curves(
     rows: Sequence[Sequence[Sequence[EntropiesByKind]]],
     pairs: np.ndarray,
     sizes: np.ndarray,
-    settings: Mapping[str, Any],
+    order: float,
+    truncation: int | None,
 ) -> Iterator[Curve]:
     """Yield a curve for each score, from entropies for each repeat, size and stretch."""
-    order = settings["order"]
     # The truncation counts pairs, and `sizes` count units.
-    cut = (settings["truncation"] or 0) * sizes[-1] / pairs[0, -1]
+    cut = (truncation or 0) * sizes[-1] / pairs[0, -1]
     kinds = (("vendi", order, 0.0), ("rke", 2.0, 0.0), ("truncated", order, cut))
-    available = rows[0][0][0]
+    solved = rows[0][0][0]
     for kind, kind_order, kind_cut in kinds:
-        operators = set(available.get(kind, ()))
-        for score, signs in COMBINATIONS.items():
-            is_of_kind = (score in _ORDER_2_SCORES) == (kind == "rke")
-            if not is_of_kind or not set(signs) <= operators:
+        for spec in available(solved.get(kind, ())):
+            if (spec.order is not None) != (kind == "rke"):
                 continue
             cells = [_entropies_of_kind(row, kind) for row in rows]
-            name = score
+            name = spec.name
             if kind_cut:
-                name = f"truncated_{score}"
-            yield _curve(score, name, kind_order, kind_cut, sizes, cells)
+                name = truncated_name(spec)
+            yield _curve(spec, name, kind_order, kind_cut, sizes, cells)
 
 
 def _entropies_of_kind(
@@ -224,7 +232,7 @@ def _entropies_of_kind(
 
 
 def _curve(
-    score: str,
+    spec: ScoreSpec,
     name: str,
     order: float,
     cut: float,
@@ -234,7 +242,7 @@ def _curve(
     """Return the curve of one score from its entropies for each repeat, size and stretch."""
 
     def log_scores(cell: list[dict[str, Entropy]]) -> list[float]:
-        return [combined(score, entropies).estimate.value for entropies in cell]
+        return [combine(spec, entropies).estimate.value for entropies in cell]
 
     def mean_square(operator: str) -> Callable[[list[dict[str, Entropy]]], float]:
         # At order 2 the entropy is -log of the sum of squared eigenvalues.
@@ -246,7 +254,7 @@ def _curve(
 
     logs = [list(map(log_scores, row)) for row in cells]
     squares = []
-    for operator, sign in COMBINATIONS[score].items():
+    for operator, sign in spec.terms.items():
         squares.append((sign, _map_cells(mean_square(operator), cells)))
     return Curve(
         name=name,
@@ -315,9 +323,9 @@ def _power_law(logs: np.ndarray, sizes: np.ndarray, rates: np.ndarray) -> PowerL
     return PowerLaw(last, end, float(factors[best]), float(rates[best]))
 
 
-def verdict(curve: Curve, settings: Mapping[str, Any]) -> Verdict:
+def verdict(curve: Curve, reading: Reading) -> Verdict:
     """Return whether a curve has converged, and to what."""
-    tolerance = settings["tolerance"]
+    tolerance = reading.tolerance
     mean = curve.logs.mean(axis=0)
     law = curve.fit()
     # Logarithms from here on: `limit` and `value` are of the log score.
@@ -352,7 +360,7 @@ def verdict(curve: Curve, settings: Mapping[str, Any]) -> Verdict:
             rate=law.rate,
             needed=_needed(law, limit, mean, curve.sizes, tolerance),
         )
-    return replace(result, sentence=_sentence(result, curve, settings))
+    return replace(result, sentence=_sentence(result, curve, reading))
 
 
 def _last_changes(sizes: np.ndarray, mean: np.ndarray) -> tuple[float, float]:
@@ -429,39 +437,39 @@ def _needed(
     return int(further[np.flatnonzero(is_far)[-1] + 1])
 
 
-def _sentence(verdict: Verdict, curve: Curve, settings: Mapping[str, Any]) -> str:
+def _sentence(verdict: Verdict, curve: Curve, reading: Reading) -> str:
     """Put a verdict into words."""
-    total, unit, name = int(curve.sizes[-1]), noun(settings), verdict.name
+    total, unit, name = int(curve.sizes[-1]), reading.noun, verdict.name
     direction = "falls"
     if verdict.change > 0:
         direction = "grows"
     moves = f"it {direction} by {_percent(verdict.change)} when the number of {unit} doubles"
-    chance = _chance_in_words(verdict.sampling_error, settings, total)
+    chance = _chance_in_words(verdict.sampling_error, reading, total)
     if verdict.status == "unclear":
         reason = "the curve is too noisy, too short or too bent to extrapolate"
         return f"{name} is undetermined: at the end {moves}, and {reason}.{chance}"
     if verdict.limit is None:
         steady = f"too steadily to estimate a limit or a sufficient number of {unit}"
         return f"{name} shows no sign of convergence: {moves}, {steady}.{chance}"
-    position = _position_in_words(verdict, curve, settings)
+    position = _position_in_words(verdict, curve, reading)
     value = figures(verdict.value)
     if verdict.status == "converged":
         enough = ""
         if verdict.needed is not None and verdict.needed < total:
             enough = f"; {verdict.needed:,} {unit} would have been enough"
         return f"{name} has converged: {value} is {position}{enough}.{chance}"
-    more = _needed_in_words(verdict, settings, total)
+    more = _needed_in_words(verdict, reading, total)
     return f"{name} has not converged: {moves}; {value} is {position}; {more}.{chance}"
 
 
-def _position_in_words(verdict: Verdict, curve: Curve, settings: Mapping[str, Any]) -> str:
+def _position_in_words(verdict: Verdict, curve: Curve, reading: Reading) -> str:
     """Return where the score is relative to its limit."""
     assert verdict.limit is not None
     limit = f"the limit of {figures(verdict.limit)}"
     if verdict.limit_error:
         limit += f" (+- {verdict.limit_error:.2g})"
     if curve.cut:
-        limit += f" at truncation {settings['truncation']:,}"
+        limit += f" at truncation {reading.truncation:,}"
     limit += " that its curve points to"
     distance = verdict.value / verdict.limit - 1
     if abs(distance) < _SHOWN_OFF:
@@ -471,10 +479,10 @@ def _position_in_words(verdict: Verdict, curve: Curve, settings: Mapping[str, An
     return f"{_percent(distance)} above {limit}"
 
 
-def _needed_in_words(verdict: Verdict, settings: Mapping[str, Any], total: int) -> str:
+def _needed_in_words(verdict: Verdict, reading: Reading, total: int) -> str:
     """Return how many units bring a score within the tolerance of its limit."""
-    unit = noun(settings)
-    within = f"within {_percent(settings['tolerance'])}"
+    unit = reading.noun
+    within = f"within {_percent(reading.tolerance)}"
     if verdict.needed is None:
         return (
             f"more than {_REACH * total:,} {unit} would be needed to come {within}, "
@@ -487,33 +495,33 @@ def _needed_in_words(verdict: Verdict, settings: Mapping[str, Any], total: int) 
     return more
 
 
-def _chance_in_words(error: float | None, settings: Mapping[str, Any], total: int) -> str:
+def _chance_in_words(error: float | None, reading: Reading, total: int) -> str:
     if error is None:
         return ""
-    tolerance = settings["tolerance"]
+    tolerance = reading.tolerance
     sentence = f" By chance it varies by {_percent(error)} between samples of this size"
     if error > tolerance:
         enough = _rounded(math.ceil(total * (error / tolerance) ** 2))
-        sentence += f" ({_percent(tolerance)} with about {enough:,} {noun(settings)})"
+        sentence += f" ({_percent(tolerance)} with about {enough:,} {reading.noun})"
     return sentence + "."
 
 
-def summary(verdicts: Mapping[str, Verdict], settings: Mapping[str, Any], total: int) -> str:
+def summary(verdicts: Mapping[str, Verdict], reading: Reading, total: int) -> str:
     """Return a sentence that lists for which scores the sample is large enough."""
     groups: dict[str, list[str]] = {"suffice for": [], "do not suffice for": [], "leave open": []}
     kinds = {"converged": "suffice for", "unclear": "leave open"}
     for name, verdict in verdicts.items():
         groups[kinds.get(verdict.status, "do not suffice for")].append(name)
     parts = [f"{verb} {', '.join(names)}" for verb, names in groups.items() if names]
-    within = f"To within {_percent(settings['tolerance'])}"
-    return f"{within}, {total:,} {noun(settings)} {'; they '.join(parts)}."
+    within = f"To within {_percent(reading.tolerance)}"
+    return f"{within}, {total:,} {reading.noun} {'; they '.join(parts)}."
 
 
-def noun(settings: Mapping[str, Any]) -> str:
-    """Return the plural of the units: "prompts", "pairs", or "outputs" without prompts."""
-    if settings["unit"] == "prompt":
+def noun(settings: Settings) -> str:
+    """Return what the units of a curve are called."""
+    if settings.unit == "prompt":
         return "prompts"
-    if settings["kernel_t"] is None:
+    if settings.kernel_t is None:
         return "outputs"
     return "pairs"
 

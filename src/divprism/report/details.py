@@ -1,7 +1,7 @@
 """What a report shows beyond the scores: spectra, a sweep of bandwidths, convergence, and groups of prompts with examples."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from divprism.report.page import report_page
 from divprism.report.plots import rank_curve
 from divprism.report.thumbnails import thumbnail
 from divprism.scores.bandwidth import BandwidthRule
+from divprism.scores.settings import Settings
 
 __all__ = ["detailed", "details", "html_report"]
 
@@ -29,7 +30,6 @@ MAX_THUMBNAILS = 240
 _PAGE_THUMBNAILS = 640  # of all models of a page: about four megabytes
 _POINTS = 150  # of a spectrum: more than a plot can show
 _FEW_UNITS = 20  # prompts that are too few to draw from
-_SETTINGS = ("kernel_x", "kernel_t", "order", "estimator", "rng")
 
 
 def html_report(
@@ -133,7 +133,7 @@ def details(
         raise ArgumentError(
             "details are of outputs that count alike; this evaluation has `weights`."
         )
-    settings = {name: result.settings[name] for name in _SETTINGS}
+    settings = result.settings
     found: dict[str, Any] = {
         "spectra": {name: _points(one) for name, one in result.spectra.items()}
     }
@@ -190,16 +190,18 @@ def _sweep(samples: Samples, result: Evaluation, max_rows: int) -> dict[str, Any
     sides = {"x": samples.outputs, "t": samples.prompts}
     used = []
     for side, data in sides.items():
-        kernel = result.settings[f"kernel_{side}"]
+        kernel = result.settings.kernel(side)
         if data is not None and not isinstance(kernel, Gaussian):
             raise DataError(
                 "a sweep is over Gaussian bandwidths of both sides, and one side has another kernel."
             )
         if data is not None:
             used.append((side, kernel.bandwidth))
-    plain = {name: result.settings[name] for name in ("order", "truncation", "rng")}
     found = bandwidth_sweep(
-        sides["x"], sides["t"], bandwidth_rule=_Used(tuple(used)), max_rows=max_rows, **plain
+        sides["x"],
+        sides["t"],
+        max_rows=max_rows,
+        settings=replace(result.settings, bandwidth_rule=_Used(tuple(used))),
     )
     return found.to_dict()
 
@@ -207,24 +209,22 @@ def _sweep(samples: Samples, result: Evaluation, max_rows: int) -> dict[str, Any
 def _convergence(
     samples: Samples,
     result: Evaluation,
-    settings: dict[str, Any],
+    settings: Settings,
     num_repeats: int,
     max_pairs: int,
     progress: Any,
 ) -> dict[str, Any]:
-    kept = _drawn(samples, max_pairs, settings["rng"])
+    kept = _drawn(samples, max_pairs, settings.rng)
     outputs, prompts = samples.outputs, samples.prompts
     if kept.size < len(samples):
-        outputs = settings["kernel_x"].pick(outputs, kept)
-        prompts = None if prompts is None else settings["kernel_t"].pick(prompts, kept)
+        outputs = settings.kernel_x.pick(outputs, kept)
+        prompts = None if prompts is None else settings.kernel_t.pick(prompts, kept)
     found = converge(
         outputs,
         prompts,
-        truncation=result.settings["truncation"],
-        unit=result.settings.get("unit"),
         num_repeats=num_repeats,
         progress=progress,
-        **settings,
+        settings=settings,
     )
     return found.to_dict() | {"drawn_from": len(samples)}
 
@@ -247,7 +247,7 @@ def _drawn(samples: Samples, most: int, seed: int) -> np.ndarray:
 
 def _groups(
     samples: Samples,
-    settings: dict[str, Any],
+    settings: Settings,
     labels: Any,
     progress: Any,
     num_groups: int,
@@ -255,7 +255,13 @@ def _groups(
     **shown: Any,
 ) -> dict[str, Any]:
     grouping: Grouping = EigenGroups(num_groups) if labels is None else LabelGroups(labels)
-    found = prompt_groups(samples, grouping=grouping, progress=progress, **shown, **settings)
+    found = prompt_groups(
+        samples,
+        grouping=grouping,
+        progress=progress,
+        **shown,
+        settings=replace(settings, embedder_x=None, embedder_t=None),
+    )
     document = found.to_dict()
     _add_thumbnails(document, found.items, max_thumbnails)
     return document

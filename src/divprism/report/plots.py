@@ -13,8 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from divprism.analysis.comparison import Comparison
+from divprism.analysis.evaluation import Evaluation
 from divprism.errors import ArgumentError, MissingExtraError
-from divprism.report.texts import distinct_names, family_of, ranked, visible
+from divprism.report.texts import distinct_names, ranked, visible
+from divprism.scores.score import Score
+from divprism.scores.spec import curve_spec, score_spec
 
 __all__ = [
     "draw_convergence",
@@ -26,6 +30,9 @@ __all__ = [
     "inline_svg",
     "new_axes",
     "new_panels",
+    "plot_comparison",
+    "plot_evaluation",
+    "plot_score",
     "rank_curve",
 ]
 
@@ -38,6 +45,8 @@ _COLORS = {
     "conditional": "#d55e00",
     "information": "#009e73",
     "prompts": "#8e6bb0",
+    "per_prompt": "#cc79a7",
+    "cluster": "#999999",
 }
 _SPECTRA = {
     "x": ("outputs", "vendi"),
@@ -273,6 +282,37 @@ def _name_lines(ax: Any, names: Sequence[str], told: Sequence[str]) -> None:
     ax.set_ylim(len(names) - 0.6, -0.7)
 
 
+def plot_score(score: Score, ax: Any = None) -> tuple[Any, Any]:
+    """The spectra of a score on log axes; where there are none, its value with its error."""
+    figure, ax = new_axes(ax)
+    if score.spectra:
+        spectra = {
+            name: (spectrum.values, spectrum.weights) for name, spectrum in score.spectra.items()
+        }
+        draw_spectra(ax, spectra)
+    else:
+        low, high = score.value - score.standard_error, score.value + score.standard_error
+        draw_values(ax, {score.name: (score.value, low, high)})
+    ax.set_title(str(score).replace(" (", "\n(", 1), fontsize="medium")
+    return figure, ax
+
+
+def plot_evaluation(evaluation: Evaluation, ax: Any = None) -> tuple[Any, Any]:
+    """How vendi splits into conditional and information; without prompts, the spectrum."""
+    if evaluation.conditional_vendi is None:
+        return plot_score(evaluation.scores["vendi"], ax)
+    figure, ax = new_axes(ax, height=1.8)
+    draw_factors(ax, {evaluation.model: evaluation.to_dict()})
+    return figure, ax
+
+
+def plot_comparison(comparison: Comparison, ax: Any = None) -> tuple[Any, Any]:
+    """The score of each model with its interval, the best on top."""
+    figure, ax = new_axes(ax, height=1.2 + 0.32 * len(comparison.results))
+    draw_ranking(ax, comparison.to_dict())
+    return figure, ax
+
+
 def draw_values(ax: Any, values: Mapping[str, tuple[float, float, float]]) -> None:
     """Values with their low and high ends, the first on top."""
     with _styled():
@@ -285,7 +325,9 @@ def draw_values(ax: Any, values: Mapping[str, tuple[float, float, float]]) -> No
 def _draw_reach(ax: Any, score: str, place: float, value: float, low: float, high: float) -> None:
     """A dot with its interval."""
     reach = [[max(0.0, value - low)], [max(0.0, high - value)]]
-    ax.errorbar(value, place, xerr=reach, fmt="o", color=_COLORS[family_of(score)], capsize=3)
+    ax.errorbar(
+        value, place, xerr=reach, fmt="o", color=_COLORS[score_spec(score).family], capsize=3
+    )
 
 
 def draw_factors(ax: Any, documents: Mapping[str, Document]) -> None:
@@ -362,7 +404,7 @@ def draw_sweep(axes: Sequence[Any], document: Document) -> None:
     with _styled():
         for ax, (side, swept) in zip(axes, sides, strict=True):
             for score, values in swept["scores"].items():
-                family = "prompts" if score == "prompts" else family_of(score)
+                family = score_spec(score).family
                 ax.plot(swept["bandwidths"], values, color=_COLORS[family], label=score)
             ax.axvline(swept["chosen"], color=_INK, linewidth=1, linestyle="--")
             ax.annotate("chosen", (swept["chosen"], 0.02), xycoords=("data", "axes fraction"), xytext=(3, 0),
@@ -384,20 +426,21 @@ def draw_convergence(axes: Sequence[Any], document: Document) -> None:
     sizes = np.asarray(document["sizes"], dtype=float)
     with _styled():
         for name, means in document["means"].items():
-            if family_of(name) not in families or (
-                order == 2 and name.endswith("vendi") and "truncated" not in name
-            ):
-                continue  # at order 2 they are the rke scores
-            ax = axes[families.index(family_of(name))]
-            shape = (
-                "truncated" if "truncated" in name else "rke" if name.endswith("rke") else "vendi"
-            )
+            spec, is_truncated = curve_spec(name)
+            # At order 2 the scores of the order asked for are those of order 2.
+            is_repeated = order == 2 and spec.order is None and not is_truncated
+            if spec.family not in families or is_repeated:
+                continue
+            ax = axes[families.index(spec.family)]
+            shape = "vendi" if spec.order is None else "rke"
+            if is_truncated:
+                shape = "truncated"
             line, label = _SHAPES[shape]
             mean, spread = (
                 np.asarray(means),
                 np.std(np.asarray(document["curves"][name]), axis=0, ddof=1),
             )
-            color = _COLORS[family_of(name)]
+            color = _COLORS[spec.family]
             ax.plot(sizes, mean, line, color=color, label=label.format(order=order))
             ax.fill_between(
                 sizes, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 __all__ = [
-    "distinct_names", "family_of", "fitted", "isolated", "literal", "number_of", "ranked", "sentence", "shortened", "visible",
+    "distinct_names", "fitted", "isolated", "literal", "number_of", "ranked", "sentence", "shortened", "visible",
 ]  # fmt: skip
 
 _KEPT = "\n\t"
@@ -136,8 +136,3 @@ def ranked(rank: tuple[int, int] | list[int]) -> str:
     """
     low, high = rank
     return f"{low}" if low == high else f"{low}-{high}"
-
-
-def family_of(score: str) -> str:
-    """Which of the three a score is: conditional, information, or vendi."""
-    return next((family for family in ("conditional", "information") if family in score), "vendi")

@@ -4,7 +4,7 @@ import base64
 import io
 
 from divprism.data.media import without_warnings
-from divprism.data.samples import Clip, Item, Picture
+from divprism.data.samples import Image, Item, Video
 
 __all__ = ["is_thumbnail", "thumbnail"]
 
@@ -15,7 +15,7 @@ _START = b"\xff\xd8\xff"  # of every JPEG
 
 def thumbnail(item: Item) -> str | None:
     """A picture, or the middle frame of a clip, as a JPEG of at most 160 pixels in base64; None for a text."""
-    if not isinstance(item, Picture | Clip):
+    if not isinstance(item, Image | Video):
         return None
     with without_warnings():
         content = item.content(1)

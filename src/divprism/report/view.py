@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from divprism.errors import DataError
-from divprism.report.formats import caption, model_note, model_table, remarks
 from divprism.report.plots import (
     draw_convergence,
     draw_factors,
@@ -15,9 +14,10 @@ from divprism.report.plots import (
     draw_sweep,
     inline_svg,
 )
+from divprism.report.table import Cell, Column, Measured
+from divprism.report.tables import caption, models_of, remarks, results_table
 from divprism.report.texts import (
     distinct_names,
-    family_of,
     fitted,
     isolated,
     number_of,
@@ -35,7 +35,7 @@ from divprism.report.words import (
     headline,
     percent,
 )
-from divprism.scores.registry import SCORES
+from divprism.scores.spec import SCORES, ScoreSpec
 from divprism.version import __version__
 
 __all__ = ["page_view"]
@@ -44,11 +44,6 @@ Document = Mapping[str, Any]
 _LONGEST = 1200  # letters of a text that are shown
 _LONGEST_TITLE = 110
 _LONGEST_NAME = 70
-_TITLES = {
-    "vendi": "Vendi", "rke": "RKE", "conditional_vendi": "Conditional-Vendi", "information_vendi": "Information-Vendi",
-    "conditional_rke": "Conditional-RKE", "information_rke": "Information-RKE", "cluster_vendi": "Cluster-Vendi",
-    "cluster_rke": "Cluster-RKE",
-}  # fmt: skip
 _PARTS = {
     "groups": "groups",
     "curves": "convergence",
@@ -64,7 +59,7 @@ def page_view(documents: Sequence[Document]) -> dict[str, Any]:
             f"a report is of one result with scores, that of divprism score or compare; got {len(scored)}."
         )
     main = _presentable(scored[0])
-    models: dict[str, Document] = main.get("models", {"": main})
+    models = dict(models_of(main))
     parts = {_part(one): _clean(one) for one in documents if one is not scored[0]}
     if len(models) > 1 and parts:
         raise DataError(
@@ -82,8 +77,8 @@ def page_view(documents: Sequence[Document]) -> dict[str, Any]:
     warnings = list(
         dict.fromkeys(
             [
-                *main.get("warnings", ()),
-                *(text for one in models.values() for text in one["warnings"]),
+                *(_warning(one) for one in main.get("warnings", ())),
+                *(_warning(one) for document in models.values() for one in document["warnings"]),
             ]
         )
     )
@@ -99,12 +94,16 @@ def page_view(documents: Sequence[Document]) -> dict[str, Any]:
             *((view["id"], view["title"]) for view in views),
             ("reproduce", "How to reproduce"),
         ],
-        "warnings": [shortened(str(text), _LONGEST) for text in warnings],
+        "warnings": [shortened(text, _LONGEST) for text in warnings],
         "comparison": comparison,
         "models": views,
         "reproduce": _reproduce(first, several=len(models) > 1),
         "version": __version__,
     }
+
+
+def _warning(notice: Document) -> str:
+    return f"{notice['code']}: {notice['text']}"
 
 
 def _subtitle(title: str, source: str, told: str | None) -> str:
@@ -179,7 +178,7 @@ def _model(key: str, name: str, document: Document) -> dict[str, Any]:
         "name": name,
         "title": name or "Scores",
         "sentences": headline(document),
-        "cards": [_card(score, scores[score]) for score in SCORES if score in scores],
+        "cards": [_card(spec, scores[spec.name]) for spec in SCORES if spec.name in scores],
         "remarks": [
             sentence(text) for text in remarks({**document, "baseline": None})
         ],  # that is in the sentences
@@ -235,7 +234,7 @@ _PLOTS: dict[str, Callable[[str, Document], list[str]]] = {
 }
 
 
-def _card(name: str, score: Document) -> dict[str, str]:
+def _card(spec: ScoreSpec, score: Document) -> dict[str, str]:
     interval = score["interval"]
     error = f"± {score['standard_error']:.2g} by the estimator" if score["standard_error"] else ""
     if interval is not None:
@@ -244,19 +243,23 @@ def _card(name: str, score: Document) -> dict[str, str]:
             + (error and f", {error}")
         )
     return {
-        "name": _TITLES[name],
+        "name": spec.title,
         "value": f"{score['value']:.4g}",
         "error": error,
-        "reads": SCORES[name],
-        "family": family_of(name),
+        "reads": spec.meaning,
+        "family": spec.family,
     }
 
 
 def _comparison(main: Document, models: Mapping[str, Document]) -> dict[str, Any]:
     """The table of all models; of a comparison also the ranking and the differences."""
-    heads, rows = model_table(models)
+    table = results_table(models, wide=True)
+    heads = [column.title for column in table.columns]
     names = list(models)
-    cells = [[_name(name), *map(_cell, row[1:])] for name, row in zip(names, rows, strict=True)]
+    cells = []
+    for name, row in zip(names, table.rows, strict=True):
+        columns = zip(table.columns[1:], row[1:], strict=True)
+        cells.append([_name(name), *(_cell(column, cell) for column, cell in columns)])
     conditional = all("conditional_vendi" in document["scores"] for document in models.values())
     shown: dict[str, Any] = {
         "title": "All models",
@@ -285,7 +288,7 @@ def _comparison(main: Document, models: Mapping[str, Document]) -> dict[str, Any
         }
     return shown | {
         "factors": _factors("factors", models) if conditional else None,
-        "table": {"caption": model_note(models), "heads": heads, "rows": cells},
+        "table": {"caption": "; ".join(table.notes), "heads": heads, "rows": cells},
     }
 
 
@@ -310,9 +313,10 @@ def _difference(one: Document) -> list[dict[str, Any]]:
     return [_name(one["first"]), _name(one["second"]), *numbers, {"text": clear, "sort": clear}]
 
 
-def _cell(text: str) -> dict[str, str]:
-    """A cell, and what it is sorted by: the number before an error, without commas."""
-    return {"text": text.replace("+-", "±"), "sort": text.split(" +- ")[0].replace(",", "")}
+def _cell(column: Column, cell: Cell) -> dict[str, str]:
+    """A cell of the page: what is shown, and the number that it is sorted by."""
+    value = cell.value if isinstance(cell, Measured) else cell
+    return {"text": column.show(cell), "sort": "" if value is None else str(value)}
 
 
 def _groups(key: str, document: Document) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from divprism.analysis.groups.kmeans import kmeans_labels
 from divprism.core.arrays import to_numpy
 from divprism.core.operators import KernelOperator, dense
 from divprism.core.validation import check_pairing, clean_ids
@@ -15,7 +16,6 @@ from divprism.data.samples import Text
 from divprism.engines import Resources, spell_bytes
 from divprism.errors import DataError
 from divprism.estimators.base import whole_number
-from divprism.scores.cluster import kmeans_labels
 
 __all__ = [
     "EigenDirections",
