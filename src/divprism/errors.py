@@ -15,7 +15,6 @@ __all__ = [
     "MissingExtraError",
     "MissingModelError",
     "Notice",
-    "as_notice",
 ]
 
 
@@ -66,15 +65,10 @@ class Notice:
     severity: str = "warning"
 
     def __str__(self) -> str:
+        if self.severity == "note":
+            return self.text
         return f"{self.code}: {self.text}"
 
     def to_dict(self) -> dict[str, str]:
         """Plain values, as in result files."""
         return {"code": self.code, "text": self.text, "severity": self.severity}
-
-
-def as_notice(warning: "Notice | str") -> Notice:
-    """A warning as a notice; a plain text gets the code "data"."""
-    if isinstance(warning, Notice):
-        return warning
-    return Notice("data", warning)

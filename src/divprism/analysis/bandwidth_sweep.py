@@ -8,11 +8,12 @@ import numpy as np
 
 from divprism.analysis.inputs import as_samples, describe_source, embed_samples
 from divprism.core.arrays import distinct_rows, to_numpy
+from divprism.core.distances import condensed_squares
 from divprism.core.entropy import matrix_entropy
 from divprism.core.validation import check_pairing, clean_rows
-from divprism.errors import ArgumentError, Notice, as_notice
+from divprism.errors import ArgumentError, Notice
 from divprism.estimators.base import whole_number
-from divprism.scores.bandwidth import BandwidthRule, MedianDistance, squared_distances
+from divprism.scores.bandwidth import BandwidthRule, MedianDistance
 from divprism.scores.settings import EmbeddingOptions, Progress, Settings, read_options
 from divprism.scores.spec import available
 
@@ -90,7 +91,7 @@ class BandwidthSweep:
     max_rows: int = 1000
     data: dict[str, Any] = field(default_factory=dict)
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[Any, ...] = ()
+    notes: tuple[Notice, ...] = ()
     warnings: tuple[Notice, ...] = ()
 
     def plot(self, axes: Any = None) -> tuple[Any, Any]:
@@ -237,7 +238,7 @@ def bandwidth_sweep(
         data=describe_source(samples),
         embedders=embedded.embedders,
         notes=embedded.notes,
-        warnings=tuple(map(as_notice, embedded.warnings)),
+        warnings=embedded.warnings,
     )
 
 
@@ -281,7 +282,7 @@ class _Side:
         masses = np.bincount(index, minlength=first.size) / index.size
         if first.size == 1:
             return cls(np.zeros((1, 1)), 1.0, index, masses)
-        squares, scale = squared_distances(rows, first)
+        squares, scale = condensed_squares(rows, first)
         return cls(squareform(squares), scale, index, masses)
 
     def kernel(self, bandwidth: float) -> np.ndarray:

@@ -8,7 +8,7 @@ of a single subset cancels. From single subsets alone, five orders leave most ve
 Where pairs are the units and prompts repeat, the question is what more outputs under the same prompts would do. There a subset
 has a like share of the outputs of every prompt, one at least, and prompts keep the shares that they have in all data: then the
 squares of order 2 are a line in one over the size, whose slope is that of pairs under the same prompt alone.
-Where the curve is heading, and how that is put into words: `_extrapolation`.
+Where the curve is heading, and how that is put into words: `extrapolation`.
 """
 
 import math
@@ -20,13 +20,13 @@ import numpy as np
 
 from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.extrapolation import (
-    Found,
+    EntropiesByKind,
     Reading,
     Verdict,
     curves,
     noun,
     summary,
-    unreadable,
+    undetermined,
     verdict,
 )
 from divprism.analysis.inputs import (
@@ -39,7 +39,7 @@ from divprism.analysis.jackknife import units_of
 from divprism.core.entropy import entropy_estimate
 from divprism.core.operators import Operator
 from divprism.engines import Resources
-from divprism.errors import ArgumentError, DataError, Notice, as_notice
+from divprism.errors import ArgumentError, DataError, Notice
 from divprism.estimators import Entropy
 from divprism.estimators.base import check_tolerance, whole_number
 from divprism.scores.problem import Problem, check_factors, entropies, pose
@@ -103,7 +103,7 @@ class Convergence:
     warnings: tuple[Notice, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[Any, ...] = ()
+    notes: tuple[Notice, ...] = ()
 
     @property
     def num_repeats(self) -> int:
@@ -272,7 +272,7 @@ def converge(
     reading = Reading(what, tolerance, settings.truncation)
     verdicts = {}
     for name, curve in by_name.items():
-        verdicts[name] = verdict(curve, reading) if readable else unreadable(curve)
+        verdicts[name] = verdict(curve, reading) if readable else undetermined(curve)
     return Convergence(
         sizes=ladder,
         pairs=pairs,
@@ -282,7 +282,7 @@ def converge(
         settings=settings,
         tolerance=tolerance,
         question=_question(whole, unit, readable),
-        warnings=(*map(as_notice, embedded.warnings), *_warnings(last, whole)),
+        warnings=(*embedded.warnings, *_warnings(last, whole)),
         data=describe_source(samples),
         embedders=embedded.embedders,
         notes=embedded.notes,
@@ -332,7 +332,7 @@ def _operators(problem: Problem) -> list[Operator]:
     return [operator for operator in (problem.x, problem.t, problem.joint) if operator is not None]
 
 
-def _warnings(found: Found, problem: Problem) -> tuple[Notice, ...]:
+def _warnings(found: EntropiesByKind, problem: Problem) -> tuple[Notice, ...]:
     """What `evaluate` warns of."""
     warnings: list[Notice] = []
     for spec in available(found["rke"]):
@@ -459,11 +459,11 @@ def _stretch(prompts: np.ndarray, place: np.ndarray, start: float, end: float) -
 def _swept(
     data: _Pairs,
     subsets: list[list[list[np.ndarray]]],
-    last: Found,
+    last: EntropiesByKind,
     prompts: np.ndarray | None,
     whole: Problem,
     truncation: int | None,
-) -> list[list[list[Found]]]:
+) -> list[list[list[EntropiesByKind]]]:
     """Entropies for each repeat, size and stretch; those of all data, the last, end each repeat.
 
     With `prompts`, each keeps its share of all data.
@@ -491,7 +491,7 @@ def _swept(
     return rows
 
 
-def _entropies(data: _Pairs, weights: np.ndarray | None, truncation: int | None) -> Found:
+def _entropies(data: _Pairs, weights: np.ndarray | None, truncation: int | None) -> EntropiesByKind:
     """Entropies of K_X, K_T and their product: at the order given, at order 2, and at the order given truncated.
 
     Exact spectra serve all three; an estimator that draws spends its effort where the question is, and is asked again.

@@ -25,6 +25,7 @@ from divprism.core.arrays import (
     to_numpy,
     upload,
 )
+from divprism.core.distances import EXPONENT_ERROR, gaussian_exponents
 from divprism.core.tiles import row_blocks
 from divprism.core.validation import clean_ids, clean_rows
 from divprism.errors import ArgumentError, DataError
@@ -248,8 +249,8 @@ class Gaussian(Kernel):
         return Points(
             z,
             half,
-            noise=min(noise, _REFINED),
-            refine=z.dtype == xp.float64 and rounding > _REFINED,
+            noise=min(noise, EXPONENT_ERROR),
+            refine=z.dtype == xp.float64 and rounding > EXPONENT_ERROR,
         )
 
     def stored_points(self, x: Array, dtype: Any, name: str) -> Points:
@@ -267,7 +268,7 @@ class Gaussian(Kernel):
 
         largest = max(float(np.asarray(make(x[rows, :]).half_squares).max()) for rows in chunks)
         if not math.isfinite(largest) or 4 * np.finfo(dtype).eps * largest > (
-            _WORST_SINGLE if dtype == np.float32 else _REFINED
+            _WORST_SINGLE if dtype == np.float32 else EXPONENT_ERROR
         ):
             if dtype == np.float32:
                 return self.stored_points(x, np.float64, name)
@@ -280,38 +281,13 @@ class Gaussian(Kernel):
     def block(self, a: Points, b: Points) -> Array:
         """exp(a.b - |a|^2/2 - |b|^2/2) by one matrix product."""
         assert a.half_squares is not None and b.half_squares is not None
-        exponent = a.rows @ b.rows.T
-        exponent -= a.half_squares[:, None]
-        exponent -= b.half_squares[None, :]
-        if a.refine:
-            _recompute_cancelled(exponent, a, b)
-        return exp_in_place(exponent)
+        return exp_in_place(
+            gaussian_exponents(a.rows, b.rows, a.half_squares, b.half_squares, refine=a.refine)
+        )
 
 
 _CHUNK_ENTRIES = 1 << 20  # of a file that are looked at together
 _WORST_SINGLE = 1e-4  # rounding of a float32 exponent beyond which blocks are computed in float64
-_REFINED = 1e-10  # rounding of a float64 exponent beyond which it is computed from differences
-_UNDERFLOW = 750.0  # exp(-750) is zero in double precision
-
-
-def _recompute_cancelled(exponent: Array, a: Points, b: Points) -> None:
-    """Replace, in place, the exponents that the matrix product cannot resolve by -|a - b|^2 / 2 from differences.
-
-    With bandwidths tiny beside the spread of the data, |a|^2 + |b|^2 swamps |a - b|^2. Only pairs close enough for a kernel
-    value above zero matter, and those are few.
-    """
-    xp = array_namespace(exponent)
-    assert a.half_squares is not None and b.half_squares is not None
-    rounding = 8 * machine_epsilon(exponent) * (a.half_squares[:, None] + b.half_squares[None, :])
-    suspect = (rounding > _REFINED) & (exponent + rounding > -_UNDERFLOW)
-    left, right = xp.nonzero(suspect)
-    step = max(1, (1 << 22) // a.rows.shape[1])
-    values = []
-    for piece in row_blocks(left.shape[0], step):
-        gap = xp.take(a.rows, left[piece], axis=0) - xp.take(b.rows, right[piece], axis=0)
-        values.append(-0.5 * xp.sum(gap * gap, axis=1))
-    if values:
-        exponent[suspect] = xp.concat(values)
 
 
 @dataclass(frozen=True)

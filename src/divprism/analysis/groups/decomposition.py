@@ -25,10 +25,10 @@ from divprism.analysis.groups._inside import (
 from divprism.analysis.groups.grouping import EigenGroups, Grouping, LabelGroups, PromptSide, Split
 from divprism.analysis.inputs import as_samples, embed_samples, require_one_model
 from divprism.core.kernels import Categorical
+from divprism.data.inputs import as_arrays
 from divprism.data.samples import Image, Item, Samples, Text, Video
-from divprism.embedders.embedding import as_arrays
 from divprism.engines import Resources
-from divprism.errors import ArgumentError, DataError, Notice, as_notice
+from divprism.errors import ArgumentError, DataError, Notice
 from divprism.estimators.base import whole_number
 from divprism.scores.problem import Problem, pose
 from divprism.scores.score import Score, compute_scores
@@ -136,7 +136,7 @@ class Decomposition:
     data: dict[str, Any]
     warnings: tuple[Notice, ...] = ()
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[str, ...] = field(default=(), repr=False)
+    notes: tuple[Notice, ...] = field(default=(), repr=False)
     items: Samples = field(default_factory=lambda: Samples(()), repr=False)
     labels: tuple[str, ...] | None = field(default=None, repr=False)
 
@@ -321,9 +321,9 @@ def _decomposition(
     )
     data = _data(problem, split, items, name)
     warnings = [
-        *map(as_notice, embedded.warnings),
+        *embedded.warnings,
         *(notice for score in scores.values() for notice in score.warnings),
-        *map(as_notice, split.warnings),
+        *split.warnings,
     ]
     if left := problem.n - data["grouped"]:
         text = (
