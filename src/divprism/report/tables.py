@@ -4,21 +4,29 @@ Documents are plain values, so a table looks the same whether its result was jus
 from a file.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from divprism.errors import Notice
+from divprism.report.documents import Document, Documents, models_of
 from divprism.report.table import Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
+from divprism.report.words import (
+    at_equal_size,
+    comparison_sentences,
+    equal_size_note,
+    group_title,
+)
 from divprism.scores.spec import SCORES, ScoreSpec, is_score
 
 __all__ = [
     "caption",
     "comparison_table",
     "convergence_table",
+    "differences_table",
     "evaluation_table",
     "groups_table",
     "interval_note",
+    "interval_remarks",
     "kernel_note",
     "models_of",
     "remarks",
@@ -27,18 +35,9 @@ __all__ = [
     "sweep_table",
 ]
 
-Document = Mapping[str, Any]
-Documents = Mapping[str, Document]
-
 _SIDES = {"x": "outputs", "t": "prompts"}
 _INFORMATIVE = 10.0  # times the score: a bound that reaches further says nothing
 _SHOWN_SIZES = 5  # sizes of a convergence curve in its table
-
-
-def models_of(document: Document) -> Documents:
-    """The documents of a result by model; a result of one model is a mapping of one."""
-    models: Documents = document.get("models", {"": document})
-    return models
 
 
 def _is_headline(spec: ScoreSpec) -> bool:
@@ -162,8 +161,6 @@ def scores_table(documents: Documents) -> Table:
 
 def comparison_table(document: Document, wide: bool = False) -> Table:
     """The ranking of a comparison, a row per model."""
-    from divprism.report.words import comparison_sentences
-
     table = results_table(document["models"], wide)
     columns = [table.columns[0], Column("rank", "rank"), *table.columns[1:]]
     rows = []
@@ -181,6 +178,24 @@ def comparison_table(document: Document, wide: bool = False) -> Table:
         notes=notes,
         warnings=_warnings(document),
     )
+
+
+def differences_table(document: Document) -> Table:
+    """The ratio of the scores of every pair of models in a comparison, with its interval."""
+    columns = (
+        Column("first", "first"),
+        Column("second", "second"),
+        Column("ratio", "ratio", ".3f"),
+        Column("low", "low", ".3f", priority=1),
+        Column("high", "high", ".3f", priority=1),
+        Column("clear", "clear"),
+    )
+    rows = []
+    for difference in document["differences"]:
+        clear = "yes" if difference["clear"] else "no"
+        values = [difference[column.key] for column in columns[:-1]]
+        rows.append((*values, clear))
+    return Table(columns, tuple(rows))
 
 
 def convergence_table(document: Document, wide: bool = False) -> Table:
@@ -246,8 +261,6 @@ def sweep_table(document: Document) -> Table:
 
 def groups_table(document: Document) -> Table:
     """The diversity inside each group of prompts, the least diverse first."""
-    from divprism.report.words import at_equal_size, entry_label, equal_size_note
-
     fair = at_equal_size(document)
     columns = [Column("group", "group")]
     if fair:
@@ -261,10 +274,7 @@ def groups_table(document: Document) -> Table:
     ]
     rows = []
     for group in document["groups"]:
-        title = group["name"]
-        if group["prompts"]:
-            title = entry_label(group["prompts"][0])
-        row: list[Cell] = [title]
+        row: list[Cell] = [group_title(group)]
         row += [group[column.key] for column in columns[1:]]
         rows.append(tuple(row))
     notes = [kernel_note(document)]
@@ -329,20 +339,8 @@ def interval_note(documents: Documents) -> list[str]:
 
 
 def remarks(document: Document) -> list[str]:
-    """What stands below the scores of a model: the meaning of the interval, and the baseline."""
-    lines = []
-    interval = _any_interval([document])
-    if interval is not None:
-        units = number_of(interval["num_units"], interval["unit"])
-        lines.append(
-            f"intervals: for the mean over other samples like this one, resampling {units}"
-        )
-        bounds = _bounds_in_words(document)
-        if bounds:
-            lines.append(
-                "of infinitely many samples, whatever their distribution, at "
-                f"{interval['level']:.0%}: {bounds}"
-            )
+    """What stands below the scores of a model: the meaning of the intervals, and the baseline."""
+    lines = interval_remarks(document)
     baseline = document["baseline"]
     if baseline is not None:
         count = number_of(baseline["num_permutations"], "random pairing")
@@ -350,6 +348,22 @@ def remarks(document: Document) -> list[str]:
             f"excess information: {baseline['excess_information']:.3f} nats over {count} of outputs "
             f"and prompts, whose information_vendi is {baseline['baseline']:.4f} "
             f"(p = {baseline['p_value']:.2g})"
+        )
+    return lines
+
+
+def interval_remarks(document: Document) -> list[str]:
+    """What the intervals of one model mean, and the papers' bounds; empty without intervals."""
+    interval = _any_interval([document])
+    if interval is None:
+        return []
+    units = number_of(interval["num_units"], interval["unit"])
+    lines = [f"intervals: for the mean over other samples like this one, resampling {units}"]
+    bounds = _bounds_in_words(document)
+    if bounds:
+        lines.append(
+            "of infinitely many samples, whatever their distribution, at "
+            f"{interval['level']:.0%}: {bounds}"
         )
     return lines
 
