@@ -3,7 +3,7 @@
 Each prompt has a frequent kind of image (70 %) and seven rare ones. Latents have the shape of a
 small image, images of a kind differ by noise, and the denoiser is the exact posterior mean of the
 mixture. So any damage by guidance is visible: the distance to the nearest kind grows. Prints the
-table of docs/guidance.md in two minutes on one core.
+table of docs/how-to/guidance.md in two minutes on one core.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
     python experiments/guidance_digits.py --quick              # two minutes
     python experiments/guidance_digits.py --json digits.json   # more seeds, several strengths
-    python experiments/guidance_digits.py --write              # updates docs/guidance_digits.md too
+    python experiments/guidance_digits.py --write              # updates docs/explanation/guidance_digits.md too
 
 A diffusion model learns the digits of scikit-learn from sentences that name them. It then generates
 images without guidance and with the gradients of four scores, from the same noise and the same
@@ -548,7 +548,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to a file")
     parser.add_argument(
-        "--write", action="store_true", help="replace the tables in docs/guidance_digits.md"
+        "--write", action="store_true", help="replace the tables in docs/explanation/guidance_digits.md"
     )
     options = parser.parse_args(arguments)
     # Sums over two threads round differently, and these networks are too small to gain from them.
@@ -564,7 +564,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     if options.write:
-        file = Path(__file__).parent.parent / "docs" / "guidance_digits.md"
+        file = Path(__file__).parent.parent / "docs" / "explanation" / "guidance_digits.md"
         head, _, _ = file.read_text().partition(MARK)
         file.write_text(f"{head}{MARK}\n\n{page(results)}")
 

@@ -108,6 +108,24 @@ def test_features_multiply_to_the_kernel(kernel, library):
     )
 
 
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_with_a_bandwidth_can_change_it(name):
+    kernel, _ = KERNELS[name]
+    if kernel.bandwidth is None:
+        with pytest.raises(dp.ArgumentError, match="has no bandwidth; got `bandwidth` 2.0"):
+            kernel.with_bandwidth(2.0)
+    else:
+        assert kernel.with_bandwidth(7).bandwidth == 7.0
+        assert kernel.with_bandwidth(kernel.bandwidth) == kernel
+        with pytest.raises(dp.ArgumentError, match="`bandwidth` must be positive"):
+            kernel.with_bandwidth(-1)
+
+
+def test_a_gaussian_needs_a_bandwidth():
+    with pytest.raises(TypeError, match="bandwidth"):
+        dp.Gaussian()
+
+
 @pytest.mark.parametrize("name_t", KERNELS)
 @pytest.mark.parametrize("name_x", KERNELS)
 def test_order_two_agrees_with_the_eigenvalues(name_x, name_t, pairs, library):

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 SCORES = ["vendi", "rke", "conditional_vendi", "conditional_rke"]
 ROOT = Path(__file__).parent.parent
-GUIDE = ROOT / "docs/guidance.md"
+GUIDE = ROOT / "docs/how-to/guidance.md"
 _PAGES = GUIDE.read_text() + (ROOT / "README.md").read_text()
 _TEXT_BLOCKS = re.findall(r"```text\n(.*?)```", _PAGES, re.DOTALL)
 SHORT = [block for block in _TEXT_BLOCKS if "pipe(" in block]

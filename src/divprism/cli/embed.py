@@ -9,7 +9,6 @@ from divprism.cli.job import Reading, command, flag
 from divprism.cli.messages import warn, working
 from divprism.embedders.embedding import embed as embed_samples
 from divprism.embedders.embedding import save_embedded
-from divprism.errors import as_notice
 
 
 @command()
@@ -29,4 +28,4 @@ def embed(
     if embedded.prompts is not None:
         shapes.append(f"prompts {np.shape(embedded.prompts)}")
     typer.echo(f"{output}: {', '.join(shapes)}")
-    warn(job.context, map(as_notice, embedded.warnings))
+    warn(job.context, embedded.warnings)

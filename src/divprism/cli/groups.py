@@ -10,7 +10,7 @@ from divprism.data.readers import read_array
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, DivprismError
-from divprism.report.tables import group_records, groups_table
+from divprism.report.group_tables import group_records, groups_listing
 
 _WAYS: dict[str, Callable[[int], Grouping]] = {
     "eigen": library.EigenGroups,
@@ -48,7 +48,7 @@ def groups(
     document = result.to_dict()
     if nested:
         document["nested"] = _nested(job, samples, result)
-    job.show(result, document, groups_table(document, top, job.wide), group_records(document))
+    job.show(result, document, groups_listing(document, top, job.wide), group_records(document))
 
 
 def _read(job: Job, by: str, model: str | None, labels: str | None) -> tuple[Samples, Any]:

@@ -4,17 +4,17 @@ Documents are plain values, so a table looks the same whether its result was jus
 from a file.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from divprism.errors import Notice
+from divprism.report.documents import Document, Documents, models_of
 from divprism.report.table import Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
 from divprism.report.words import (
     at_equal_size,
     comparison_sentences,
-    entry_label,
     equal_size_note,
+    group_title,
 )
 from divprism.scores.spec import SCORES, ScoreSpec, is_score, score_spec
 
@@ -23,32 +23,24 @@ __all__ = [
     "comparison_table",
     "convergence_table",
     "curves_table",
+    "differences_table",
     "evaluation_table",
-    "group_records",
     "groups_table",
     "interval_note",
+    "interval_remarks",
     "kernel_note",
     "models_of",
+    "order_note",
     "remarks",
     "results_table",
     "scores_table",
     "sweep_table",
+    "warnings_in",
 ]
-
-Document = Mapping[str, Any]
-Documents = Mapping[str, Document]
 
 _SIDES = {"x": "outputs", "t": "prompts"}
 _INFORMATIVE = 10.0  # times the score: a bound that reaches further says nothing
-_LARGE_GAP = 0.05  # nats between the groups together and the conditional score
-_ROUNDING = 1e-9
 _SHOWN_SIZES = 5  # sizes of a convergence curve in its table
-
-
-def models_of(document: Document) -> Documents:
-    """The documents of a result by model; a result of one model is a mapping of one."""
-    models: Documents = document.get("models", {"": document})
-    return models
 
 
 def _is_headline(spec: ScoreSpec) -> bool:
@@ -72,7 +64,8 @@ def _measured(score: Document | None) -> Measured | None:
     return Measured(score["value"], error=score["standard_error"] or None)
 
 
-def _warnings(document: Document) -> tuple[Notice, ...]:
+def warnings_in(document: Document) -> tuple[Notice, ...]:
+    """Return the warnings of a result document."""
     return tuple(Notice(**warning) for warning in document.get("warnings", ()))
 
 
@@ -89,7 +82,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
         Column("meaning", "reads as", priority=1),
     )
     notes = (*remarks(document), kernel_note(document))
-    return Table(columns, tuple(rows), caption(document), notes, _warnings(document))
+    return Table(columns, tuple(rows), caption(document), notes, warnings_in(document))
 
 
 def _error(score: Document) -> str:
@@ -187,8 +180,26 @@ def comparison_table(document: Document, wide: bool = False) -> Table:
         tuple(columns),
         tuple(tuple(row) for row in rows),
         notes=notes,
-        warnings=_warnings(document),
+        warnings=warnings_in(document),
     )
+
+
+def differences_table(document: Document) -> Table:
+    """The ratio of the scores of every pair of models in a comparison, with its interval."""
+    columns = (
+        Column("first", "first"),
+        Column("second", "second"),
+        Column("ratio", "ratio", ".3f"),
+        Column("low", "low", ".3f", priority=1),
+        Column("high", "high", ".3f", priority=1),
+        Column("clear", "clear"),
+    )
+    rows = []
+    for difference in document["differences"]:
+        clear = "yes" if difference["clear"] else "no"
+        values = [difference[column.key] for column in columns[:-1]]
+        rows.append((*values, clear))
+    return Table(columns, tuple(rows))
 
 
 def convergence_table(document: Document, wide: bool = False) -> Table:
@@ -211,7 +222,7 @@ def convergence_table(document: Document, wide: bool = False) -> Table:
     settings = f"{order_note(document['settings'])}; {kernel_note(document)}"
     verdicts = [verdict["sentence"] for verdict in document["verdicts"].values()]
     notes = (band, settings, document["summary"], document["question"], *verdicts)
-    return Table(tuple(columns), tuple(rows), notes=notes, warnings=_warnings(document))
+    return Table(tuple(columns), tuple(rows), notes=notes, warnings=warnings_in(document))
 
 
 def _doublings(sizes: Sequence[int]) -> list[int]:
@@ -272,7 +283,7 @@ def sweep_table(document: Document) -> Table:
         tuple(rows),
         title=title,
         notes=tuple(_sweep_notes(document)),
-        warnings=_warnings(document),
+        warnings=warnings_in(document),
     )
 
 
@@ -292,120 +303,28 @@ def _sweep_notes(document: Document) -> list[str]:
     return [*notes, "; ".join([rule, *_embedded(document)])]
 
 
-def groups_table(document: Document, top: int = 10, wide: bool = False) -> Table:
-    """The diversity inside each group of prompts, the least diverse first.
-
-    Below a group stand the kinds of its outputs: their share, and an example.
-    """
+def groups_table(document: Document) -> Table:
+    """The diversity inside each group of prompts, the least diverse first."""
     fair = at_equal_size(document)
-    columns = []
+    columns = [Column("group", "group")]
     if fair:
         columns.append(Column("rarefied", f"vendi of {document['equal_size']}", ".2f"))
     columns += [
         Column("vendi", "vendi", ".2f"),
-        Column("rke", "rke", ".2f", priority=2),
-        Column("share", "share", ".1%", priority=1),
-        Column("size", "n", ",.0f"),
+        Column("rke", "rke", ".2f", priority=3),
+        Column("share", "share", ".1%", priority=2),
+        Column("size", "outputs", ",.0f", priority=1),
+        Column("num_prompts", "prompts", ",d", priority=1),
     ]
-    if wide:
-        columns.append(Column("num_prompts", "prompts", ",d", priority=3))
-        columns.append(Column("standard_error", "error", ".2g", priority=4))
-    empty = [None] * len(columns)
-    rows: list[tuple[Cell, ...]] = []
-    for group in _large(document)[:top]:
-        figures = [group[column.key] for column in columns]
-        rows.append((*figures, _group_label(group)))
-        for mode in group["modes"]:
-            rows.append((*empty, f"- {mode['share']:.0%} {entry_label(mode['outputs'][0])}"))
-    columns.append(Column("group", "prompts, and kinds of outputs"))
-    data = document["data"]
-    title = (
-        f"{number_of(data['n'], 'pair')}, {number_of(data['prompts'], 'distinct prompt')}, "
-        f"{number_of(len(document['groups']), 'group')}; least diverse first"
-    )
-    notes = tuple(_group_notes(document, top))
-    return Table(tuple(columns), tuple(rows), title, notes, _warnings(document))
-
-
-def group_records(document: Document) -> Table:
-    """Everything about every group, a row each: for files."""
-    figures = ("share", "size", "vendi", "rke", "standard_error", "rarefied", "rarefied_error")
-    columns = [Column("name", "name")]
-    columns += [Column(name, name, ".6g") for name in figures]
-    columns += [Column("small", "small"), Column("prompt", "prompt")]
-    most = max(len(group["modes"]) for group in document["groups"])
-    for number in range(1, most + 1):
-        columns.append(Column(f"mode_{number}_share", f"share {number}", ".0%"))
-        columns.append(Column(f"mode_{number}_output", f"output {number}"))
     rows = []
     for group in document["groups"]:
-        row: list[Cell] = [group["name"], *(group[name] for name in figures)]
-        row += [str(group["small"]), entry_label(group["prompts"][0])]
-        for mode in group["modes"]:
-            row += [mode["share"], entry_label(mode["outputs"][0])]
-        rows.append((*row, *[None] * (len(columns) - len(row))))
-    return Table(tuple(columns), tuple(rows))
-
-
-def _large(document: Document) -> list[Document]:
-    """The groups with enough outputs to be compared."""
-    return [group for group in document["groups"] if not group["small"]]
-
-
-def _group_label(group: Document) -> str:
-    """The most typical prompt of a group, after its name where that says more."""
-    prompt = entry_label(group["prompts"][0])
-    if group["prompts"][0].get("text") == group["name"] or prompt == group["name"]:
-        return prompt
-    return f"{group['name']}: {prompt}"
-
-
-def _group_notes(document: Document, top: int) -> list[str]:
-    """What the groups add up to, what is not shown, and the kernels."""
-    notes = []
-    if at_equal_size(document):
-        notes.append(equal_size_note(document))
-    notes.append(
-        f"together {document['aggregate']:.4f} at {order_note(document['settings'])}, "
-        f"{document['gap']:+.4f} nats from Conditional-Vendi {document['conditional_vendi']:.4f}; "
-        f"{document['aggregate_rke']:.4f} at order 2, {document['gap_rke']:+.4f} nats from "
-        f"Conditional-RKE {document['conditional_rke']:.4f}"
-    )
-    if abs(document["gap"]) > _LARGE_GAP:
-        amount = "fewer" if document["gap"] < 0 else "more"
-        notes.append(f"the prompt kernel sees {amount} kinds of prompts than these groups")
-    if document["cluster_vendi"] is not None:
-        notes.append(
-            f"Cluster-Vendi {document['cluster_vendi']:.4f}, "
-            f"Cluster-RKE {document['cluster_rke']:.4f}"
-        )
-    if "nested" in document:
-        notes.append(_nested_note(document["nested"]))
-    hidden = len(_large(document)) - top
-    if hidden > 0:
-        notes.append(f"{number_of(hidden, 'more group')} not shown")
-    if document["num_small"]:
-        small = number_of(document["num_small"], "group")
-        notes.append(
-            f"{small} with fewer than {document['min_size']} outputs: too small to compare"
-        )
-    if document["coverage"] < 1 - _ROUNDING:
-        notes.append(f"the groups hold {document['coverage']:.1%} of all outputs")
-    return [*notes, kernel_note(document)]
-
-
-def _nested_note(nested: Document) -> str:
-    """How closely the conditional scores follow the cluster scores."""
-    parts = []
-    for key, title in (("vendi", "Vendi"), ("rke", "RKE")):
-        values = []
-        for kind in ("pearson", "spearman"):
-            correlation = nested[kind][key]
-            text = "none" if correlation is None else f"{correlation:.3f}"
-            values.append(f"{kind.capitalize()} {text}")
-        parts.append(f"{title}: {', '.join(values)}")
-    count = len(nested["sizes"])
-    return f"Conditional against Cluster over {count} nested subsets: {'; '.join(parts)}"
+        row: list[Cell] = [group_title(group)]
+        row += [group[column.key] for column in columns[1:]]
+        rows.append(tuple(row))
+    notes = [kernel_note(document)]
+    if fair:
+        notes.insert(0, equal_size_note(document))
+    return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=warnings_in(document))
 
 
 def caption(document: Document) -> str:
@@ -468,20 +387,8 @@ def interval_note(documents: Documents) -> list[str]:
 
 
 def remarks(document: Document) -> list[str]:
-    """What stands below the scores of a model: the meaning of the interval, and the baseline."""
-    lines = []
-    interval = _any_interval([document])
-    if interval is not None:
-        units = number_of(interval["num_units"], interval["unit"])
-        lines.append(
-            f"intervals: for the mean over other samples like this one, resampling {units}"
-        )
-        bounds = _bounds_in_words(document)
-        if bounds:
-            lines.append(
-                "of infinitely many samples, whatever their distribution, at "
-                f"{interval['level']:.0%}: {bounds}"
-            )
+    """What stands below the scores of a model: the meaning of the intervals, and the baseline."""
+    lines = interval_remarks(document)
     baseline = document["baseline"]
     if baseline is not None:
         count = number_of(baseline["num_permutations"], "random pairing")
@@ -489,6 +396,22 @@ def remarks(document: Document) -> list[str]:
             f"excess information: {baseline['excess_information']:.3f} nats over {count} of outputs "
             f"and prompts, whose information_vendi is {baseline['baseline']:.4f} "
             f"(p = {baseline['p_value']:.2g})"
+        )
+    return lines
+
+
+def interval_remarks(document: Document) -> list[str]:
+    """What the intervals of one model mean, and the papers' bounds; empty without intervals."""
+    interval = _any_interval([document])
+    if interval is None:
+        return []
+    units = number_of(interval["num_units"], interval["unit"])
+    lines = [f"intervals: for the mean over other samples like this one, resampling {units}"]
+    bounds = _bounds_in_words(document)
+    if bounds:
+        lines.append(
+            "of infinitely many samples, whatever their distribution, at "
+            f"{interval['level']:.0%}: {bounds}"
         )
     return lines
 
