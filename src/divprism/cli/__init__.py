@@ -8,7 +8,6 @@ import typer
 from typer.core import TyperGroup
 
 from divprism import errors
-from divprism.cli import cache
 from divprism.cli.messages import in_flags
 from divprism.version import __version__
 
@@ -31,6 +30,7 @@ _EXAMPLES = {
     "converge": "divprism converge outputs.jsonl --model first --plot curves.png",
     "report": "divprism report result.json -o report.html",
     "ls": "divprism ls kernels",
+    "cache": "divprism cache clear wordllama",
     "doctor": "divprism doctor",
 }
 # Recent versions of typer ship their own copy of click; this is the usage error of either.
@@ -56,29 +56,20 @@ app = typer.Typer(
     help="How diverse is a prompt-guided generative model beyond what its prompts bring?",
     no_args_is_help=True,
     add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,  # a traceback is for a bug report, without decoration
+    rich_markup_mode="rich",  # sections in the help
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _name, _example in _EXAMPLES.items():
     _command = getattr(import_module(f"divprism.cli.{_name}"), _name)
     app.command(_name, epilog=f"Example: {_example}")(_command)
-app.add_typer(cache.app, name="cache", epilog="Example: divprism cache verify")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+    if version:
         typer.echo(__version__)
         raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
-    ),
-) -> None:
-    """Take the options before the command."""
 
 
 def main() -> None:
@@ -86,5 +77,6 @@ def main() -> None:
     try:
         sys.exit(app(prog_name="divprism", standalone_mode=False) or 0)
     except _UsageError as error:
-        typer.echo(f"divprism: {error.format_message()}", err=True)
+        if error.format_message():  # empty where the help was printed
+            typer.echo(f"divprism: {error.format_message()}", err=True)
         sys.exit(error.exit_code)

@@ -25,13 +25,11 @@ def bandwidth(
         "max_rows": max_rows,
     }
     samples = job.read()
-    job.say(samples.notes)
     if model is not None:
         samples = select_model(samples, model)
     if getattr(samples.prompts, "ndim", 2) == 1:
         raise ArgumentError("these prompts are ids, which have no bandwidth; give their texts.")
     sweep = job.run(bandwidth_sweep, samples, settings=job.settings(samples), **options)
-    job.say(sweep.notes[len(samples.notes) :])
     document = {"schema": SCHEMA} | sweep.to_dict()
     table = sweep_table(document)
     job.show(sweep, document, table, table)

@@ -30,14 +30,13 @@ def compare(
     parts = [job.read(source) for source in sources]
     names = _differing([part.source for part in parts])
     for index, part in enumerate(parts):
-        job.say(part.notes)
         if part.models is not None and len(set(part.models)) == 1:
             names[index] = part.models[0]
     if len(set(names)) < len(parts):
         raise ArgumentError("two sources have the same name; add a field `model` to each.")
     models = dict(zip(names, parts, strict=True))
-    comparison = job.run(compare_models, models, by=by, settings=job.settings(parts[0]))
-    job.say(comparison.notes)
+    options = {"settings": job.settings(parts[0]), "memory": job.max_memory, "by": by}
+    comparison = job.run(compare_models, models, **options)
     document = comparison.to_dict()
     records = comparison_table(document, wide=True)
     job.show_detailed(comparison, comparison_table(document, job.wide), records)

@@ -1,15 +1,13 @@
 """`--config`: flags from a JSON file, or the settings of an earlier result."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from divprism.analysis.evaluation import SCHEMA
 from divprism.cli.messages import say
-from divprism.data.readers.guards import MAX_JSON, shown
 from divprism.errors import ArgumentError, DataError
+from divprism.report.result_files import read_result
 
 # Settings that change the scores: a command that does not have them reports that.
 _REPORTED = ("kernel_x", "bandwidth_x", "kernel_t", "bandwidth_t", "truncation")
@@ -19,31 +17,6 @@ def typed(context: typer.Context, name: str) -> bool:
     """Whether an option was given on the command line, not in a config file or by default."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
-
-
-def read_result(path: Path) -> dict[str, Any]:
-    """The JSON object in a file, which must be of the schema that this version writes."""
-    try:
-        if path.stat().st_size > MAX_JSON:
-            raise DataError(f"{path} is larger than {MAX_JSON:,} bytes, so it is no result.")
-        text = path.read_text(encoding="utf-8-sig")
-        content = json.loads(text, parse_constant=_refuse_constant)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, DataError):  # a ValueError too
-            raise
-        raise DataError(f"{path} is not a JSON file: {error}.") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")
-    schema = shown(content.get("schema", SCHEMA))[:20]
-    if schema != str(SCHEMA):
-        raise DataError(f"{path} is of schema {schema}, and this version reads {SCHEMA}.")
-    return content
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:

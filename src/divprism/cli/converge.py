@@ -2,6 +2,7 @@
 
 from divprism.analysis.convergence import converge as converge_samples
 from divprism.cli.job import Job, command, flag, parse_numbers, select_model
+from divprism.cli.messages import say
 from divprism.report.tables import convergence_table, curves_table
 from divprism.scores.settings import UNITS
 
@@ -26,12 +27,10 @@ def converge(
     """
     options = {"sizes": parse_numbers(sizes, "--sizes"), "num_repeats": num_repeats, "unit": unit}
     whole = job.read()
-    job.say(whole.notes)
     samples = select_model(whole, model)
-    options |= {"tolerance": tolerance, "settings": job.settings(samples)}
+    options |= {"tolerance": tolerance, "settings": job.settings(samples), "memory": job.max_memory}
     result = job.run(converge_samples, samples, **options)
-    job.say(result.notes[len(samples.notes) :])
     if len(samples) < len(whole) and result.settings.bandwidth_rule is not None:
-        job.say([_OWN_BANDWIDTHS])
+        say([_OWN_BANDWIDTHS], job.quiet)
     document = result.to_dict()
     job.show(result, document, convergence_table(document, job.wide), curves_table(document))

@@ -1,6 +1,5 @@
 """`divprism demo`: three small generators whose diversity can be checked by reading them."""
 
-import shutil
 import textwrap
 from importlib import resources
 from pathlib import Path
@@ -21,6 +20,7 @@ from divprism.report.table import stdout_width
 _BANDWIDTH_X, _BANDWIDTH_T = 0.8, 0.4
 _FOLLOWING = 1.1  # Information-Vendi above which outputs depend on their prompts
 _VARIED = 3.0  # distinct answers to a prompt, out of six, above which they vary
+_MARKS = (MARK, "divprism demo")  # in pages of the demo, and in no other file
 _SHOWN = ("vendi", "conditional_vendi", "information_vendi")
 
 
@@ -35,8 +35,6 @@ def demo(
     file = resources.files("divprism") / "data" / "demo" / "generators.jsonl"
     with resources.as_file(file) as path:
         samples = load(path)
-        if save is not None:
-            _keep(path, save)
     models = samples.by_model()
     _print("Three generators, the same six prompts, six answers each. Two answers to one prompt:\n")
     for name, part in models.items():
@@ -56,6 +54,11 @@ def demo(
         _print(_explanation(name, conditional, information))
     typer.echo(f"\n{_write_page(comparison, report)}")
     if save is not None:
+        try:
+            save.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"cannot write to {save}: {error.strerror}.") from None
+        write_text(save / "generators.jsonl", file.read_text(encoding="utf-8"))
         flags = f"--bandwidth-x {_BANDWIDTH_X} --bandwidth-t {_BANDWIDTH_T}"
         typer.echo(f"\nKept the texts in {save}. Next, score them like your own data:")
         typer.echo(f"divprism score {save}/generators.jsonl {flags}")
@@ -79,23 +82,15 @@ def _explanation(name: str, conditional: float, information: float) -> str:
     )
 
 
-def _keep(path: Path, folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, folder / "generators.jsonl")
-    except OSError as error:
-        raise DataError(f"cannot write to {folder}: {error.strerror}.") from None
-
-
 def _write_page(comparison: Comparison, path: Path) -> str:
     """Write the page unless that would replace another file, and return where it is."""
-    page = f"{MARK} divprism demo"
+    page = _MARKS
     try:
         if path.is_file():
             page = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}.") from None
-    if MARK not in page or "divprism demo" not in page:
+    if not all(mark in page for mark in _MARKS):
         return f"{path} is no page of the demo and was left as it is; name another page: --report."
     document = detailed(comparison)
     first = next(iter(document["models"].values()))

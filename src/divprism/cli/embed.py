@@ -6,7 +6,7 @@ import numpy as np
 import typer
 
 from divprism.cli.job import Reading, command, flag
-from divprism.cli.messages import warn, working
+from divprism.cli.messages import warn
 from divprism.embedders.embedding import embed as embed_samples
 from divprism.embedders.embedding import save_embedded
 
@@ -18,11 +18,7 @@ def embed(
 ) -> None:
     """Embed outputs and prompts, and keep the vectors in a folder for `divprism score`."""
     samples = job.read()
-    job.say(samples.notes)
-    options = job.embedders(samples) | job.resources()
-    with working(job.quiet) as progress:
-        embedded = embed_samples(samples, **options, progress=progress)
-    job.say(embedded.notes[len(samples.notes) :])
+    embedded = job.run(embed_samples, samples, **job.embedders(samples))
     save_embedded(output, samples, embedded)
     shapes = [f"outputs {np.shape(embedded.outputs)}"]
     if embedded.prompts is not None:

@@ -1,10 +1,10 @@
 """`divprism groups`: diversity inside each group of prompts, the least diverse first."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from divprism.analysis import groups as library
-from divprism.analysis.groups.grouping import Grouping
 from divprism.cli.job import Job, command, flag, select_model
 from divprism.data.readers import read_array
 from divprism.data.readers.guards import shown
@@ -12,7 +12,7 @@ from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, DivprismError
 from divprism.report.group_tables import group_records, groups_listing
 
-_WAYS: dict[str, Callable[[int], Grouping]] = {
+_WAYS: dict[str, Callable[[int], library.Grouping]] = {
     "eigen": library.EigenGroups,
     "directions": library.EigenDirections,
     "prompt": lambda number: library.PromptGroups(),
@@ -37,14 +37,10 @@ def groups(
     if nested and by == "directions" and labels is None:
         raise ArgumentError("--nested needs groups that do not overlap; directions overlap.")
     samples, values = _read(job, by, model, labels)
-    job.say(samples.notes)
-    options = {"num_modes": num_modes, "num_examples": num_examples, "min_size": min_size}
-    grouping = _WAYS.get(by, library.LabelGroups)(num_groups if values is None else values)
-    settings = job.settings(samples)
-    result = job.run(
-        library.prompt_groups, samples, grouping=grouping, settings=settings, **options
-    )
-    job.say(result.notes[len(samples.notes) :])
+    options: dict[str, Any] = {"settings": job.settings(samples), "memory": job.max_memory}
+    shown_of_each = {"num_modes": num_modes, "num_examples": num_examples, "min_size": min_size}
+    grouping = _WAYS[by](num_groups) if values is None else library.LabelGroups(values)
+    result = job.run(library.prompt_groups, samples, grouping=grouping, **shown_of_each, **options)
     document = result.to_dict()
     if nested:
         document["nested"] = _nested(job, samples, result)
@@ -61,13 +57,11 @@ def _read(job: Job, by: str, model: str | None, labels: str | None) -> tuple[Sam
         raise ArgumentError("--by FIELD reads IN twice, so IN cannot be standard input.")
     whole = job.read(limit=None)
     try:
-        # As if the field named the model: this way every format that can be read has fields.
-        values = job.read(limit=None, model_field=by).models
+        # As if the field named the model: so a field can be read from every format.
+        values = replace(job, quiet=True).read(limit=None, model_field=by).models
     except DivprismError as error:
         ways = ", ".join(_WAYS)
-        raise ArgumentError(
-            f"--by {shown(by)} is neither one of {ways} nor a readable field: {error}"
-        ) from None
+        raise ArgumentError(f"--by must be {ways} or a field; got {shown(by)}: {error}") from None
     if values is None or len(values) != len(whole):
         raise ArgumentError(f"--by {shown(by)}: {whole.source} has no such field per output.")
     chosen = select_model(whole, model)

@@ -9,8 +9,9 @@ import inspect
 import json
 import shlex
 import sys
+import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +25,7 @@ from divprism.data.readers import load
 from divprism.data.readers.fields import KINDS
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
-from divprism.embedders import Embedder, OpenAI
+from divprism.embedders import OpenAI
 from divprism.errors import ArgumentError, DataError
 from divprism.report import report_page
 from divprism.report.details import detailed
@@ -37,7 +38,6 @@ R = TypeVar("R")
 Document = dict[str, Any]
 _KINDS = "|".join(KINDS)
 _FORMATS, _PLOTS = ("table", "json", "csv", "md", "latex"), (".png", ".svg", ".pdf")
-_LISTED = 12  # models that a message names
 
 
 def flag(panel: str, default: object, text: str, *names: str, **more: Any) -> Any:
@@ -85,44 +85,41 @@ class Reading:
         if name == self.prompts == "-":
             raise ArgumentError("only one of IN and --prompts can be - (stdin).")
         options = {key: getattr(self, key) for key in inspect.signature(load).parameters}
-        del options["source"]
-        return load(name, **(options | changed))
+        samples = load(**(options | changed | {"source": name}))
+        say(samples.notes, self.quiet)
+        return samples
 
-    def say(self, lines: Any) -> None:
-        """Print notes to stderr."""
-        say(lines, self.quiet)
-
-    def resources(self) -> dict[str, Any]:
-        """Where vectors are cached, and how many threads decode."""
-        cache: Path | bool | None = self.cache
+    def run(self, function: Callable[..., R], data: Any, **options: Any) -> R:
+        """Call a library function that embeds, and print its notes."""
+        options |= {"num_workers": self.num_workers, "cache": self.cache}
         if self.no_cache:
-            cache = False
-        return {"cache": cache, "num_workers": self.num_workers}
+            options["cache"] = False
+        with working(self.quiet) as progress:
+            result = function(data, progress=progress, **options)
+        one = getattr(result, "first", result)  # the models of a source share their notes
+        notes = getattr(one, "notes", ())
+        known = getattr(data, "notes", ())  # printed by `read`
+        say([note for note in notes if note not in known], self.quiet)
+        return result
 
     def embedders(self, samples: Samples) -> dict[str, Any]:
         """The embedder of each side; None for the default of its modality."""
-        sides = {"embedder_x": samples.outputs, "embedder_t": samples.prompts}
-        chosen = {name: self._embedder(getattr(self, name), side) for name, side in sides.items()}
-        for name, field in (("device", "device"), ("dtype", "precision")):
-            used = any(_has_field(embedder, field) for embedder in chosen.values())
-            if getattr(self, name) is not None and not used:
-                raise ArgumentError(f"--{name} needs a torch model: --embedder-x or --embedder-t.")
+        chosen: dict[str, Any] = {}
+        for name, items in (("embedder_x", samples.outputs), ("embedder_t", samples.prompts)):
+            options: dict[str, Any] = {"device": self.device, "precision": self.dtype}
+            options |= {"batch_size": self.batch_size, "offline": self.offline or None}
+            if isinstance(items, tuple) and items[0].modality == "text":
+                options["modality"] = "text"  # of a model of texts and images, the half that fits
+            spelling = getattr(self, name)
+            chosen[name] = spelling and registry.embedder(spelling, **options)
+        on_torch = any(hasattr(embedder, "device") for embedder in chosen.values())
+        if (self.device or self.dtype) and not on_torch:
+            raise ArgumentError(
+                "--device and --dtype need a torch model, such as --embedder-x clip."
+            )
         if self.offline and any(isinstance(embedder, OpenAI) for embedder in chosen.values()):
             raise ArgumentError("--offline rules out openai:, which calls an endpoint.")
         return chosen
-
-    def _embedder(self, spelling: str | None, items: object) -> Embedder | None:
-        if spelling is None:
-            return None
-        options = {"device": self.device, "precision": self.dtype, "batch_size": self.batch_size}
-        # Of a model that embeds texts and images, the half that fits this side.
-        if isinstance(items, tuple) and items[0].modality == "text":
-            options["modality"] = "text"
-        return registry.embedder(spelling, **options, offline=self.offline or None)
-
-
-def _has_field(value: object, name: str) -> bool:
-    return is_dataclass(value) and name in {field.name for field in fields(value)}
 
 
 @dataclass(frozen=True)
@@ -166,13 +163,6 @@ class Job(Reading):
         if self.kernel_t == "gaussian" and getattr(samples.prompts, "ndim", 2) == 1:
             raise ArgumentError("--kernel-t gaussian needs vectors, and these prompts are ids.")
         return replace(Settings.from_dict(plain), **self.embedders(samples))
-
-    def run(self, function: Callable[..., R], data: object, **options: Any) -> R:
-        """Call a library function with the resources that the flags allow."""
-        if self.max_memory is not None:
-            options["memory"] = self.max_memory
-        with working(self.quiet) as progress:
-            return function(data, progress=progress, **self.resources(), **options)
 
     def show(self, result: Any, document: Document, table: Table, records: Table) -> None:
         """Print a result (`records` for CSV), then its warnings, and draw the plot."""
@@ -286,10 +276,8 @@ def select_model(samples: Samples, model: str | None) -> Samples:
     parts = samples.by_model()
     if model in parts:
         return parts[model]
-    listed = ", ".join(shown(name) for name in list(parts)[:_LISTED])
-    if len(parts) > _LISTED:
-        listed += f" and {len(parts) - _LISTED:,} more"
+    names = textwrap.shorten(", ".join(map(shown, parts)), 300, placeholder=" ...")
     if model is None:
         count = f"{len(parts):,} models"
-        raise ArgumentError(f"{samples.source} holds {count}; choose one with --model: {listed}.")
-    raise ArgumentError(f"{samples.source} has no model {shown(model)}; it holds {listed}.")
+        raise ArgumentError(f"{samples.source} holds {count}; choose one with --model: {names}.")
+    raise ArgumentError(f"{samples.source} has no model {shown(model)}; it holds {names}.")

@@ -39,16 +39,14 @@ def _signature(name: str, kind: type) -> str:
     """A name with its settings, as a flag takes it."""
     settings = []
     for field in fields(kind):
-        if field.default is MISSING:
-            settings.append(field.name)
-        else:
-            settings.append(f"{field.name}={field.default!r}")
+        default = "" if field.default is MISSING else f"={field.default!r}"
+        settings.append(f"{field.name}{default}")
     return f"{name}({', '.join(settings)})".removesuffix("()")
 
 
 def _with_argument(name: str, kind: type) -> str:
-    """An embedder with its first field, which follows a colon if it has no default."""
+    """The name of an embedder; its first field follows a colon if it has no default."""
     first = fields(kind)[0]
     if first.default is MISSING and first.default_factory is MISSING:
-        return f"{name}:{first.name.upper()}"
+        name += f":{first.name.upper()}"
     return name

@@ -11,6 +11,7 @@ import typer
 
 from divprism.data.readers.guards import shown
 from divprism.errors import BandwidthWarning, Notice
+from divprism.report.progress import progress_bar
 
 _SIDES = {"x": "the outputs", "t": "the prompts"}
 # Python arguments whose flag has another name.
@@ -54,33 +55,13 @@ def warn(context: typer.Context, notices: Iterable[Notice]) -> None:
 
 @contextmanager
 def working(quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
-    """A function for `progress=`: plans as lines, and on a terminal a bar with the time left."""
+    """A function for `progress=`: a bar on a terminal, else the plan of each step as a line."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BandwidthWarning)  # printed with the other warnings
         if quiet:
             yield None
         elif sys.stderr.isatty():
-            with _bar() as update:
+            with progress_bar() as update:
                 yield update
         else:
-            # Logs get the plan (fraction 0) of each step, and nothing while it runs.
-            yield lambda text, fraction: say([text], quiet=fraction > 0)
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[str, float], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True, highlight=False)
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=1.0, visible=False)
-
-        def update(text: str, fraction: float) -> None:
-            if fraction == 0:
-                console.print(text, markup=False)
-            else:
-                bar.update(task, description=text, completed=fraction, visible=True)
-
-        yield update
+            yield lambda text, fraction: say([text], quiet=fraction > 0)  # 0 announces a step

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import typer
 
-from divprism.cli.config import read_result
 from divprism.cli.job import flag, write_page
 from divprism.errors import ArgumentError
+from divprism.report.result_files import read_result
 
 
 def report(

@@ -29,9 +29,8 @@ def score(
     if weights is not None and (job.report is not None or job.details):
         raise ArgumentError("--report and --details need equal weights; leave out --weights.")
     samples = job.read()
-    job.say(samples.notes)
     check_possible(gates, labels=labels is not None, prompts=samples.prompts is not None)
-    options: dict[str, Any] = {"settings": job.settings(samples)}
+    options: dict[str, Any] = {"settings": job.settings(samples), "memory": job.max_memory}
     for name, path in (("labels", labels), ("weights", weights)):
         if path is not None:
             options[name] = read_array(path, name)
@@ -44,6 +43,5 @@ def score(
     else:
         result = results = job.run(evaluate_models, samples, **options)
         table = results_table(results.documents(), job.wide)
-    job.say(results.first.notes[len(samples.notes) :])
     job.show_detailed(result, table, scores_table(results.documents()), options.get("labels"))
     check_gates(results, gates)
