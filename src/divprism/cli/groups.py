@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from divprism.analysis import groups as library
-from divprism.cli.job import Job, command, flag, select_model
+from divprism.cli.job import ASSESSMENT, Job, command, flag, select_model
 from divprism.data.readers import read_array
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
@@ -20,7 +20,7 @@ _WAYS: dict[str, Callable[[int], library.Grouping]] = {
 }
 
 
-@command("truncation", "plot")
+@command(*ASSESSMENT, "truncation", "plot")
 def groups(
     job: Job,
     by: str = flag("Scoring", "eigen", "How to group.", metavar="|".join([*_WAYS, "FIELD"])),
@@ -37,7 +37,7 @@ def groups(
     if nested and by == "directions" and labels is None:
         raise ArgumentError("--nested needs groups that do not overlap; directions overlap.")
     samples, values = _read(job, by, model, labels)
-    options: dict[str, Any] = {"settings": job.settings(samples), "memory": job.max_memory}
+    options = {"settings": job.settings(samples), "memory": job.max_memory}
     shown_of_each = {"num_modes": num_modes, "num_examples": num_examples, "min_size": min_size}
     grouping = _WAYS[by](num_groups) if values is None else library.LabelGroups(values)
     result = job.run(library.prompt_groups, samples, grouping=grouping, **shown_of_each, **options)
