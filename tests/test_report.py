@@ -23,7 +23,8 @@ from divprism.core.spectrum import Spectrum
 from divprism.data.samples import Image, Text, Video
 from divprism.report import report_page
 from divprism.report.details import _add_thumbnails, _points, detailed, details
-from divprism.report.plots import draw_factors, draw_spectra, inline_svg, new_axes
+from divprism.report.plots import draw_factors, draw_spectra, new_axes
+from divprism.report.svg import inline_svg
 from divprism.report.texts import distinct_names, fitted, visible
 from divprism.report.thumbnails import is_thumbnail, thumbnail
 from divprism.report.words import comparison_sentences, convergence_sentence, headline
