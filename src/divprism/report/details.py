@@ -82,7 +82,7 @@ def detailed(
     labels: Any = None,
     **options: "Unpack[DetailOptions]",
 ) -> dict[str, Any]:
-    """Return the result document with the `details` of each model; arguments as in `html_report`."""
+    """Return the result document with the `details` of each model; see `html_report`."""
     results = _as_results(result)
     if labels is not None and len(results) > 1:
         raise ArgumentError(
