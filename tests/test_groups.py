@@ -258,8 +258,8 @@ def test_a_rotation_does_not_depend_on_how_the_columns_were_mixed():
 def test_a_cut_through_equal_eigenvalues_is_told():
     x, group, _ = world([5] * 6, [2] * 6)
     found = prompt_groups(x, group, EigenGroups(4), kernel_x=dp.Cosine())
-    assert any("eigenvalues 4 and 5" in text for text in found.warnings)
-    assert any("10 outputs are in no group" in text for text in found.warnings)
+    assert any("eigenvalues 4 and 5" in notice.text for notice in found.warnings)
+    assert any("10 outputs are in no group" in notice.text for notice in found.warnings)
     assert (found.data["grouped"], found.labels.count("")) == (20, 10)
     assert found.coverage == pytest.approx(20 / 30)
 
@@ -601,7 +601,7 @@ def test_what_cannot_be_grouped_is_refused(arguments, settings, message):
 def test_several_models_are_refused_with_the_way_to_one():
     samples = dp.Samples(X, T, models=("one", "two") * 6)
     with pytest.raises(
-        dp.DataError, match=r"2 models, and groups are of one: dp.load\(...\).by_model"
+        dp.DataError, match=r"2 models, and groups are of one: select it by dp.load\(...\).by_model"
     ):
         prompt_groups(samples)
 
