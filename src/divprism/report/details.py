@@ -10,7 +10,7 @@ from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.comparison import Comparison
 from divprism.analysis.convergence import converge
 from divprism.analysis.evaluation import SCHEMA, Evaluation
-from divprism.analysis.groups import EigenGroups, LabelGroups, prompt_groups
+from divprism.analysis.groups import EigenGrouping, LabelGrouping, prompt_groups
 from divprism.analysis.groups.grouping import Grouping
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Gaussian
@@ -254,7 +254,7 @@ def _groups(
     max_thumbnails: int,
     **shown: Any,
 ) -> dict[str, Any]:
-    grouping: Grouping = EigenGroups(num_groups) if labels is None else LabelGroups(labels)
+    grouping: Grouping = EigenGrouping(num_groups) if labels is None else LabelGrouping(labels)
     found = prompt_groups(
         samples,
         grouping=grouping,

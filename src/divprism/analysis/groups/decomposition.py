@@ -22,7 +22,13 @@ from divprism.analysis.groups._inside import (
     rarefied_vendi,
     typical_rows,
 )
-from divprism.analysis.groups.grouping import EigenGroups, Grouping, LabelGroups, PromptSide, Split
+from divprism.analysis.groups.grouping import (
+    EigenGrouping,
+    Grouping,
+    LabelGrouping,
+    PromptSide,
+    Split,
+)
 from divprism.analysis.inputs import as_samples, embed_samples, require_one_model
 from divprism.core.kernels import Categorical
 from divprism.data.samples import Image, Item, Samples, Text, Video
@@ -38,7 +44,7 @@ from divprism.scores.spec import score_spec
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Decomposition", "PromptGroup", "embedded_pairs", "prompt_groups"]
+__all__ = ["PromptGroups", "PromptGroup", "embedded_pairs", "prompt_groups"]
 
 _EQUAL = 32  # outputs that groups are compared at, at most
 
@@ -60,7 +66,7 @@ class PromptGroup:
     standard_error : float
         Of `vendi`, where the estimator draws; else 0.
     rarefied, rarefied_error : float or None
-        Mean `vendi` of `Decomposition.equal_size` of its outputs, drawn at random, and its standard error: ten outputs cannot
+        Mean `vendi` of `PromptGroups.equal_size` of its outputs, drawn at random, and its standard error: ten outputs cannot
         be more than ten kinds, so groups of different sizes are compared by this. Of groups of one size it is `vendi` itself.
         None for eigendirections and small groups.
     small : bool
@@ -88,7 +94,7 @@ class PromptGroup:
 
 
 @dataclass(frozen=True)
-class Decomposition:
+class PromptGroups:
     """Diversity group by group, the least diverse first and small groups last, and what it adds up to.
 
     Attributes
@@ -207,7 +213,7 @@ def prompt_groups(
     num_examples: int = 5,
     min_size: int = 5,
     **options: "Unpack[EmbeddedPairOptions]",
-) -> Decomposition:
+) -> PromptGroups:
     """Where a model repeats itself: the diversity inside each group of prompts, the least diverse group first.
 
     With shares w_k and entropies H_k inside the groups, these add up to (Conditional Vendi, Thm 5-7; eq. 19 and 20)
@@ -223,7 +229,7 @@ def prompt_groups(
     x, t
         As in `evaluate`: arrays, texts, pictures, Samples or a path; one model's.
     grouping : Grouping, optional
-        EigenGroups(), EigenDirections(), LabelGroups(labels), PromptGroups() or KMeansGroups(k).
+        EigenGrouping(), EigenDirectionGrouping(), LabelGrouping(labels), ExactPromptGrouping() or KMeansGrouping(k).
     kernel_x, kernel_t, order, bandwidth_rule, estimator, rng, memory
         As in `conditional_vendi`. The bandwidths are chosen once, on everything.
     num_modes, num_examples : int
@@ -243,20 +249,20 @@ def prompt_groups(
     Under "b" all outputs are the same:
 
     >>> import numpy as np
-    >>> from divprism.analysis.groups.grouping import PromptGroups
+    >>> from divprism.analysis.groups.grouping import ExactPromptGrouping
     >>> from divprism.core.kernels import Cosine
     >>> x = np.eye(4)[[0, 1, 2, 3, 3, 3]]
     >>> kernels = {"kernel_x": Cosine(), "kernel_t": Categorical()}
-    >>> found = prompt_groups(x, ["a", "a", "a", "b", "b", "b"], PromptGroups(), **kernels, min_size=3)
+    >>> found = prompt_groups(x, ["a", "a", "a", "b", "b", "b"], ExactPromptGrouping(), **kernels, min_size=3)
     >>> [(group.name, round(group.vendi, 9), len(group.modes)) for group in found.groups]
     [('b', 1.0, 1), ('a', 3.0, 3)]
     >>> round(found.aggregate**2, 9), abs(found.gap) < 1e-12
     (3.0, True)
     """
-    grouping = EigenGroups() if grouping is None else grouping
+    grouping = EigenGrouping() if grouping is None else grouping
     if not isinstance(grouping, Grouping):
         raise ArgumentError(
-            f"`grouping` must be an object such as EigenGroups(); got {grouping!r}."
+            f"`grouping` must be an object such as EigenGrouping(); got {grouping!r}."
         )
     wanted = Wanted(
         whole_number(num_modes, "num_modes", 0),
@@ -266,7 +272,7 @@ def prompt_groups(
     )
     settings, resources = read_options(options, EmbeddedPairOptions, "prompt_groups")
     items, embedded, settings = embedded_pairs(x, t, settings, resources)
-    if items.skipped and isinstance(grouping, LabelGroups) and len(grouping.labels) != len(items):
+    if items.skipped and isinstance(grouping, LabelGrouping) and len(grouping.labels) != len(items):
         raise DataError(
             f"{items.skipped:,} outputs are empty and left out, so the labels do not fit: drop "
             "these outputs first."
@@ -306,7 +312,7 @@ def embedded_pairs(
 
 def _decomposition(
     problem: Problem, split: Split, wanted: Wanted, items: Samples, embedded: Samples, name: str
-) -> Decomposition:
+) -> PromptGroups:
     order = problem.settings.order
     conditional = [score_spec("conditional_vendi"), score_spec("conditional_rke")]
     scores = compute_scores(problem, conditional)
@@ -331,7 +337,7 @@ def _decomposition(
             "Ask for more groups."
         )
         warnings.append(Notice("outputs-in-no-group", text))
-    return Decomposition(
+    return PromptGroups(
         tuple(sorted(groups, key=lambda group: (group.small, group.rarefied or group.vendi))),
         float(shares.sum()),
         math.exp(total),

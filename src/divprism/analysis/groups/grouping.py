@@ -18,13 +18,13 @@ from divprism.errors import DataError
 from divprism.estimators.base import whole_number
 
 __all__ = [
-    "EigenDirections",
-    "EigenGroups",
+    "EigenDirectionGrouping",
+    "EigenGrouping",
     "Grouping",
-    "KMeansGroups",
-    "LabelGroups",
+    "KMeansGrouping",
+    "LabelGrouping",
     "Membership",
-    "PromptGroups",
+    "ExactPromptGrouping",
     "PromptSide",
     "Split",
     "leading_eigenvectors",
@@ -89,7 +89,7 @@ class Grouping(ABC):
 
 
 @dataclass(frozen=True)
-class EigenGroups(Grouping):
+class EigenGrouping(Grouping):
     """Groups that the prompt kernel itself sees: the leading eigendirections of K_T, made simple, each prompt to one of them.
 
     Pick it where nobody has labelled the prompts. With equal or close eigenvalues eigenvectors are any mixture of each other,
@@ -125,11 +125,11 @@ class EigenGroups(Grouping):
 
 
 @dataclass(frozen=True)
-class EigenDirections(Grouping):
+class EigenDirectionGrouping(Grouping):
     """The papers' own reading: each leading eigenvector v of K_T / n is a group, of share its eigenvalue and masses v(i)^2.
 
     Pick it to compare with the papers' figures (first version, Sec. B; Conditional Vendi, Fig. 6 and 13-15). A direction with
-    entries of both signs holds two opposite kinds of prompts at once, and close eigenvalues mix groups: EigenGroups does not.
+    entries of both signs holds two opposite kinds of prompts at once, and close eigenvalues mix groups: EigenGrouping does not.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class EigenDirections(Grouping):
 
 
 @dataclass(frozen=True, eq=False)
-class LabelGroups(Grouping):
+class LabelGrouping(Grouping):
     """Groups that you know: a label per output, integers or strings."""
 
     labels: Any
@@ -185,7 +185,7 @@ class LabelGroups(Grouping):
 
 
 @dataclass(frozen=True)
-class PromptGroups(Grouping):
+class ExactPromptGrouping(Grouping):
     """A group per distinct prompt: where several outputs were drawn under each."""
 
     def split(self, side: PromptSide, rng: int) -> Split:
@@ -198,7 +198,7 @@ class PromptGroups(Grouping):
 
 
 @dataclass(frozen=True)
-class KMeansGroups(Grouping):
+class KMeansGrouping(Grouping):
     """Groups by `kmeans_labels` of the prompt vectors (KMeans-Cluster-Vendi; Conditional Vendi, App. G)."""
 
     num_clusters: int
@@ -207,7 +207,7 @@ class KMeansGroups(Grouping):
         """A group per cluster."""
         if side.vectors is None:
             raise DataError(
-                "K-means needs a row of numbers per prompt; these are ids. Use PromptGroups()."
+                "K-means needs a row of numbers per prompt; these are ids. Use ExactPromptGrouping()."
             )
         return Split(_by_size(kmeans_labels(side.vectors, self.num_clusters, rng=rng)))
 
