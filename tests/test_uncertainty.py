@@ -470,11 +470,11 @@ def test_copies_of_the_whole_set_do_not_change_what_a_prompt_adds():
         ({"interval": 0.95, "unit": "word"}, "`unit` must be pair or prompt; got 'word'"),
         (
             {"num_permutations": -1},
-            "`num_permutations` must be a whole number of at least 1; got -1",
+            "`num_permutations` must be a whole number of at least 0; got -1",
         ),
         (
             {"num_permutations": True},
-            "`num_permutations` must be a whole number of at least 1; got True",
+            "`num_permutations` must be a whole number of at least 0; got True",
         ),
         (
             {"num_permutations": 9, "weights": np.arange(1, 41) / 820},

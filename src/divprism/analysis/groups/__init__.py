@@ -1,4 +1,4 @@
-"""Groups of prompts: scores inside known ones, ways to find them, and what their diversity adds up to."""
+"""Groups of prompts: ways to find them, the diversity inside each, and the aggregate."""
 
 from divprism.analysis.groups.decomposition import PromptGroup, PromptGroups, prompt_groups
 from divprism.analysis.groups.grouping import (
