@@ -11,12 +11,12 @@ import typer
 
 from divprism.analysis.groups.decomposition import prompt_groups
 from divprism.analysis.groups.grouping import (
-    EigenDirections,
-    EigenGroups,
+    EigenDirectionGrouping,
+    EigenGrouping,
+    ExactPromptGrouping,
     Grouping,
-    KMeansGroups,
-    LabelGroups,
-    PromptGroups,
+    KMeansGrouping,
+    LabelGrouping,
 )
 from divprism.analysis.groups.nested import nested_scores
 from divprism.cli.flags import Embedding, Reading, Scoring, bundled, of_model
@@ -42,10 +42,10 @@ __all__ = ["groups"]
 
 Document = dict[str, Any]
 _WAYS: dict[str, Callable[[int], Grouping]] = {
-    "eigen": EigenGroups,
-    "directions": EigenDirections,
-    "prompt": lambda number: PromptGroups(),
-    "kmeans": KMeansGroups,
+    "eigen": EigenGrouping,
+    "directions": EigenDirectionGrouping,
+    "prompt": lambda number: ExactPromptGrouping(),
+    "kmeans": KMeansGrouping,
 }
 
 
@@ -101,7 +101,7 @@ def groups(
     settings = scoring.settings(context) | embedding.settings(samples)
     del settings["truncation"]
     given = read_array(labels, "labels") if labels else field
-    grouping = _WAYS[by](num_groups) if given is None else LabelGroups(given)
+    grouping = _WAYS[by](num_groups) if given is None else LabelGrouping(given)
     shown_of_each: dict[str, Any] = {
         "num_modes": num_modes,
         "num_examples": num_examples,
