@@ -5,14 +5,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import array_api_strict
 import numpy as np
-import torch
+
+
+def _torch(a: np.ndarray) -> Any:
+    import torch  # takes seconds, which a run that needs no tensor is spared
+
+    return torch.from_numpy(np.array(a))
+
+
+def _array_api_strict(a: np.ndarray) -> Any:
+    import array_api_strict
+
+    return array_api_strict.asarray(np.array(a))
+
 
 LIBRARIES: dict[str, Callable[[np.ndarray], Any]] = {
     "numpy": lambda a: a,
-    "torch": lambda a: torch.from_numpy(np.array(a)),
-    "array-api-strict": lambda a: array_api_strict.asarray(np.array(a)),
+    "torch": _torch,
+    "array-api-strict": _array_api_strict,
 }
 
 

@@ -1,12 +1,41 @@
-"""Fixtures: the array library under test, and small data."""
+"""Fixtures: the array library under test, and small data. Settings that every run of the tests shares."""
 
-from collections.abc import Callable
-from typing import Any
+import os
 
-import numpy as np
-import pytest
-from cases import LIBRARIES, read_only
-from threadpoolctl import threadpool_limits
+# Parallel workers already fill the cores: several BLAS threads in each of them wait for each other and
+# take many times as long. The libraries read these variables when they load, so they come first, and
+# processes that tests start inherit them.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+from collections.abc import Callable  # noqa: E402
+from typing import Any  # noqa: E402
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from cases import LIBRARIES, read_only  # noqa: E402
+from hypothesis import settings  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
+
+# The same examples in every run and on every worker: a failure can be repeated.
+settings.register_profile("divprism", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("divprism")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # In pyproject.toml this line would import divprism, and with it NumPy, before this file is read.
+    config.addinivalue_line("filterwarnings", "ignore::divprism.errors.BandwidthWarning")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return a worker for each core if the whole suite runs, and none for a selection of files.
+
+    A file or two start faster in this process, and there `--pdb` and `-s` work.
+    """
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return 0
+    # More than eight workers import torch more often than they save time.
+    return min(os.cpu_count() or 1, 8)
 
 
 @pytest.fixture(autouse=True, scope="session")

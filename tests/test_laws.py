@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from cases import DATA, LIBRARIES
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -16,8 +16,6 @@ ORDERS = st.sampled_from([0.3, 0.999999, 1.0, 1.5, 2.0, 3.0, math.inf])
 TRUNCATIONS = st.sampled_from([None, None, 1, 3, 7])
 NAMES = ["vendi", "conditional_vendi", "information_vendi"]
 TIGHT = 1e-9
-settings.register_profile("divprism", deadline=None, max_examples=60, derandomize=True)
-settings.load_profile("divprism")
 
 
 @st.composite

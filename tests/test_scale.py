@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import numpy as np
 import pytest
 from cases import read_only
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import divprism as dp
 from divprism.core.entropy import entropy_estimate, renyi_entropy
@@ -290,20 +291,23 @@ def test_fourier_states_an_honest_error(many):
     assert 0.4 < np.sqrt(np.mean(np.square(scores))) < 1.4
 
 
-def test_blas_threads_come_back_when_calls_overlap():
-    from threadpoolctl import threadpool_info
+def _blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
-    before = [
-        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
-    ]
-    first, second = Resources().workers(), Resources().workers()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    second.__exit__(None, None, None)
-    assert [
-        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
-    ] == before
+
+def test_blas_threads_come_back_when_calls_overlap():
+    # The tests run with one BLAS thread, which a limit of one leaves as it is: start from two.
+    with threadpool_limits(2, user_api="blas"):
+        before = _blas_threads()
+        assert set(before) == {2}
+        first, second = Resources().workers(), Resources().workers()
+        first.__enter__()
+        second.__enter__()
+        assert set(_blas_threads()) == {1}
+        first.__exit__(None, None, None)
+        assert set(_blas_threads()) == {1}
+        second.__exit__(None, None, None)
+        assert _blas_threads() == before
 
 
 def test_lanczos_meets_the_tolerance_by_adding_probes(many):
