@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 import pytest
+from command_line import run
 from sample_files import jsonl, write
-from test_cli import run
 
 import divprism as dp
 from divprism.analysis.comparison import Difference

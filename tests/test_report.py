@@ -12,6 +12,7 @@ import sys
 import warnings
 from xml.etree import ElementTree
 
+import command_line
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -47,8 +48,9 @@ def document(result) -> dict:
 
 
 def run(*arguments):
-    command = [sys.executable, "-m", "divprism", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+    done = command_line.run(*arguments)
+    done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
+    return done
 
 
 # what is drawn
