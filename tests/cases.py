@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,17 @@ LIBRARIES: dict[str, Callable[[np.ndarray], Any]] = {
 def read_only(a: np.ndarray) -> np.ndarray:
     a.setflags(write=False)
     return a
+
+
+@cache
+def sixty_pairs() -> tuple[np.ndarray, np.ndarray]:
+    """Sixty pairs with repeated prompts, repeated outputs and a few repeated pairs."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((60, 5)) + 3
+    t = rng.standard_normal((12, 4))[rng.integers(0, 12, 60)]
+    x[10:14], t[10:14] = x[0], t[0]
+    x[20] = x[21]
+    return read_only(x), read_only(t)
 
 
 def _dataset_a() -> tuple[np.ndarray, np.ndarray]:

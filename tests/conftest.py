@@ -1,9 +1,9 @@
-"""Fixtures: the array library under test, and small data. Settings that every run of the tests shares."""
+"""Settings that all runs of the tests share, and fixtures: the array library under test, small data."""
 
 import os
 
-# Parallel workers already fill the cores: several BLAS threads in each of them wait for each other and
-# take many times as long. The libraries read these variables when they load, so they come first, and
+# Parallel workers already fill the cores: several BLAS threads in each of them wait for each other
+# and take many times as long. Libraries read these variables when they load, so they come first;
 # processes that tests start inherit them.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
@@ -13,7 +13,7 @@ from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-from cases import LIBRARIES, read_only  # noqa: E402
+from cases import LIBRARIES, sixty_pairs  # noqa: E402
 from hypothesis import settings  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
@@ -23,7 +23,7 @@ settings.load_profile("divprism")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # In pyproject.toml this line would import divprism, and with it NumPy, before this file is read.
+    # In pyproject.toml this filter would import NumPy (by way of divprism) before this file.
     config.addinivalue_line("filterwarnings", "ignore::divprism.errors.BandwidthWarning")
 
 
@@ -40,7 +40,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.fixture(autouse=True, scope="session")
 def cache_of_the_tests(tmp_path_factory):
-    """Vectors that tests embed are kept for the run, and away from those of whoever runs the tests."""
+    """Keep embedded vectors for the run of this worker, away from the user's own cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIVPRISM_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -48,7 +48,7 @@ def cache_of_the_tests(tmp_path_factory):
 
 @pytest.fixture
 def one_thread():
-    """A thread for BLAS: thousands of small matrices are solved faster by one than by several that wait for each other."""
+    """Limit BLAS to one thread also where the environment asks for more: small matrices need no more."""
     with threadpool_limits(1):
         yield
 
@@ -62,9 +62,4 @@ def library(request) -> Callable[[np.ndarray], Any]:
 @pytest.fixture(scope="session")
 def pairs() -> tuple[np.ndarray, np.ndarray]:
     """Sixty pairs with repeated prompts, repeated outputs and a few repeated pairs."""
-    rng = np.random.default_rng(3)
-    x = rng.standard_normal((60, 5)) + 3
-    t = rng.standard_normal((12, 4))[rng.integers(0, 12, 60)]
-    x[10:14], t[10:14] = x[0], t[0]
-    x[20] = x[21]
-    return read_only(x), read_only(t)
+    return sixty_pairs()
