@@ -44,7 +44,6 @@ def fixed(generator, prompts=8, each=15):
 LAWS = {
     "independent pairs": (independent, {}),
     "30 pairs": (partial(independent, n=30), {}),
-    "50 pairs": (partial(independent, n=50), {}),
     "outputs of given prompts": (fixed, {}),
     "several outputs of a prompt": (repeated, {}),
     "truncated": (independent, {"truncation": 15}),
@@ -399,6 +398,7 @@ def test_a_draw_of_many_pairs_stands_for_all():
             kernel_x=NARROW,
             kernel_t=WIDE,
             interval=0.95,
+            num_permutations=0,
         )
         errors.append(found.intervals["conditional_vendi"].standard_error)
         assert found.intervals["conditional_vendi"].num_units == 900
