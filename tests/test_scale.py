@@ -115,6 +115,7 @@ def test_lanczos_is_exact_where_its_space_is_everything(order, many):
             "kernel_t": GAUSSIANS[1],
             "order": order,
             "truncation": truncation,
+            "num_permutations": 0,
         }
         found = dp.evaluate(*many, estimator=dp.Lanczos(num_probes=33, depth=8), **arguments)
         right = dp.evaluate(*many, estimator=dp.Exact(), **arguments)
@@ -176,10 +177,9 @@ def test_more_features_and_landmarks_are_more_precise(many):
 def test_lanczos_scores_where_the_arrays_live(many, library):
     """The same probes on every library: the same numbers but for rounding."""
     estimator = dp.Lanczos(num_probes=16, depth=6)
-    right = dp.evaluate(*many, kernel_x=GAUSSIANS[0], kernel_t=GAUSSIANS[1], estimator=estimator)
-    found = dp.evaluate(
-        *map(library, many), kernel_x=GAUSSIANS[0], kernel_t=GAUSSIANS[1], estimator=estimator
-    )
+    arguments = {"kernel_x": GAUSSIANS[0], "kernel_t": GAUSSIANS[1], "num_permutations": 1}
+    right = dp.evaluate(*many, estimator=estimator, **arguments)
+    found = dp.evaluate(*map(library, many), estimator=estimator, **arguments)
     for name, score in right.scores.items():
         assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-4)
     assert right.vendi.method == "lanczos"
@@ -278,14 +278,11 @@ def test_groups_of_any_size_are_scored(name, many):
 
 
 def test_a_missed_tolerance_is_told(many):
-    found = dp.evaluate(*many, kernel_x=GAUSSIANS[0], estimator=dp.Lanczos(depth=2, tolerance=1e-7))
-    assert any("vendi: the relative standard error is" in warning for warning in found.warnings)
-    assert (
-        dp.evaluate(
-            *many, kernel_x=GAUSSIANS[0], estimator=dp.Lanczos(8, 2, tolerance=1e-7)
-        ).warnings
-        == ()
-    )
+    arguments = {"kernel_x": GAUSSIANS[0], "num_permutations": 0}
+    missed = dp.evaluate(*many, estimator=dp.Lanczos(depth=2, tolerance=1e-7), **arguments)
+    assert any("vendi: the relative standard error is" in warning for warning in missed.warnings)
+    fixed = dp.evaluate(*many, estimator=dp.Lanczos(8, 2, tolerance=1e-7), **arguments)
+    assert fixed.warnings == ()  # the number of probes was asked for
 
 
 def test_fourier_states_an_honest_error(many):
