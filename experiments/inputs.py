@@ -1,9 +1,9 @@
-"""One command for each public data set in a folder, with what it prints: the figures of docs/inputs.md.
+"""One command for each public data set in a folder, with what it prints: the figures of docs/reference/real-data.md.
 
     python experiments/inputs.py --data DATA          # prints them
-    python experiments/inputs.py --data DATA --write  # and puts them into docs/inputs.md
+    python experiments/inputs.py --data DATA --write  # and puts them into docs/reference/real-data.md
 
-The data sets are collected from public repositories (docs/inputs.md names them) and are not part of this one.
+The data sets are collected from public repositories (docs/reference/real-data.md names them) and are not part of this one.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")
     parser.add_argument(
-        "--write", action="store_true", help="replace the figures in docs/inputs.md"
+        "--write", action="store_true", help="replace the figures in docs/reference/real-data.md"
     )
     arguments = parser.parse_args()
     missing = [name for name in COMMANDS if not (arguments.data / name).is_dir()]
@@ -67,7 +67,7 @@ def main() -> None:
         parts.append(f"### {name}\n\n{block(command, arguments.data)}")
         print(parts[-1], flush=True)
     if arguments.write:
-        page = Path(__file__).parent.parent / "docs" / "inputs.md"
+        page = Path(__file__).parent.parent / "docs" / "reference" / "real-data.md"
         head, _, _ = page.read_text().partition(MARK)
         page.write_text("\n".join([f"{head}{MARK}\n", *parts]))
 

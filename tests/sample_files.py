@@ -1,4 +1,4 @@
-"""Small files of every kind, made on the spot: pictures, clips, tables."""
+"""Small sample files for tests: images, videos, tables."""
 
 import gzip
 import io
@@ -12,7 +12,7 @@ ANSWERS = ["It is red.", "It is blue.", "Neither, it is green.", "I could not sa
 
 
 def image_bytes(seed=0, size=(40, 30), form="PNG") -> bytes:
-    """A picture of coloured blocks, as the bytes of a file."""
+    """Return an encoded image of coloured blocks."""
     from PIL import Image
 
     rng = np.random.default_rng(seed)
@@ -23,7 +23,7 @@ def image_bytes(seed=0, size=(40, 30), form="PNG") -> bytes:
 
 
 def write_video(path: Path, seed=0, frames=12, size=(64, 48)) -> Path:
-    """A clip of coloured blocks that drift."""
+    """Write a video of moving coloured blocks."""
     import av
 
     rng = np.random.default_rng(seed)
@@ -31,30 +31,30 @@ def write_video(path: Path, seed=0, frames=12, size=(64, 48)) -> Path:
     with av.open(str(path), "w") as container:
         stream = container.add_stream("mpeg4", rate=8)
         stream.width, stream.height, stream.pix_fmt = *size, "yuv420p"
-        for place in range(frames):
-            frame = av.VideoFrame.from_ndarray(np.roll(base, 4 * place, axis=1), format="rgb24")
+        for index in range(frames):
+            frame = av.VideoFrame.from_ndarray(np.roll(base, 4 * index, axis=1), format="rgb24")
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
     return path
 
 
 def records(models=("one",)) -> list[dict]:
-    """Two prompts with two answers each, for every model."""
+    """Return two prompts with two answers each, for every model."""
     return [
-        {"model": model, "prompt": prompt, "output": answer, "prompt_id": place}
+        {"model": model, "prompt": prompt, "output": answer, "prompt_id": number}
         for model in models
-        for place, prompt in enumerate(PROMPTS)
-        for answer in ANSWERS[2 * place : 2 * place + 2]
+        for number, prompt in enumerate(PROMPTS)
+        for answer in ANSWERS[2 * number : 2 * number + 2]
     ]
 
 
 def jsonl(rows) -> bytes:
-    """Records, a line each."""
+    """Return records as JSONL."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
 def write(folder: Path, files: dict[str, bytes | str]) -> Path:
-    """Files of given content in a folder; .gz are packed."""
+    """Write files to a folder and return it; files named .gz are compressed."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

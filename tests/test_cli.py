@@ -350,7 +350,7 @@ def test_warnings_go_to_stderr(tmp_path):
     done = run("score", tmp_path / "o.jsonl", "--format", "json", "-q")
     assert (
         done.stderr.decode()
-        == "warning: 1 outputs were skipped: they, or their prompts, are empty.\n"
+        == "warning: 1 output was skipped because the output or its prompt is empty.\n"
     )
     document = json.loads(done.stdout)
     assert document["warnings"] and document["data"]["skipped"] == 1

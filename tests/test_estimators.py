@@ -72,6 +72,7 @@ NEIGHBOURS = list(zip(KERNELS, [*KERNELS][1:] + [*KERNELS][:1], strict=True))
 
 # Each kernel on either side once: what differs between libraries is within a kernel or an estimator,
 # and all combinations are tested above.
+@pytest.mark.other_library
 @pytest.mark.parametrize("library", ["torch", "array-api-strict"], indirect=True)
 @pytest.mark.parametrize("truncation", [None, 5])
 @pytest.mark.parametrize(("name_x", "name_t"), NEIGHBOURS)
@@ -121,6 +122,24 @@ def test_features_multiply_to_the_kernel(kernel, library):
     np.testing.assert_allclose(
         np.asarray(features @ features.T), np.asarray(kernel.block(points, points)), atol=1e-14
     )
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_with_a_bandwidth_can_change_it(name):
+    kernel, _ = KERNELS[name]
+    if kernel.bandwidth is None:
+        with pytest.raises(dp.ArgumentError, match="has no bandwidth; got `bandwidth` 2.0"):
+            kernel.with_bandwidth(2.0)
+    else:
+        assert kernel.with_bandwidth(7).bandwidth == 7.0
+        assert kernel.with_bandwidth(kernel.bandwidth) == kernel
+        with pytest.raises(dp.ArgumentError, match="`bandwidth` must be positive"):
+            kernel.with_bandwidth(-1)
+
+
+def test_a_gaussian_needs_a_bandwidth():
+    with pytest.raises(TypeError, match="bandwidth"):
+        dp.Gaussian()
 
 
 @pytest.mark.parametrize("name_t", KERNELS)

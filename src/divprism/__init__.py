@@ -4,7 +4,7 @@ from divprism.analysis.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
 from divprism.analysis.baseline import ShuffledBaseline, shuffled_baseline
 from divprism.analysis.comparison import Comparison, Difference, compare
 from divprism.analysis.convergence import Convergence, Verdict, converge
-from divprism.analysis.evaluation import Evaluation, evaluate, evaluate_models
+from divprism.analysis.evaluation import Evaluation, Results, evaluate, evaluate_models
 from divprism.analysis.fidelity import (
     KernelDistance,
     alignment,
@@ -24,6 +24,7 @@ from divprism.analysis.groups import (
     nested_scores,
     prompt_groups,
 )
+from divprism.analysis.groups.kmeans import kmeans_labels
 from divprism.analysis.intervals import Interval
 from divprism.analysis.metric import Metric
 from divprism.core.kernels import Categorical, Cosine, Gaussian, Kernel, Polynomial, Precomputed
@@ -50,12 +51,14 @@ from divprism.errors import (
     GateError,
     MissingExtraError,
     MissingModelError,
+    Notice,
 )
 from divprism.estimators import Auto, Dual, Estimator, Exact, Fourier, Lanczos, Nystrom, Subsample
 from divprism.report.details import html_report
 from divprism.scores.bandwidth import BandwidthRule, MedianDistance, StableScore
-from divprism.scores.cluster import cluster_rke, cluster_vendi, kmeans_labels
 from divprism.scores.functions import (
+    cluster_rke,
+    cluster_vendi,
     conditional_rke,
     conditional_vendi,
     information_rke,
@@ -64,6 +67,7 @@ from divprism.scores.functions import (
     vendi,
 )
 from divprism.scores.score import Score
+from divprism.scores.settings import Settings
 from divprism.version import __version__
 
 __all__ = [
@@ -106,14 +110,17 @@ __all__ = [
     "MissingExtraError",
     "MissingModelError",
     "NestedScores",
+    "Notice",
     "Nystrom",
     "OpenAI",
     "Polynomial",
     "Precomputed",
     "PromptGroups",
+    "Results",
     "Samples",
     "Score",
     "SentenceTransformers",
+    "Settings",
     "ShuffledBaseline",
     "StableScore",
     "Subsample",

@@ -1,24 +1,24 @@
 """Scores against the bandwidth of either side: what a choice of bandwidth does, before one trusts it."""
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from divprism.analysis.inputs import as_samples, describe_source, embed_samples
 from divprism.core.arrays import distinct_rows, to_numpy
+from divprism.core.distances import condensed_squares
 from divprism.core.entropy import matrix_entropy
-from divprism.core.validation import (
-    check_order,
-    check_pairing,
-    check_seed,
-    check_truncation,
-    clean_rows,
-)
-from divprism.errors import ArgumentError
+from divprism.core.validation import check_pairing, clean_rows
+from divprism.errors import ArgumentError, Notice
 from divprism.estimators.base import whole_number
-from divprism.scores import registry
-from divprism.scores.bandwidth import BandwidthRule, MedianDistance, StableScore, squared_distances
+from divprism.scores.bandwidth import BandwidthRule, MedianDistance
+from divprism.scores.settings import EmbeddingOptions, Progress, Settings, read_options
+from divprism.scores.spec import available
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["BandwidthSweep", "SideSweep", "bandwidth_sweep"]
 
@@ -41,7 +41,7 @@ class SideSweep:
     bandwidths : ndarray, shape (m,)
         Of this side, rising.
     scores : dict of ndarray, shape (m,)
-        vendi; with prompts conditional_vendi, information_vendi, and `prompts`, the effective number of prompts.
+        Every score of the order asked for that needs no more than prompts, by name.
     chosen, median : float
         What the rule takes, and the median distance.
     """
@@ -51,8 +51,17 @@ class SideSweep:
     chosen: float
     median: float
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values only."""
+        return {
+            "bandwidths": self.bandwidths.tolist(),
+            "scores": {name: values.tolist() for name, values in self.scores.items()},
+            "chosen": self.chosen,
+            "median": self.median,
+        }
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class BandwidthSweep:
     """Scores against the bandwidth of outputs, and against that of prompts.
 
@@ -66,19 +75,24 @@ class BandwidthSweep:
         Pairs that were used.
     drawn_from : int
         Pairs that there were; those used are a seeded draw of them.
-    order, truncation, rule, rng, max_rows
-        As given.
+    settings : Settings
+        Order, truncation, bandwidth rule and seed.
+    max_rows : int
+        Largest number of pairs that is used.
+    data, embedders, notes, warnings
+        As in `Evaluation`.
     """
 
     x: SideSweep
     t: SideSweep | None
     n: int
     drawn_from: int
-    order: float
-    truncation: int | None
-    rule: BandwidthRule
-    rng: int
+    settings: Settings
     max_rows: int = 1000
+    data: dict[str, Any] = field(default_factory=dict)
+    embedders: tuple[dict[str, Any], ...] = ()
+    notes: tuple[Notice, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
     def plot(self, axes: Any = None) -> tuple[Any, Any]:
         """Draw the scores against the bandwidth of outputs, and of prompts: a panel each.
@@ -100,34 +114,43 @@ class BandwidthSweep:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only, every number finite; under `settings` what gives this sweep again."""
-        named = type(self.rule) in registry.BANDWIDTH_RULES.values()
-        settings = {
-            "bandwidth_rule": self.rule if named else None,
-            "order": self.order,
-            "truncation": self.truncation,
-            "rng": self.rng,
-            "max_rows": self.max_rows,
-            "bandwidths_x": self.x.bandwidths.tolist(),
-            "bandwidths_t": None if self.t is None else self.t.bandwidths.tolist(),
-        }
-        sides = {
-            name: None
-            if side is None
-            else asdict(side)
-            | {
-                "bandwidths": side.bandwidths.tolist(),
-                "scores": {score: values.tolist() for score, values in side.scores.items()},
-            }
-            for name, side in (("x", self.x), ("t", self.t))
-        }
+        plain = self.settings.to_dict()
+        kept = {name: plain[name] for name in ("bandwidth_rule", "order", "truncation", "rng")}
+        kept["max_rows"] = self.max_rows
+        kept["bandwidths_x"] = self.x.bandwidths.tolist()
+        kept["bandwidths_t"] = None
+        sides: dict[str, Any] = {"x": self.x.to_dict(), "t": None}
+        if self.t is not None:
+            kept["bandwidths_t"] = self.t.bandwidths.tolist()
+            sides["t"] = self.t.to_dict()
         return sides | {
             "n": self.n,
             "drawn_from": self.drawn_from,
-            "order": "inf" if math.isinf(self.order) else self.order,
-            "truncation": self.truncation,
-            "rng": self.rng,
-            "settings": registry.spell_settings(settings),
+            "order": plain["order"],
+            "truncation": plain["truncation"],
+            "rng": plain["rng"],
+            "settings": kept,
+            "data": self.data,
+            "embedders": list(self.embedders),
+            "warnings": [notice.to_dict() for notice in self.warnings],
         }
+
+    def __repr__(self) -> str:
+        from divprism.report.table import terminal_width
+        from divprism.report.tables import sweep_table
+
+        return sweep_table(self.to_dict()).to_text(terminal_width())
+
+    def _repr_html_(self) -> str:
+        from divprism.report.tables import sweep_table
+
+        return sweep_table(self.to_dict()).to_html()
+
+    def to_frame(self) -> Any:
+        """The scores of every bandwidth as a data frame (pandas or polars)."""
+        from divprism.report.tables import sweep_table
+
+        return sweep_table(self.to_dict()).to_frame()
 
 
 def bandwidth_sweep(
@@ -136,11 +159,8 @@ def bandwidth_sweep(
     *,
     bandwidths_x: Any = None,
     bandwidths_t: Any = None,
-    bandwidth_rule: BandwidthRule | None = None,
-    order: float = 1.0,
-    truncation: int | None = None,
     max_rows: int = 1000,
-    rng: Any = 0,
+    **options: "Unpack[SweepOptions]",
 ) -> BandwidthSweep:
     """Vendi, Conditional and Information over a range of bandwidths, first of the outputs, then of the prompts.
 
@@ -151,10 +171,8 @@ def bandwidth_sweep(
 
     Parameters
     ----------
-    x : array (n, d)
-        A row per output.
-    t : array (n, d_t), optional
-        A row per prompt.
+    x, t
+        Outputs and prompts, as in `evaluate`; of several models, all together.
     bandwidths_x, bandwidths_t : collection of positive numbers, optional
         Default: 21 values from an eighth of the median distance to four times.
     bandwidth_rule : BandwidthRule, optional
@@ -171,12 +189,16 @@ def bandwidth_sweep(
     >>> sweep.x.scores["vendi"].round(3)
     array([3.   , 1.001])
     """
-    order, truncation, seed = check_order(order), check_truncation(truncation), check_seed(rng)
-    rule = StableScore() if bandwidth_rule is None else bandwidth_rule
-    if not isinstance(rule, BandwidthRule):
-        raise ArgumentError(
-            f"`bandwidth_rule` must be an object such as dp.StableScore(); got {rule!r}."
-        )
+    settings, resources = read_options(options, SweepOptions, "bandwidth_sweep")
+    samples = as_samples(x, t, None)
+    embedded, settings = embed_samples(samples, settings, resources)
+    x, t = embedded.outputs, embedded.prompts
+    order, truncation, seed, rule = (
+        settings.order,
+        settings.truncation,
+        settings.rng,
+        settings.rule,
+    )
     max_rows = whole_number(max_rows, "max_rows", 2)
     if t is None and bandwidths_t is not None:
         raise ArgumentError("`bandwidths_t` was given, but no prompts `t`.")
@@ -205,9 +227,30 @@ def bandwidth_sweep(
             chosen[name],
             median,
         )
+    settings = replace(settings, bandwidth_rule=rule)
     return BandwidthSweep(
-        swept["x"], swept.get("t"), kept.size, count, order, truncation, rule, seed, max_rows
+        x=swept["x"],
+        t=swept.get("t"),
+        n=kept.size,
+        drawn_from=count,
+        settings=settings,
+        max_rows=max_rows,
+        data=describe_source(samples),
+        embedders=embedded.embedders,
+        notes=embedded.notes,
+        warnings=embedded.warnings,
     )
+
+
+class SweepOptions(EmbeddingOptions, total=False):
+    """Keywords of `bandwidth_sweep` that are settings."""
+
+    settings: Settings | None
+    bandwidth_rule: BandwidthRule | None
+    order: float
+    truncation: int | None
+    rng: Any
+    progress: Progress | None
 
 
 def _grid(given: Any, median: float, name: str) -> np.ndarray:
@@ -239,7 +282,7 @@ class _Side:
         masses = np.bincount(index, minlength=first.size) / index.size
         if first.size == 1:
             return cls(np.zeros((1, 1)), 1.0, index, masses)
-        squares, scale = squared_distances(rows, first)
+        squares, scale = condensed_squares(rows, first)
         return cls(squareform(squares), scale, index, masses)
 
     def kernel(self, bandwidth: float) -> np.ndarray:
@@ -250,20 +293,21 @@ def _scores(
     sides: dict[str, _Side], bandwidths: dict[str, float], order: float, truncation: int | None
 ) -> dict[str, float]:
     kernels = {name: side.kernel(bandwidths[name]) for name, side in sides.items()}
-    found = {
+    entropies = {
         name: matrix_entropy(kernels[name], sides[name].masses, order, truncation) for name in sides
     }
-    if "t" not in sides:
-        return {"vendi": math.exp(found["x"])}
-    pairs, masses = _pairs(sides)
-    product = kernels["x"][np.ix_(pairs[0], pairs[0])] * kernels["t"][np.ix_(pairs[1], pairs[1])]
-    joint = matrix_entropy(product, masses, order, truncation)
-    return {
-        "vendi": math.exp(found["x"]),
-        "conditional_vendi": math.exp(joint - found["t"]),
-        "information_vendi": math.exp(found["x"] + found["t"] - joint),
-        "prompts": math.exp(found["t"]),
-    }
+    if "t" in sides:
+        pairs, masses = _pairs(sides)
+        of_x = kernels["x"][np.ix_(pairs[0], pairs[0])]
+        of_t = kernels["t"][np.ix_(pairs[1], pairs[1])]
+        entropies["joint"] = matrix_entropy(of_x * of_t, masses, order, truncation)
+    scores = {}
+    for spec in available(entropies):
+        # Scores of a fixed order are left out: the sweep is at the order asked for.
+        if spec.order is None:
+            log = sum(sign * entropies[name] for name, sign in spec.terms.items())
+            scores[spec.name] = math.exp(log)
+    return scores
 
 
 def _pairs(sides: dict[str, _Side]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,28 +1,35 @@
 """Models against each other on the same prompts: paired differences, and a ranking that owns up to ties."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divprism.analysis.evaluation import Evaluation, around, evaluate, pooled_kernels
-from divprism.analysis.intervals import SamplingError, check_level, quantile, sampling_error
+from divprism.analysis.evaluation import SCHEMA, Evaluation, Results, assess
+from divprism.analysis.inputs import as_samples, embed_samples, pool_bandwidths
+from divprism.analysis.intervals import SamplingError, quantile
 from divprism.core.arrays import to_numpy
-from divprism.core.kernels import Kernel, Precomputed
-from divprism.core.validation import check_seed
+from divprism.core.kernels import Precomputed
+from divprism.data.files import write_text
 from divprism.data.samples import Item, Samples, Text
-from divprism.embedders.embedding import as_samples, embed, resolve_embedder
-from divprism.errors import ArgumentError, DataError
-from divprism.scores.bandwidth import BandwidthRule
-from divprism.scores.problem import Problem, pose
-from divprism.scores.registry import SCORES, spell_settings
+from divprism.errors import ArgumentError, DataError, Notice
+from divprism.scores.settings import EvaluationOptions, Settings, read_options
+from divprism.scores.spec import LABELS, SCORES, ScoreSpec, score_spec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from typing_extensions import Unpack
 
 __all__ = ["Comparison", "Difference", "compare"]
 
+_LEVEL = 0.95  # of the intervals, if no other is given
 _ROUNDING = 1e-6  # of a ratio: the same outputs in another order differ by less, and no two models by so little that it matters
 
 
@@ -52,39 +59,47 @@ class Difference:
         return self.low > 1 + _ROUNDING or self.high < 1 - _ROUNDING
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """Scores of several models on the same prompts.
 
     Attributes
     ----------
-    results : dict of Evaluation
-        Per model, from the highest score to the lowest.
+    results : Results
+        By model, from the highest score to the lowest.
     score : str
         The score that models are ranked by.
     ranks : dict of (int, int)
-        Per model, the best and the worst rank that its differences leave open: (1, 2) and (1, 2) are a tie.
+        By model, the best and the worst rank that its differences leave open: (1, 2) and (1, 2)
+        are a tie.
     differences : tuple of Difference
         Of each pair of models, in the order of the ranking.
     lengths : dict of float
-        Per model, the mean number of words of an output; empty unless outputs are texts.
+        By model, the mean number of words of an output; empty unless outputs are texts.
     length_correlation : float or None
         Spearman's correlation of score and length over models; None below three models.
-    notes, warnings : tuple of str
-        What was left out to make the models comparable; what a reader should know.
+    notes : tuple
+        What was left out to make the models comparable.
+    warnings : tuple of Notice
+        What a reader should know.
     """
 
-    results: dict[str, Evaluation]
+    results: Results
     score: str
     ranks: dict[str, tuple[int, int]]
     differences: tuple[Difference, ...]
     lengths: dict[str, float]
     length_correlation: float | None
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
+    notes: tuple[Notice, ...]
+    warnings: tuple[Notice, ...]
 
-    def plot(self, ax: Any = None) -> tuple[Any, Any]:
-        """Draw the score of each model with its interval, the best on top.
+    @property
+    def settings(self) -> Settings:
+        """The settings that all models share."""
+        return self.results.settings
+
+    def plot(self, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
+        """Plot the score of each model with its interval, the best on top.
 
         Parameters
         ----------
@@ -95,60 +110,76 @@ class Comparison:
         -------
         (Figure, Axes)
         """
-        from divprism.report.plots import draw_ranking, new_axes
+        from divprism.report.plots import plot_comparison
 
-        figure, ax = new_axes(ax, height=1.2 + 0.32 * len(self.results))
-        draw_ranking(ax, self.to_dict())
-        return figure, ax
+        return plot_comparison(self, ax)
+
+    def __repr__(self) -> str:
+        from divprism.report.table import terminal_width
+        from divprism.report.tables import comparison_table
+
+        return comparison_table(self.to_dict()).to_text(terminal_width())
+
+    def _repr_html_(self) -> str:
+        from divprism.report.tables import comparison_table
+
+        return comparison_table(self.to_dict()).to_html()
+
+    def to_frame(self) -> Any:
+        """The ranking as a data frame, a row per model (pandas or polars)."""
+        from divprism.report.tables import comparison_table
+
+        return comparison_table(self.to_dict(), wide=True).to_frame()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only, every number finite."""
+        """The result document: plain values only, every number finite."""
+        differences = [
+            asdict(difference) | {"clear": difference.clear} for difference in self.differences
+        ]
         return {
-            "schema": 1,
+            "schema": SCHEMA,
             "score": self.score,
             "models": {model: result.to_dict() for model, result in self.results.items()},
             "ranks": {model: list(rank) for model, rank in self.ranks.items()},
-            "differences": [asdict(one) | {"clear": one.clear} for one in self.differences],
+            "differences": differences,
             "lengths": self.lengths,
             "length_correlation": self.length_correlation,
-            "settings": spell_settings(next(iter(self.results.values())).settings),
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            "settings": self.settings.to_dict(),
+            "notes": [str(note) for note in self.notes],
+            "warnings": [notice.to_dict() for notice in self.warnings],
         }
+
+    def to_json(self) -> str:
+        """The result document as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the result document to a JSON file, in one step."""
+        write_text(path, self.to_json() + "\n")
 
 
 def compare(
     models: Samples | str | Path | Mapping[str, Any],
     *,
     by: str = "conditional_vendi",
-    interval: float = 0.95,
-    unit: str | None = None,
-    kernel_x: Kernel | None = None,
-    kernel_t: Kernel | None = None,
-    bandwidth_rule: BandwidthRule | None = None,
-    embedder_x: Any = None,
-    embedder_t: Any = None,
-    cache: Any = None,
-    num_workers: int | None = None,
-    rng: Any = 0,
-    **settings: Any,
+    **options: "Unpack[EvaluationOptions]",
 ) -> Comparison:
-    """Rank models by a score, on the same prompts and with as many outputs for each.
+    """Rank models by a score, on the same prompts and with the same number of outputs for each.
 
-    Prompts that not all models have are left out. Of a prompt for which models have different numbers of outputs, as many are
-    kept as the model with the fewest has, by a seeded draw. Bandwidths are chosen on all models together. Differences are
-    paired by prompt.
+    Prompts that not all models have are left out. Where models have different numbers of outputs
+    for a prompt, a seeded random choice keeps as many as the model with the fewest has. Bandwidths
+    are chosen on all models together. Differences are paired by prompt.
 
     Parameters
     ----------
     models : Samples, path, or mapping of name to Samples or path
-        Samples, or a file, that name a model for each output; or models apart.
+        Samples, or a file, that name a model for each output; or one source per model.
     by : str, optional
         Score to rank by.
-    interval, unit : optional
-        Level of all intervals, and what was drawn at random, as in `evaluate`.
-    kernel_x, kernel_t, bandwidth_rule, embedder_x, embedder_t, cache, num_workers, rng, **settings
-        As in `evaluate`.
+    interval : float, optional
+        Level of all intervals; default 0.95.
+    **options
+        Keywords of `evaluate`.
 
     Raises
     ------
@@ -162,68 +193,56 @@ def compare(
     >>> import numpy as np, divprism as dp
     >>> t = np.repeat(np.arange(30), 2)
     >>> free, fixed = dp.Samples(np.eye(60), t), dp.Samples(np.eye(60)[t], t)
-    >>> found = dp.compare({"fixed": fixed, "free": free}, kernel_x=dp.Cosine())
-    >>> found.ranks, round(found.differences[0].ratio, 9)
+    >>> comparison = dp.compare({"fixed": fixed, "free": free}, kernel_x=dp.Cosine())
+    >>> comparison.ranks, round(comparison.differences[0].ratio, 9)
     ({'free': (1, 1), 'fixed': (2, 2)}, 2.0)
     """
-    if by not in SCORES or by.startswith("cluster"):
-        raise ArgumentError(
-            f"`by` must be one of {', '.join(name for name in SCORES if 'cluster' not in name)}; got {by!r}."
-        )
-    for name in ("labels", "weights"):
-        if settings.get(name) is not None:
-            raise ArgumentError(
-                f"a comparison takes no `{name}`: models are cut to the same prompts, and rows to match."
-            )
-    for side, kernel in (("x", kernel_x), ("t", kernel_t)):
-        if isinstance(kernel, Precomputed):
-            raise ArgumentError(
-                f"`kernel_{side}` is Precomputed(), and a comparison takes rows that can be matched, left out and pooled: "
-                "give vectors, or evaluate each model alone."
-            )
-    rng, interval = check_seed(rng), check_level(interval)
-    apart, notes = _matched(_apart(models), rng)
-    pooled = _pooled(apart)
-    made = {
-        "embedder_x": resolve_embedder(embedder_x, pooled.outputs, "x"),
-        "embedder_t": resolve_embedder(embedder_t, pooled.prompts, "t"),
-    }
-    embedded = embed(
-        pooled, **made, cache=cache, num_workers=num_workers, progress=settings.get("progress")
-    )
-    kernels = pooled_kernels(embedded, {"x": kernel_x, "t": kernel_t}, bandwidth_rule, rng)
-    results, errors = {}, {}
+    spec = score_spec(by, "by")
+    settings, resources = read_options(options, EvaluationOptions, "compare")
+    if settings.interval is None:
+        settings = replace(settings, interval=_LEVEL)
+    _require_comparable(spec, settings)
+    by_model, notes = _matched(_apart(models), settings.rng)
+    pooled = _pooled(by_model)
+    embedded, settings = embed_samples(pooled, settings, resources)
+    settings = pool_bandwidths(embedded, settings)
+    evaluations: dict[str, Evaluation] = {}
+    errors: dict[str, SamplingError] = {}
     for model, part in embedded.by_model().items():
-        found = evaluate(replace(part, notes=(), warnings=()), **kernels, rng=rng, **settings)
-        problem = _posed(part, found)
-        errors[model] = sampling_error(problem, unit)
-        told = (
-            found.settings
-            | made
-            | {"bandwidth_rule": kernels.get("bandwidth_rule"), "interval": interval, "unit": unit}
-        )
-        results[model] = replace(
-            found, settings=told, **around(problem, found.scores, errors[model], interval)
-        )
-    order = sorted(results, key=lambda model: -float(results[model].scores[by]))
-    results = {model: results[model] for model in order}
-    differences = tuple(
-        _difference(results, errors, first, second, by, interval)
-        for place, first in enumerate(order)
-        for second in order[place + 1 :]
-    )
-    lengths = _lengths(apart)
-    warnings = dict.fromkeys(text for result in results.values() for text in result.warnings)
+        # What was embedded and how files were read is said once, for all models.
+        quiet = replace(part, notes=(), warnings=())
+        result, sampling = assess(quiet, settings, resources)
+        assert sampling is not None
+        resolved = replace(result.settings, bandwidth_rule=settings.bandwidth_rule)
+        evaluations[model] = replace(result, settings=resolved)
+        errors[model] = sampling
+    ranked = sorted(evaluations, key=lambda model: -evaluations[model].scores[by])
+    results = Results({model: evaluations[model] for model in ranked})
+    differences = _differences(results, errors, by)
+    lengths = _lengths(by_model)
     return Comparison(
-        results,
-        by,
-        _ranks(order, differences),
-        differences,
-        {model: lengths[model] for model in order if lengths},
-        _correlation(results, by, lengths),
-        (*notes, *embedded.notes),
-        (*embedded.warnings, *warnings),
+        results=results,
+        score=by,
+        ranks=_ranks(ranked, differences),
+        differences=differences,
+        lengths={model: lengths[model] for model in ranked if lengths},
+        length_correlation=_correlation(results, by, lengths),
+        notes=(*notes, *embedded.notes),
+        warnings=(*embedded.warnings, *results.warnings),
     )
+
+
+def _require_comparable(spec: ScoreSpec, settings: Settings) -> None:
+    """Refuse what cannot be compared before anything is computed."""
+    if LABELS in spec.needs:
+        names = ", ".join(other.name for other in SCORES if LABELS not in other.needs)
+        raise ArgumentError(f"`by` must be one of {names}; got {spec.name!r}.")
+    for side in ("x", "t"):
+        if isinstance(settings.kernel(side), Precomputed):
+            raise ArgumentError(
+                f"`kernel_{side}` is Precomputed(), and a comparison takes rows that can be "
+                "matched, left out and pooled: give vectors, or evaluate each model alone."
+            )
 
 
 def _apart(models: Any) -> dict[str, Samples]:
@@ -271,7 +290,7 @@ def _keys(apart: dict[str, Samples]) -> dict[str, list[Any]]:
     return keys
 
 
-def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], list[str]]:
+def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], list[Notice]]:
     """The same prompts for all, in the same order, and as many outputs of each."""
     if len(apart) < 2:
         raise DataError(f"a comparison needs at least two models; got {len(apart)}.")
@@ -300,14 +319,15 @@ def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], l
         ]
         matched[model] = samples.select(kept)
         if len(kept) < len(samples):
-            notes.append(
-                f"{model}: {len(kept):,} of {len(samples):,} outputs kept, to have as many of each prompt as the others"
+            text = (
+                f"{model}: {len(kept):,} of {len(samples):,} outputs kept, to have the same number "
+                "for each prompt as the other models"
             )
+            notes.append(Notice("outputs-left-out", text, "note"))
     every = len({key for found in counts.values() for key in found})
     if len(common) < every:
-        notes.append(
-            f"{every - len(common):,} of {every:,} prompts left out, which not all models have"
-        )
+        text = f"{every - len(common):,} of {every:,} prompts left out, which not all models have"
+        notes.append(Notice("prompts-left-out", text, "note"))
     return matched, notes
 
 
@@ -343,28 +363,24 @@ def _pooled(apart: dict[str, Samples]) -> Samples:
     )
 
 
-def _posed(part: Samples, found: Evaluation) -> Problem:
-    """The problem of one model. Rows of all models are in the same order, so that parts of the sample are the same prompts."""
-    names = ("kernel_x", "kernel_t", "order", "truncation", "estimator", "rng")
-    return pose(part.outputs, part.prompts, **{name: found.settings[name] for name in names})
-
-
-def _difference(
-    results: dict[str, Evaluation],
-    errors: dict[str, SamplingError],
-    first: str,
-    second: str,
-    by: str,
-    level: float,
-) -> Difference:
-    gap = results[first].scores[by].entropy - results[second].scores[by].entropy
-    spread = errors[first].deviations[by] - errors[second].deviations[by]
-    own = [
-        score.standard_error / score.value
-        for score in (results[first].scores[by], results[second].scores[by])
-    ]
-    reach = quantile(spread.size, level) * math.hypot(float(np.linalg.norm(spread)), *own)
-    return Difference(first, second, math.exp(gap), math.exp(gap - reach), math.exp(gap + reach))
+def _differences(
+    results: Results, errors: Mapping[str, SamplingError], by: str
+) -> tuple[Difference, ...]:
+    """The difference of every pair of models, in the order of the ranking."""
+    level = results.settings.interval
+    assert level is not None
+    differences = []
+    for first, second in combinations(results, 2):
+        ahead, behind = results[first].scores[by], results[second].scores[by]
+        gap = ahead.entropy - behind.entropy
+        # The same parts of both samples are the same prompts: what they share cancels.
+        spread = errors[first].deviations[by] - errors[second].deviations[by]
+        of_estimator = [score.standard_error / score.value for score in (ahead, behind)]
+        error = math.hypot(float(np.linalg.norm(spread)), *of_estimator)
+        reach = quantile(spread.size, level) * error
+        ends = math.exp(gap - reach), math.exp(gap + reach)
+        differences.append(Difference(first, second, math.exp(gap), *ends))
+    return tuple(differences)
 
 
 def _ranks(order: list[str], differences: Sequence[Difference]) -> dict[str, tuple[int, int]]:
@@ -398,18 +414,14 @@ def _lengths(apart: dict[str, Samples]) -> dict[str, float]:
     )
 
 
-def _correlation(
-    results: dict[str, Evaluation], by: str, lengths: dict[str, float]
-) -> float | None:
-    """Spearman's, by ranks; None below three models or where one side is constant."""
+def _correlation(results: Results, by: str, lengths: Mapping[str, float]) -> float | None:
+    """Spearman's correlation; None below three models or where one side is constant."""
     if len(lengths) < 3:
         return None
-    from scipy.stats import rankdata
+    from scipy.stats import spearmanr
 
-    sides = [
-        rankdata([float(result.scores[by]) for result in results.values()]),
-        rankdata([lengths[m] for m in results]),
-    ]
-    if any(np.ptp(side) == 0 for side in sides):
+    scores = [result.scores[by].value for result in results.values()]
+    words = [lengths[model] for model in results]
+    if np.ptp(scores) == 0 or np.ptp(words) == 0:
         return None
-    return float(np.corrcoef(*sides)[0, 1])
+    return float(spearmanr(scores, words).statistic)

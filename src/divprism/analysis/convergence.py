@@ -8,39 +8,47 @@ of a single subset cancels. From single subsets alone, five orders leave most ve
 Where pairs are the units and prompts repeat, the question is what more outputs under the same prompts would do. There a subset
 has a like share of the outputs of every prompt, one at least, and prompts keep the shares that they have in all data: then the
 squares of order 2 are a line in one over the size, whose slope is that of pairs under the same prompt alone.
-Where the curve is heading, and how that is put into words: `_extrapolation`.
+Where the curve is heading, and how that is put into words: `extrapolation`.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.extrapolation import (
-    Found,
+    EntropiesByKind,
+    Reading,
     Verdict,
     curves,
-    figures,
     noun,
     summary,
-    untold,
+    undetermined,
     verdict,
+)
+from divprism.analysis.inputs import (
+    as_samples,
+    describe_source,
+    embed_samples,
+    require_one_model,
 )
 from divprism.analysis.jackknife import units_of
 from divprism.core.entropy import entropy_estimate
-from divprism.core.kernels import Kernel
 from divprism.core.operators import Operator
-from divprism.core.validation import check_truncation
-from divprism.errors import ArgumentError, DataError
-from divprism.estimators import Entropy, Estimator
+from divprism.engines import Resources
+from divprism.errors import ArgumentError, DataError, Notice
+from divprism.estimators import Entropy
 from divprism.estimators.base import check_tolerance, whole_number
-from divprism.scores import registry
-from divprism.scores.bandwidth import BandwidthRule
 from divprism.scores.problem import Problem, check_factors, entropies, pose
-from divprism.scores.score import COMBINATIONS, score_from
+from divprism.scores.score import assemble
+from divprism.scores.settings import EmbeddedPairOptions, Settings, check_unit, read_options
+from divprism.scores.spec import available
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Convergence", "Verdict", "converge"]
 
@@ -71,12 +79,17 @@ class Convergence:
         and then further stretches of it as long (at most eight), so these means are less noisy than those of `curves`.
     verdicts : dict
         For each score a `Verdict`.
-    settings : dict
-        Keyword arguments that give this result again, every default resolved.
+    settings : Settings
+        How the scores were computed, every default resolved; `truncation` is that of the truncated
+        scores, `unit` what is added as a subset grows.
+    tolerance : float
+        Relative distance from its limit at which a score counts as converged.
     question : str
         What a limit is the limit of: more prompts, more outputs under the same prompts, or more pairs.
-    warnings : tuple of str
+    warnings : tuple of Notice
         What a reader of the numbers should know.
+    data, embedders, notes
+        As in `Evaluation`.
     """
 
     sizes: np.ndarray
@@ -84,9 +97,18 @@ class Convergence:
     curves: dict[str, np.ndarray]
     means: dict[str, np.ndarray]
     verdicts: dict[str, Verdict]
-    settings: dict[str, Any]
+    settings: Settings
+    tolerance: float
     question: str
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+    embedders: tuple[dict[str, Any], ...] = ()
+    notes: tuple[Notice, ...] = ()
+
+    @property
+    def num_repeats(self) -> int:
+        """Number of random orders."""
+        return int(self.pairs.shape[0])
 
     @property
     def deviations(self) -> dict[str, np.ndarray]:
@@ -114,43 +136,48 @@ class Convergence:
     def to_dict(self) -> dict[str, Any]:
         """The result document: plain values only, every number finite."""
         return {
-            "schema": 1,
+            "schema": SCHEMA,
             "n": int(self.pairs[0, -1]),
             "sizes": self.sizes.tolist(),
             "pairs": self.pairs.tolist(),
             "curves": {name: curve.tolist() for name, curve in self.curves.items()},
             "means": {name: mean.tolist() for name, mean in self.means.items()},
             "verdicts": {name: asdict(verdict) for name, verdict in self.verdicts.items()},
+            "deviations": {name: spread.tolist() for name, spread in self.deviations.items()},
+            "noun": noun(self.settings),
+            "summary": summary(
+                self.verdicts,
+                Reading(noun(self.settings), self.tolerance, self.settings.truncation),
+                int(self.sizes[-1]),
+            ),
             "question": self.question,
-            "settings": registry.spell_settings(self.settings),
-            "warnings": list(self.warnings),
+            "settings": self.settings.to_dict()
+            | {
+                "num_repeats": self.num_repeats,
+                "tolerance": self.tolerance,
+                "sizes": self.sizes.tolist(),
+            },
+            "data": self.data,
+            "embedders": list(self.embedders),
+            "warnings": [notice.to_dict() for notice in self.warnings],
         }
 
-    def __str__(self) -> str:
-        unit, shown = noun(self.settings), _doublings(self.sizes)
-        rows = [[unit, *(f"{self.sizes[place]:,}" for place in shown)]]
-        for name, mean in self.means.items():
-            spread = self.deviations[name]
-            cells = [
-                figures(mean[place]) + (f" +-{spread[place]:.1g}" if place + 1 < mean.size else "")
-                for place in shown
-            ]
-            rows.append([name, *cells])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in rows
-        ]
-        repeats = self.pairs.shape[0]
-        band = f"+-: standard deviation over {repeats} random orders; near {self.sizes[-1]:,} they share most {unit}."
-        from divprism.report.formats import kernel_note
+    def __repr__(self) -> str:
+        from divprism.report.table import terminal_width
+        from divprism.report.tables import convergence_table
 
-        note = kernel_note({"settings": registry.spell_settings(self.settings), "embedders": []})
-        cut = f", truncation {self.settings['truncation']}" if self.settings["truncation"] else ""
-        note = f"order {self.settings['order']:g}{cut}; {note}"
-        verdicts = [verdict.sentence for verdict in self.verdicts.values()]
-        told = summary(self.verdicts, self.settings, int(self.sizes[-1]))
-        return "\n".join([*lines, band, note, "", told, self.question, *verdicts]) + "\n"
+        return convergence_table(self.to_dict()).to_text(terminal_width())
+
+    def _repr_html_(self) -> str:
+        from divprism.report.tables import convergence_table
+
+        return convergence_table(self.to_dict()).to_html()
+
+    def to_frame(self) -> Any:
+        """The mean score of every size as a data frame (pandas or polars)."""
+        from divprism.report.tables import convergence_table
+
+        return convergence_table(self.to_dict(), wide=True).to_frame()
 
 
 def converge(
@@ -160,16 +187,8 @@ def converge(
     sizes: Sequence[int] | None = None,
     num_repeats: int = 5,
     unit: str | None = None,
-    truncation: int | None = None,
-    kernel_x: Kernel | None = None,
-    kernel_t: Kernel | None = None,
-    bandwidth_rule: BandwidthRule | None = None,
-    order: float = 1.0,
-    estimator: Estimator | None = None,
-    rng: Any = 0,
     tolerance: float = 0.01,
-    memory: Any = None,
-    progress: Callable[[str, float], None] | None = None,
+    **options: "Unpack[EmbeddedPairOptions]",
 ) -> Convergence:
     """Whether there are enough samples, for which score, and how many would do: scores of nested subsets of growing size.
 
@@ -178,10 +197,8 @@ def converge(
 
     Parameters
     ----------
-    x : array (n, d)
-        A row per output, or a kernel matrix under `Precomputed()`.
-    t : array (n, d_t), or flat collection of n group ids, optional
-        The prompt of each output, as in `conditional_vendi`.
+    x, t
+        Outputs and prompts of one model, as in `evaluate`.
     sizes : sequence of int, optional
         Numbers of units; all of them is added. Default: all, half, and on by factors of sqrt(2) to a 64th, at least 4; of
         outputs under the same prompts, at least one of each.
@@ -223,79 +240,105 @@ def converge(
     """
     check_tolerance(tolerance)
     num_repeats = whole_number(num_repeats, "num_repeats", 2)
-    truncation = check_truncation(truncation)
-    arguments = {
-        "order": order,
-        "estimator": estimator,
-        "rng": rng,
-        "bandwidth_rule": bandwidth_rule,
-        "truncation": None,
-    }
-    whole = pose(
-        x, t, kernel_x=kernel_x, kernel_t=kernel_t, memory=memory, progress=progress, **arguments
-    )
-    unit, units = units_of(whole, unit)
-    settings = whole.settings | {
-        "truncation": truncation
-        or (None if whole.settings["order"] == 2 else math.ceil(whole.n / 8)),
-        "unit": unit,
-        "num_repeats": num_repeats,
-        "tolerance": tolerance,
-    }
-    prompts = (
-        whole.t.index
-        if unit == "pair" and whole.t is not None and 1 < whole.t.size < units.size
-        else None
-    )
-    told = prompts is None or units.size >= _FEWEST_EACH * (prompts.max() + 1)
-    if prompts is not None and told:
-        ladder = _ladder(sizes, units.size, settings, int(prompts.max()) + 1)
-        subsets = _thinned(prompts, ladder, num_repeats, settings["rng"])
+    asked, resources = read_options(options, EmbeddedPairOptions, "converge")
+    samples = as_samples(x, t, asked.kernel_t)
+    require_one_model(samples, "a convergence curve is")
+    embedded, asked = embed_samples(samples, asked, resources)
+    x, t = embedded.outputs, embedded.prompts
+    plain = replace(asked, truncation=None)
+    whole = pose(x, t, settings=plain, resources=resources)
+    unit, units = units_of(whole, check_unit(unit) or asked.unit)
+    settings = replace(whole.settings, unit=unit, truncation=_truncation(asked.truncation, whole))
+    prompts = _thinned_prompts(whole, unit, units)
+    # Curves of fewer outputs per prompt need several outputs to begin with.
+    readable = prompts is None or units.size >= _FEWEST_EACH * (prompts.max() + 1)
+    what = noun(settings)
+    if prompts is not None and readable:
+        ladder = _ladder(sizes, units.size, what, int(prompts.max()) + 1)
+        subsets = _thinned(prompts, ladder, num_repeats, settings.rng)
     else:
-        ladder = _ladder(sizes, int(units.max()) + 1, settings)
-        subsets = _subsets(units, ladder, num_repeats, settings["rng"])
+        ladder = _ladder(sizes, int(units.max()) + 1, what)
+        subsets = _subsets(units, ladder, num_repeats, settings.rng)
     check_factors(_operators(whole), [])
-    fixed = {name: settings[name] for name in ("kernel_x", "kernel_t", "order", "estimator", "rng")}
-    fixed["memory"] = memory
-    posed = partial(
-        pose,
-        fixed["kernel_x"].clean(x, "x"),
-        None if t is None else fixed["kernel_t"].clean(t, "t"),
-        **fixed,
-    )
-    last = _entropies(partial(pose, x, t, **fixed), settings)
-    rows = _swept(posed, subsets, last, prompts if told else None, whole, settings)
+    pair = _Pairs(x, t, whole.settings, replace(resources, progress=None))
+    last = _entropies(pair, None, settings.truncation)
+    shares = prompts if readable else None
+    rows = _swept(pair.clean(), subsets, last, shares, whole, settings.truncation)
     pairs = np.array([[*(blocks[0].size for blocks in repeat), whole.n] for repeat in subsets])
-    settings["sizes"] = ladder.tolist()
-    found = {curve.name: curve for curve in curves(rows, pairs, ladder, settings)}
+    by_name = {
+        curve.name: curve
+        for curve in curves(rows, pairs, ladder, settings.order, settings.truncation)
+    }
+    reading = Reading(what, tolerance, settings.truncation)
+    verdicts = {}
+    for name, curve in by_name.items():
+        verdicts[name] = verdict(curve, reading) if readable else undetermined(curve)
     return Convergence(
         sizes=ladder,
         pairs=pairs,
-        curves={name: curve.scores for name, curve in found.items()},
-        means={name: curve.means for name, curve in found.items()},
-        verdicts={
-            name: verdict(curve, settings) if told else untold(curve)
-            for name, curve in found.items()
-        },
+        curves={name: curve.scores for name, curve in by_name.items()},
+        means={name: curve.means for name, curve in by_name.items()},
+        verdicts=verdicts,
         settings=settings,
-        question=_question(whole, settings["unit"], told),
-        warnings=_warnings(last, whole),
+        tolerance=tolerance,
+        question=_question(whole, unit, readable),
+        warnings=(*embedded.warnings, *_warnings(last, whole)),
+        data=describe_source(samples),
+        embedders=embedded.embedders,
+        notes=embedded.notes,
     )
+
+
+def _truncation(asked: int | None, whole: Problem) -> int | None:
+    """Of the truncated scores: that asked for, or n / 8; none at order 2 unless asked for."""
+    if asked is not None:
+        return asked
+    if whole.settings.order == 2:
+        return None
+    return math.ceil(whole.n / 8)
+
+
+def _thinned_prompts(whole: Problem, unit: str, units: np.ndarray) -> np.ndarray | None:
+    """The prompt of each pair, where subsets thin out the outputs of repeated prompts."""
+    if unit == "pair" and whole.t is not None and 1 < whole.t.size < units.size:
+        return whole.t.index
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """The data of a curve, to be posed again under other weights."""
+
+    x: Any
+    t: Any
+    settings: Settings
+    resources: Resources
+
+    def clean(self) -> "_Pairs":
+        """The same with validated data, so that hundreds of subsets do not validate them again."""
+        assert self.settings.kernel_x is not None
+        t = self.t
+        if self.settings.kernel_t is not None:
+            t = self.settings.kernel_t.clean(t, "t")
+        return replace(self, x=self.settings.kernel_x.clean(self.x, "x"), t=t)
+
+    def posed(self, weights: np.ndarray | None, truncation: int | None) -> Problem:
+        """The problem under some weights."""
+        settings = replace(self.settings, truncation=truncation)
+        return pose(self.x, self.t, settings=settings, weights=weights, resources=self.resources)
 
 
 def _operators(problem: Problem) -> list[Operator]:
     return [operator for operator in (problem.x, problem.t, problem.joint) if operator is not None]
 
 
-def _warnings(found: Found, problem: Problem) -> tuple[str, ...]:
+def _warnings(found: EntropiesByKind, problem: Problem) -> tuple[Notice, ...]:
     """What `evaluate` warns of."""
-    order = problem.settings["order"]
-    names = [name for name, signs in COMBINATIONS.items() if set(signs) <= set(found["rke"])]
-    scores = [
-        score_from(name, found["rke" if name.endswith("rke") else "vendi"], problem, order)
-        for name in names
-    ]
-    return tuple(dict.fromkeys(text for score in scores for text in score.warnings))
+    warnings: list[Notice] = []
+    for spec in available(found["rke"]):
+        kind = "vendi" if spec.order is None else "rke"
+        warnings += assemble(spec, found[kind], problem).warnings
+    return tuple(dict.fromkeys(warnings))
 
 
 def _question(problem: Problem, unit: str, told: bool) -> str:
@@ -313,11 +356,8 @@ def _question(problem: Problem, unit: str, told: bool) -> str:
     return f"A limit, and chance, are those of {what}{end}."
 
 
-def _ladder(
-    sizes: Sequence[int] | None, total: int, settings: dict[str, Any], prompts: int = 0
-) -> np.ndarray:
+def _ladder(sizes: Sequence[int] | None, total: int, what: str, prompts: int = 0) -> np.ndarray:
     """Increasing sizes that end with all units; with `prompts`, those of outputs under so many, one of each at least."""
-    what = noun(settings)
     if total < _FEWEST:
         way_out = ' Use unit="pair".' if what == "prompts" else ""
         raise DataError(f"a curve needs at least {_FEWEST} {what}; there are {total:,}.{way_out}")
@@ -417,13 +457,13 @@ def _stretch(prompts: np.ndarray, place: np.ndarray, start: float, end: float) -
 
 
 def _swept(
-    posed: Callable[..., Problem],
+    data: _Pairs,
     subsets: list[list[list[np.ndarray]]],
-    last: Found,
+    last: EntropiesByKind,
     prompts: np.ndarray | None,
     whole: Problem,
-    settings: dict[str, Any],
-) -> list[list[list[Found]]]:
+    truncation: int | None,
+) -> list[list[list[EntropiesByKind]]]:
     """Entropies for each repeat, size and stretch; those of all data, the last, end each repeat.
 
     With `prompts`, each keeps its share of all data.
@@ -443,7 +483,7 @@ def _swept(
                     weights *= (np.bincount(prompts) / np.bincount(prompts, weights=weights))[
                         prompts
                     ] / whole.n
-                found.append(_entropies(partial(posed, weights=weights), settings))
+                found.append(_entropies(data, weights, truncation))
                 done += subset.size**2
                 whole.resources.report_progress("scores of subsets", done / work)
             row.append(found)
@@ -451,17 +491,19 @@ def _swept(
     return rows
 
 
-def _entropies(posed: Callable[..., Problem], settings: dict[str, Any]) -> Found:
+def _entropies(data: _Pairs, weights: np.ndarray | None, truncation: int | None) -> EntropiesByKind:
     """Entropies of K_X, K_T and their product: at the order given, at order 2, and at the order given truncated.
 
     Exact spectra serve all three; an estimator that draws spends its effort where the question is, and is asked again.
     """
-    problem = posed(truncation=None)
+    problem = data.posed(weights, None)
     names = ["x", "t", "joint"][: len(_operators(problem))]
-    order, truncation = settings["order"], settings["truncation"]
+    order = problem.settings.order
     question = problem.question([order, 2.0])
     if not question.squares_suffice:
-        spectra = settings["estimator"].spectra(_operators(problem), question, problem.resources)
+        spectra = problem.settings.estimator.spectra(
+            _operators(problem), question, problem.resources
+        )
         asked = {"vendi": (order, None), "rke": (2.0, None), "truncated": (order, truncation)}
         found = {
             kind: {
@@ -477,7 +519,7 @@ def _entropies(posed: Callable[..., Problem], settings: dict[str, Any]) -> Found
         found = {"vendi": plain, "rke": second}
     if truncation is None:
         return found
-    [cut] = entropies(posed(truncation=truncation), names, [order])
+    [cut] = entropies(data.posed(weights, truncation), names, [order])
     return found | {"truncated": cut}
 
 

@@ -16,21 +16,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from divprism.core.arrays import to_numpy
-from divprism.core.entropy import matrix_entropy
-from divprism.core.operators import HadamardOperator, Operator, dense
+from divprism.core.entropy import matrix_entropy, renyi_entropy
+from divprism.core.operators import HadamardOperator, KernelOperator, Operator, dense
+from divprism.core.spectrum import Spectrum
 from divprism.core.tiles import row_blocks
+from divprism.engines import one_blas_thread
 from divprism.errors import ArgumentError, DataError
 from divprism.scores.problem import Problem
 
-__all__ = ["UNITS", "Sample", "design_of", "units_of"]
-
-UNITS = ("pair", "prompt")
-"""What is taken to have been drawn at random: pairs, or prompts with all their outputs."""
+__all__ = ["Sample", "design_of", "units_of"]
 
 _FEW_PROMPTS = 20  # fewer are taken as given, not as drawn
 _FEW_OUTPUTS = 3  # what two outputs of a prompt have in common is no part of what either adds: errors would be too small
 _EVEN = 0.05  # chance of numbers of outputs so even, if prompts were drawn: at most so many draws pass for a design
 _GROUPS = 20
+_OF_PROMPTS = ("t", "prompt_ids")  # operators that outputs have no part in
+_BLOCKED = ("prompt_ids", "within_prompts")  # operators with a block for each prompt
 _MAX_PAIRS = 500  # pairs that are left out by groups; of more, a draw stands for all: errors fall with the root of their number
 _MAX_OUTPUTS = _MAX_PAIRS // _GROUPS  # of a prompt in a draw, so that a draw holds enough prompts
 _BLOCK_ENTRIES = 1 << 23
@@ -72,27 +73,25 @@ class Sample:
     @classmethod
     def of(cls, problem: Problem, unit: str | None) -> "Sample":
         """The sample of a problem, in units of `unit`."""
-        operators: dict[str, Operator] = {"x": problem.x}
-        places = {"x": problem.x.index}
-        whole: Operator = problem.x
-        key = "x"
-        if problem.t is not None and problem.joint is not None:
-            whole, key = problem.joint, "joint"
-            operators |= {"t": problem.t, "joint": problem.joint}
-            places |= {"t": problem.t.index, "joint": _pair_places(problem.joint)}
+        # Inside labels the jackknife goes cluster by cluster (`inside`).
+        operators = {
+            name: operator
+            for name, operator in problem.operators.items()
+            if name != "within_labels"
+        }
+        places = {name: _point_index(operator) for name, operator in operators.items()}
         chosen, units = units_of(problem, unit)
         if units.max() < 1:
             raise DataError(f"an interval needs at least two {chosen}s; got one.")
-        weights = whole.masses[places[key]] / np.bincount(places[key])[places[key]]
         even = chosen == "pair" and problem.t is not None and _even(np.bincount(problem.t.index))
         design = design_of(problem, chosen)
         return cls(
             operators,
             places,
             units,
-            weights,
+            problem.weights,
             chosen,
-            problem.settings["rng"],
+            problem.settings.rng,
             design,
             chosen == "pair" and not even,
         )
@@ -117,13 +116,13 @@ class Sample:
             whole, others = 1 - alone, similarities - self.weights
             if self.design is not None:
                 mass = np.bincount(self.design, weights=self.weights)[self.design]
-                whole, inside = 1.0, near["t" if name == "t" else "x"]
+                whole, inside = 1.0, near["t" if name in _OF_PROMPTS else "x"]
                 others = (
                     similarities - inside + (inside - self.weights) * mass / (mass - self.weights)
                 )
             total = float(self.weights @ others)
-            if total <= 1e-9 * alone:
-                return {}
+            if total <= 1e-9 * alone:  # no two pairs have anything in common
+                continue
             found[name] = -math.log(total / whole), self.shares(others)
         return found
 
@@ -138,6 +137,10 @@ class Sample:
 
     def similarities(self, name: str) -> np.ndarray:
         """For each pair i the sum over all j of w_j k_ij^2."""
+        if name in _BLOCKED:
+            # Pairs of different prompts have nothing in common, so no other pair is visited.
+            inside = self._within(self.places["prompt_ids"])
+            return inside["t" if name in _OF_PROMPTS else "x"]
         operator = self.operators[name]
         sums = np.concatenate([_square_sums(operator, rows) for rows in _blocks(operator)])
         return np.asarray((sums / operator.masses)[self.places[name]])
@@ -276,9 +279,16 @@ class Sample:
         """Entropy of some pairs, and with the weights of each row; one that changes or leaves nothing counts as no change."""
         places, kernel = self._kernel(name, pairs)
 
+        blocks = None
+        if name in _BLOCKED:
+            blocks = np.empty(kernel.shape[0], int)
+            blocks[places] = self.places["prompt_ids"][pairs]
+
         def entropy(weights: np.ndarray) -> float:
             masses = np.bincount(places, weights=weights, minlength=kernel.shape[0])
-            return matrix_entropy(kernel, masses, order, truncation)
+            if blocks is None:
+                return matrix_entropy(kernel, masses, order, truncation)
+            return _entropy_of_blocks(kernel, blocks, masses, order, truncation)
 
         whole = entropy(weights)
         same = [not row.any() or np.array_equal(row, weights) for row in left]
@@ -288,6 +298,24 @@ class Sample:
                 for row, as_before in zip(left, same, strict=True)
             ]
         )
+
+
+def _entropy_of_blocks(
+    kernel: np.ndarray,
+    blocks: np.ndarray,
+    masses: np.ndarray,
+    order: float,
+    truncation: int | None,
+) -> float:
+    """`matrix_entropy` of a block-diagonal kernel matrix: the spectra of the blocks, joined."""
+    roots = np.sqrt(masses / masses.sum())
+    values = []
+    for members in _parts(blocks):
+        block = kernel[np.ix_(members, members)]
+        with one_blas_thread():
+            values.append(np.linalg.eigvalsh(block * np.outer(roots[members], roots[members])))
+    spectrum = Spectrum.from_eigenvalues(np.concatenate(values), noise=0.0, method="exact")
+    return renyi_entropy(spectrum, order, truncation)
 
 
 def _jackknifed(whole: float, without: np.ndarray, groups: _Groups) -> np.ndarray:
@@ -317,10 +345,14 @@ def _ranks_within(blocks: np.ndarray, generator: np.random.Generator) -> np.ndar
     return ranks
 
 
-def _pair_places(joint: HadamardOperator) -> np.ndarray:
-    """For each pair, the point of a product that it is."""
-    codes = joint.left.index * joint.right.size + joint.right.index
-    return np.searchsorted(joint.left_index * joint.right.size + joint.right_index, codes)
+def _point_index(operator: Operator) -> np.ndarray:
+    """For each pair, the point of an operator that it was merged into."""
+    if isinstance(operator, HadamardOperator):
+        codes = operator.left.index * operator.right.size + operator.right.index
+        distinct = operator.left_index * operator.right.size + operator.right_index
+        return np.searchsorted(distinct, codes)
+    assert isinstance(operator, KernelOperator)
+    return operator.index
 
 
 def units_of(problem: Problem, unit: str | None) -> tuple[str, np.ndarray]:
@@ -330,8 +362,6 @@ def units_of(problem: Problem, unit: str | None) -> tuple[str, np.ndarray]:
     prompts are the fixed categories of a design rather than a sample, and there it is pairs.
     """
     pairs = np.arange(problem.x.index.size)
-    if unit not in (None, *UNITS):
-        raise ArgumentError(f"`unit` must be pair or prompt; got {unit!r}.")
     if problem.t is None:
         if unit == "prompt":
             raise ArgumentError("`unit` is prompt, but there are no prompts.")

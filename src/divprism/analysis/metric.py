@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from divprism.analysis.evaluation import Evaluation
+from divprism.analysis.evaluation import Evaluation, runtime_since
 from divprism.core.arrays import Array, array_namespace
 from divprism.core.entropy import entropy_estimate
 from divprism.core.features import FourierMap, draw_frequencies
@@ -18,8 +18,9 @@ from divprism.data.files import open_archive, write_whole
 from divprism.errors import ArgumentError, DataError
 from divprism.estimators import Dual, Entropy, Estimator, Fourier
 from divprism.scores import registry
-from divprism.scores.score import COMBINATIONS, build_score, combined
-from divprism.version import __version__
+from divprism.scores.score import Score, combine
+from divprism.scores.settings import Settings
+from divprism.scores.spec import available
 
 __all__ = ["Metric"]
 
@@ -202,35 +203,25 @@ class Metric:
             raise DataError("nothing has been seen yet: call update first.")
         start = time.perf_counter()
         spectra = {name: moments.spectrum(self._noise) for name, moments in self._moments.items()}
-        settings = {
-            "kernel_x": self._kernels["x"],
-            "kernel_t": self._kernels.get("t"),
-            "bandwidth_rule": None,
-            "order": self._order,
-            "truncation": self._truncation,
-            "estimator": self._estimator,
-            "rng": self._seed,
-        }
-        scores: dict[str, Any] = dict.fromkeys(registry.SCORES)
-        for name, terms in COMBINATIONS.items():
-            if set(terms) <= set(spectra):
-                order = 2.0 if name.endswith("rke") else self._order
-                found = {
-                    o: Entropy(
-                        entropy_estimate(spectra[o], order, self._truncation), spectra[o].method
-                    )
-                    for o in terms
-                }
-                scores[name] = build_score(
-                    name, combined(name, found), order, settings=settings, n=self.n
-                )
+        settings = Settings(
+            kernel_x=self._kernels["x"],
+            kernel_t=self._kernels.get("t"),
+            order=self._order,
+            truncation=self._truncation,
+            estimator=self._estimator,
+            rng=self._seed,
+        )
+        scores = {}
+        for spec in available(spectra):
+            order = spec.order_under(self._order)
+            entropies = {}
+            for name in spec.terms:
+                estimate = entropy_estimate(spectra[name], order, self._truncation)
+                entropies[name] = Entropy(estimate, spectra[name].method)
+            entropy = combine(spec, entropies)
+            scores[spec.name] = Score(spec.name, entropy, order=order, n=self.n, settings=settings)
         data = {"n": self.n, "outputs": None, "prompts": None, "hash": None, "skipped": 0}
-        runtime = {
-            "seconds": round(time.perf_counter() - start, 6),
-            "divprism": __version__,
-            "numpy": np.__version__,
-        }
-        return Evaluation(**scores, settings=settings, data=data, runtime=runtime)
+        return Evaluation(scores=scores, settings=settings, data=data, runtime=runtime_since(start))
 
     def _header(self) -> dict[str, Any]:
         kernels = {name: registry.spell(kernel) for name, kernel in self._kernels.items()}

@@ -40,7 +40,7 @@ class Reading(Bundle):
         str | None,
         typer.Argument(
             metavar="IN",
-            help="File or folder of outputs (see docs/inputs.md), or - for stdin.",
+            help="File or folder of outputs (see docs/how-to/inputs.md), or - for stdin.",
             show_default=False,
         ),
     ] = None

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.core.arrays import Array, array_namespace, distinct_rows, to_numpy, upload
+from divprism.core.arrays import Array, distinct_rows
+from divprism.core.distances import condensed_squares
 from divprism.core.validation import clean_rows, whole_number
 from divprism.errors import ArgumentError
 
@@ -52,7 +53,7 @@ class MedianDistance(BandwidthRule):
             distinct = np.sort(
                 np.random.default_rng(rng).choice(distinct, self.max_rows, replace=False)
             )
-        squares, scale = squared_distances(x, distinct)
+        squares, scale = condensed_squares(x, distinct)
         return float(scale * np.sqrt(np.median(squares)))
 
 
@@ -102,7 +103,7 @@ class StableScore(BandwidthRule):
             return median
         generator = np.random.default_rng(rng)
         draws = [
-            squared_distances(x, generator.choice(n, size, replace=False))
+            condensed_squares(x, generator.choice(n, size, replace=False))
             for _ in range(self.num_subsets)
         ]
         squares = [draw * (scale / median) ** 2 for draw, scale in draws]  # in units of the median
@@ -134,29 +135,3 @@ def _walk(holds: Callable[[int], bool]) -> int:
             return last + bisect_left(range(last + 1, step), True, key=lambda step: not holds(step))
         last = step
     return _BOTTOM
-
-
-def squared_distances(x: Array, rows: np.ndarray) -> tuple[np.ndarray, float]:
-    """Squared distances between all pairs of some rows, in units of the square of a scale, and that scale.
-
-    The units are such that squares neither overflow nor vanish.
-    """
-    xp = array_namespace(x)
-    points = xp.astype(xp.take(x, upload(rows, x), axis=0), xp.float64)
-    points = points - xp.mean(points, axis=0)
-    scale = float(xp.max(xp.abs(points))) or 1.0
-    points = points / scale
-    norms = to_numpy(xp.sum(points * points, axis=1))
-    gram = to_numpy(points @ points.T)
-    upper = np.triu_indices(rows.size, 1)
-    squares = np.maximum(norms[upper[0]] + norms[upper[1]] - 2 * gram[upper], 0.0)
-    if np.median(squares) < _CANCELLED * norms.max():
-        from scipy.spatial.distance import pdist
-
-        squares = pdist(to_numpy(points), "sqeuclidean")
-    return squares, scale
-
-
-_CANCELLED = (
-    1e-6  # squared distances this far below the squared norms are computed from differences
-)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from divprism.core.kernels import Categorical, Cosine, Gaussian, Polynomial, Precomputed
+from divprism.core.kernels import Categorical, Cosine, Gaussian, Kernel, Polynomial, Precomputed
 from divprism.embedders import (
     EfficientNetLite0,
     Embedder,
@@ -33,13 +33,13 @@ __all__ = [
     "EMBEDDERS",
     "ESTIMATORS",
     "KERNELS",
-    "SCORES",
     "embedder",
+    "is_registered",
+    "kernel",
     "keywords",
     "parse",
     "plugins",
     "spell",
-    "spell_settings",
     "summary",
 ]
 
@@ -73,18 +73,6 @@ EMBEDDERS: dict[str, type[Embedder]] = {
     "openai": OpenAI,
 }
 """Embedders by the name before the colon; what follows it is their first field. Short names of models: `ALIASES`."""
-
-SCORES: dict[str, str] = {
-    "vendi": "effective number of distinct outputs",
-    "conditional_vendi": "distinct outputs per kind of prompt: the model's own diversity",
-    "information_vendi": "how much of the diversity follows the prompts",
-    "rke": "distinct outputs, order 2",
-    "conditional_rke": "distinct outputs per kind of prompt, order 2",
-    "information_rke": "how much follows the prompts, order 2",
-    "cluster_vendi": "mean diversity inside given groups of prompts",
-    "cluster_rke": "mean diversity inside given groups, order 2",
-}
-"""What each score tells, in a few words."""
 
 
 def parse(text: str, table: dict[str, type], what: str) -> Any:
@@ -150,27 +138,28 @@ def spell(thing: Any) -> str:
     return f"{name}({fields})" if fields else name
 
 
-def spell_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings as the command line takes them: things by their spelling, Gaussian bandwidths under a key of their own.
+def kernel(name: str | None, bandwidth: float | None, side: str) -> Kernel | None:
+    """The kernel of one side from its name and its bandwidth; None leaves the bandwidth to the rule.
 
-    >>> spell_settings({"kernel_x": Gaussian(2.0), "order": math.inf})
-    {'kernel_x': 'gaussian', 'bandwidth_x': 2.0, 'order': 'inf'}
+    >>> kernel("gaussian", 2.0, "x"), kernel(None, None, "x")
+    (Gaussian(bandwidth=2.0), None)
     """
-    spelled: dict[str, Any] = {}
-    for key, value in settings.items():
-        if key in ("kernel_x", "kernel_t"):
-            gaussian = isinstance(value, Gaussian)
-            spelled[key] = None if value is None else "gaussian" if gaussian else spell(value)
-            spelled[key.replace("kernel", "bandwidth")] = value.bandwidth if gaussian else None
-        elif isinstance(value, Embedder):
-            spelled[key] = value.spelling
-            if value.precision in ("float16", "bfloat16"):
-                spelled["dtype"] = value.precision
-        elif key in ("bandwidth_rule", "estimator"):
-            spelled[key] = None if value is None else spell(value)
-        else:
-            spelled[key] = "inf" if isinstance(value, float) and math.isinf(value) else value
-    return spelled
+    if name is None or name == "gaussian":
+        if bandwidth is None:
+            return None
+        return Gaussian(bandwidth)
+    if bandwidth is not None:
+        raise ArgumentError(
+            f"the bandwidth of `{side}` goes with a kernel that has one; its kernel is {name!r}."
+        )
+    parsed: Kernel = parse(name, KERNELS, "kernel")
+    return parsed
+
+
+def is_registered(value: object) -> bool:
+    """Whether a kernel, an estimator or a rule has a name here, so that it can be spelled."""
+    tables = (KERNELS, ESTIMATORS, BANDWIDTH_RULES)
+    return any(type(value) in table.values() for table in tables)
 
 
 def _name(kind: type) -> str:

@@ -9,10 +9,11 @@ kernel matrix of the outputs with the masses v_k(i)^2. A group that is certain (
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.groups._inside import (
     Inside,
     Mode,
@@ -22,17 +23,20 @@ from divprism.analysis.groups._inside import (
     typical_rows,
 )
 from divprism.analysis.groups.grouping import EigenGroups, Grouping, LabelGroups, PromptSide, Split
-from divprism.core.kernels import Categorical, Kernel
-from divprism.core.validation import check_order
+from divprism.analysis.inputs import as_samples, embed_samples, require_one_model
+from divprism.core.kernels import Categorical
+from divprism.data.inputs import as_arrays
 from divprism.data.samples import Image, Item, Samples, Text, Video
-from divprism.embedders.embedding import as_arrays, as_samples, embed, resolve_embedder
-from divprism.errors import ArgumentError, DataError
-from divprism.estimators import Estimator
+from divprism.engines import Resources
+from divprism.errors import ArgumentError, DataError, Notice
 from divprism.estimators.base import whole_number
-from divprism.scores.bandwidth import BandwidthRule
-from divprism.scores.problem import Problem, entropies, pose
-from divprism.scores.registry import spell_settings
-from divprism.scores.score import Score, score_from
+from divprism.scores.problem import Problem, pose
+from divprism.scores.score import Score, compute_scores
+from divprism.scores.settings import EmbeddedPairOptions, Settings, read_options
+from divprism.scores.spec import score_spec
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Decomposition", "PromptGroup", "embedded_pairs", "prompt_groups"]
 
@@ -128,11 +132,11 @@ class Decomposition:
     equal_size: int
     min_size: int
     num_small: int
-    settings: dict[str, Any]
+    settings: Settings
     data: dict[str, Any]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[str, ...] = field(default=(), repr=False)
+    notes: tuple[Notice, ...] = field(default=(), repr=False)
     items: Samples = field(default_factory=lambda: Samples(()), repr=False)
     labels: tuple[str, ...] | None = field(default=None, repr=False)
 
@@ -149,16 +153,16 @@ class Decomposition:
         )
         counts = ("equal_size", "min_size", "num_small", "data")
         return {
-            "schema": 1,
+            "schema": SCHEMA,
             "groups": [self._group(group) for group in self.groups],
             **{name: getattr(self, name) for name in plain},
             **{
                 name: getattr(self, name).value for name in ("conditional_vendi", "conditional_rke")
             },
             **{name: getattr(self, name) for name in counts},
-            "settings": spell_settings(self.settings),
+            "settings": self.settings.to_dict(),
             "embedders": list(self.embedders),
-            "warnings": list(self.warnings),
+            "warnings": [notice.to_dict() for notice in self.warnings],
         }
 
     def _group(self, group: PromptGroup) -> dict[str, Any]:
@@ -199,17 +203,10 @@ def prompt_groups(
     t: Any = None,
     grouping: Grouping | None = None,
     *,
-    kernel_x: Kernel | None = None,
-    kernel_t: Kernel | None = None,
-    order: float = 1.0,
-    bandwidth_rule: BandwidthRule | None = None,
-    estimator: Estimator | None = None,
     num_modes: int = 3,
     num_examples: int = 5,
     min_size: int = 5,
-    rng: Any = 0,
-    memory: Any = None,
-    **embedding: Any,
+    **options: "Unpack[EmbeddedPairOptions]",
 ) -> Decomposition:
     """Where a model repeats itself: the diversity inside each group of prompts, the least diverse group first.
 
@@ -267,71 +264,52 @@ def prompt_groups(
         whole_number(min_size, "min_size", 2),
         grouping.plain,
     )
-    items, embedded, embedders = embedded_pairs(x, t, kernel_t, **embedding)
+    settings, resources = read_options(options, EmbeddedPairOptions, "prompt_groups")
+    items, embedded, settings = embedded_pairs(x, t, settings, resources)
     if items.skipped and isinstance(grouping, LabelGroups) and len(grouping.labels) != len(items):
         raise DataError(
-            f"{items.skipped:,} outputs are empty and left out, so the labels do not fit: drop them first."
+            f"{items.skipped:,} outputs are empty and left out, so the labels do not fit: drop "
+            "these outputs first."
         )
-    problem = pose(
+    # Posed at order 1, so that the data are held in double precision: eigenvectors are needed at
+    # any order.
+    posed = pose(
         embedded.outputs,
         embedded.prompts,
-        kernel_x=kernel_x,
-        kernel_t=kernel_t,
-        bandwidth_rule=bandwidth_rule,
-        order=1.0,  # so that the data are held in double precision: eigenvectors are wanted at any order
-        truncation=None,
-        estimator=estimator,
-        rng=rng,
-        memory=memory,
-        progress=embedding.get("progress"),
+        settings=replace(settings, order=1.0, truncation=None),
+        resources=resources,
     )
-    problem = replace(
-        problem, settings=problem.settings | embedders | {"order": check_order(order)}
-    )
+    problem = replace(posed, settings=replace(posed.settings, order=settings.order))
     assert problem.t is not None
-    vectors = None if getattr(embedded.prompts, "ndim", 2) == 1 else embedded.prompts
-    split = grouping.split(
-        PromptSide(problem.t, items.prompts, vectors, problem.resources), problem.settings["rng"]
-    )
+    vectors = embedded.prompts
+    if getattr(vectors, "ndim", 2) == 1:  # ids
+        vectors = None
+    side = PromptSide(problem.t, items.prompts, vectors, problem.resources)
+    split = grouping.split(side, problem.settings.rng)
     return _decomposition(problem, split, wanted, items, embedded, type(grouping).__name__)
 
 
 def embedded_pairs(
-    x: Any,
-    t: Any,
-    kernel_t: Kernel | None,
-    *,
-    embedder_x: Any = None,
-    embedder_t: Any = None,
-    **settings: Any,
-) -> tuple[Samples, Samples, dict[str, Any]]:
-    """Samples as they were given, the same as vectors, and the embedders."""
+    x: Any, t: Any, settings: Settings, resources: Resources
+) -> tuple[Samples, Samples, Settings]:
+    """Samples as they were given, the same as vectors, and the settings with their embedders."""
     items = as_arrays(as_samples(x, t, None))
     shown = items.given or items
     if items.prompts is None:
         raise DataError(f"groups are of prompts, and {items.source} holds none; give them as `t`.")
-    if items.models is not None and len(set(items.models)) > 1:
-        raise DataError(
-            f"{items.source} holds outputs of {len(set(items.models)):,} models, and groups are of one: "
-            "dp.load(...).by_model()[name]."
-        )
-    used = items.with_prompt_ids() if isinstance(kernel_t, Categorical) else items
-    made = [
-        resolve_embedder(embedder_x, used.outputs, "x"),
-        resolve_embedder(embedder_t, used.prompts, "t"),
-    ]
-    return shown, embed(used, *made, **settings), {"embedder_x": made[0], "embedder_t": made[1]}
+    require_one_model(items, "groups are")
+    if isinstance(settings.kernel_t, Categorical):
+        items = items.with_prompt_ids()
+    embedded, settings = embed_samples(items, settings, resources)
+    return shown, embedded, settings
 
 
 def _decomposition(
     problem: Problem, split: Split, wanted: Wanted, items: Samples, embedded: Samples, name: str
 ) -> Decomposition:
-    order = problem.settings["order"]
-    at_order, at_two = entropies(problem, ["t", "joint"], [order, 2.0])
-    scores = {
-        "conditional_vendi": score_from("conditional_vendi", at_order, problem, order),
-        "conditional_rke": score_from("conditional_rke", at_two, problem, 2.0),
-    }
+    order = problem.settings.order
+    conditional = [score_spec("conditional_vendi"), score_spec("conditional_rke")]
+    scores = compute_scores(problem, conditional)
     groups, equal = _measured(problem, split, wanted)
     shares = np.array([group.share for group in groups])
     vendi, rke = (
@@ -344,13 +322,15 @@ def _decomposition(
     data = _data(problem, split, items, name)
     warnings = [
         *embedded.warnings,
-        *(text for score in scores.values() for text in score.warnings),
+        *(notice for score in scores.values() for notice in score.warnings),
         *split.warnings,
     ]
     if left := problem.n - data["grouped"]:
-        warnings.append(
-            f"{left:,} outputs are in no group: their prompts are unlike those of all groups. Ask for more groups."
+        text = (
+            f"{left:,} outputs are in no group: their prompts are unlike those of all groups. "
+            "Ask for more groups."
         )
+        warnings.append(Notice("outputs-in-no-group", text))
     return Decomposition(
         tuple(sorted(groups, key=lambda group: (group.small, group.rarefied or group.vendi))),
         float(shares.sum()),
@@ -414,10 +394,10 @@ def _aggregate(shares: np.ndarray, inside: np.ndarray, order: float) -> float:
 def _measured(problem: Problem, split: Split, wanted: Wanted) -> tuple[list[PromptGroup], int]:
     """Every group measured, and the number of outputs that they are compared at."""
     assert problem.t is not None
-    order, seed = problem.settings["order"], problem.settings["rng"]
+    order, seed = problem.settings.order, problem.settings.rng
     insides = [Inside.of(problem.x, group) for group in split.groups]
     question = problem.question([order, 2.0])
-    at_order, at_two = problem.settings["estimator"].entropies(
+    at_order, at_two = problem.settings.estimator.entropies(
         [one.operator for one in insides], question, problem.resources
     )
     sizes = [1 / float((group.masses**2).sum()) for group in split.groups]

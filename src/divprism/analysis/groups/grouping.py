@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from divprism.analysis.groups.kmeans import kmeans_labels
 from divprism.core.arrays import to_numpy
 from divprism.core.operators import KernelOperator, dense
 from divprism.core.validation import check_pairing, clean_ids
 from divprism.data.samples import Text
 from divprism.engines import Resources, spell_bytes
-from divprism.errors import DataError
+from divprism.errors import DataError, Notice
 from divprism.estimators.base import whole_number
-from divprism.scores.cluster import kmeans_labels
 
 __all__ = [
     "EigenDirections",
@@ -74,7 +74,7 @@ class Split:
 
     groups: tuple[Membership, ...]
     hard: bool = True
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
 
 class Grouping(ABC):
@@ -238,19 +238,20 @@ def _partition(codes: np.ndarray, names: Sequence[str]) -> tuple[Membership, ...
     )
 
 
-def _directions(side: PromptSide, count: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+def _directions(side: PromptSide, count: int) -> tuple[np.ndarray, np.ndarray, tuple[Notice, ...]]:
     """The leading eigenpairs of K_T / n on the distinct prompts, and a warning where the cut splits equal eigenvalues."""
     count = whole_number(count, "num_groups", 1)
     way_out = "group by prompt, by labels or by K-means, or take a part of the data"
     values, vectors = leading_eigenvectors(
         side.operator, min(count + 1, side.operator.size), side.resources, "prompts", way_out
     )
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
     if values.size > count and values[count - 1] - values[count] <= _TIED * values[0]:
-        warnings = (
-            f"eigenvalues {count} and {count + 1} of the prompt kernel are equal, so which prompts are in a group is "
-            "arbitrary: ask for another number of groups, or group by prompt.",
+        text = (
+            f"eigenvalues {count} and {count + 1} of the prompt kernel are equal, so which prompts "
+            "are in a group is arbitrary: ask for another number of groups, or group by prompt."
         )
+        warnings = (Notice("groups-arbitrary", text),)
     return values[:count], vectors[:, :count], warnings
 
 

@@ -1,21 +1,29 @@
 """Whether the Conditional scores track the Cluster scores: both on nested subsets."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from divprism.analysis.groups.decomposition import embedded_pairs
-from divprism.core.kernels import Kernel
-from divprism.core.validation import check_pairing, check_seed, clean_ids
-from divprism.errors import ArgumentError, DataError
-from divprism.scores.bandwidth import BandwidthRule
-from divprism.scores.cluster import cluster_score_from
-from divprism.scores.problem import entropies, pose
-from divprism.scores.score import score_from
+from divprism.core.validation import check_pairing
+from divprism.errors import ArgumentError
+from divprism.scores.problem import clean_labels, pose
+from divprism.scores.score import compute_scores
+from divprism.scores.settings import EmbeddedPairOptions, read_options
+from divprism.scores.spec import score_spec
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["NestedScores", "nested_scores"]
+
+# Conditional scores and the cluster scores that they should track, by the key of a correlation.
+_TRACKED = {
+    "vendi": ("conditional_vendi", "cluster_vendi"),
+    "rke": ("conditional_rke", "cluster_rke"),
+}
 
 
 @dataclass(frozen=True)
@@ -44,13 +52,7 @@ def nested_scores(
     t: Any,
     labels: Any,
     subsets: Sequence[Any] | None = None,
-    *,
-    kernel_x: Kernel | None = None,
-    kernel_t: Kernel | None = None,
-    order: float = 1.0,
-    bandwidth_rule: BandwidthRule | None = None,
-    rng: Any = 0,
-    **embedding: Any,
+    **options: "Unpack[EmbeddedPairOptions]",
 ) -> NestedScores:
     """Whether Conditional tracks Cluster: both on nested subsets of the pairs (Conditional Vendi, App. G; Fig. 5 and 16-18).
 
@@ -74,51 +76,36 @@ def nested_scores(
     >>> [round(score, 3) for score in found.cluster_vendi], round(found.spearman["vendi"], 9)
     ([2.0, 2.6, 3.222], 1.0)
     """
-    items, embedded, _ = embedded_pairs(x, t, kernel_t, **embedding)
-    codes = clean_ids(labels, "labels")
-    if codes is None:
-        raise DataError(
-            f"`labels` must be flat, one group per output; got shape {np.shape(labels)}."
-        )
+    settings, resources = read_options(options, EmbeddedPairOptions, "nested_scores")
+    items, embedded, settings = embedded_pairs(x, t, settings, resources)
+    codes = clean_labels(labels)
     check_pairing(len(items), codes.size, "labels")
     if subsets is None:
         steps = np.unique(np.linspace(0, codes.max(), min(10, codes.max() + 1)).round())
         subsets = [np.flatnonzero(codes <= last) for last in steps]
     chosen = _nested(subsets, codes.size)
-    settings: dict[str, Any] = {
-        "order": order,
-        "rng": check_seed(rng),
-        "truncation": None,
-        "estimator": None,
-    }
-    kernels = {"kernel_x": kernel_x, "kernel_t": kernel_t, "bandwidth_rule": bandwidth_rule}
-    resolved = pose(embedded.outputs, embedded.prompts, **kernels, **settings).settings
-    kept = {
-        name: resolved[name]
-        for name in ("kernel_x", "kernel_t", "order", "truncation", "estimator", "rng")
-    }
-    found: dict[str, list[float]] = {}
+    settings = replace(settings, truncation=None)
+    # The bandwidths are chosen once, on everything.
+    settings = pose(embedded.outputs, embedded.prompts, settings=settings).settings
+    tracked = [score_spec(name) for names in _TRACKED.values() for name in names]
+    series: dict[str, list[float]] = {spec.name: [] for spec in tracked}
     for rows in chosen:
-        weights = (
-            np.bincount(rows, minlength=codes.size) / rows.size
-        )  # a kernel matrix has no rows to select
-        problem = pose(embedded.outputs, embedded.prompts, codes, weights=weights, **kept)
-        inside = entropies(problem, ["t", "joint"], [kept["order"], 2.0])
-        for score, one, order in (("vendi", inside[0], kept["order"]), ("rke", inside[1], 2.0)):
-            conditional, cluster = f"conditional_{score}", f"cluster_{score}"
-            found.setdefault(conditional, []).append(
-                float(score_from(conditional, one, problem, order))
-            )
-            found.setdefault(cluster, []).append(float(cluster_score_from(cluster, problem, order)))
-    series = {
-        score: (found[f"conditional_{score}"], found[f"cluster_{score}"])
-        for score in ("vendi", "rke")
-    }
+        # Weights rather than rows: a kernel matrix has no rows to select.
+        weights = np.bincount(rows, minlength=codes.size) / rows.size
+        problem = pose(
+            embedded.outputs, embedded.prompts, codes, settings=settings, weights=weights
+        )
+        for name, score in compute_scores(problem, tracked).items():
+            series[name].append(score.value)
+    pearson, spearman = {}, {}
+    for key, (conditional, cluster) in _TRACKED.items():
+        both = np.round(series[conditional], 12), np.round(series[cluster], 12)
+        pearson[key], spearman[key] = _correlations(*both)
     return NestedScores(
         tuple(len(rows) for rows in chosen),
-        **{name: tuple(values) for name, values in found.items()},
-        pearson={score: _correlation(*map(np.array, both)) for score, both in series.items()},
-        spearman={score: _correlation(*map(_ranks, both)) for score, both in series.items()},
+        **{name: tuple(values) for name, values in series.items()},
+        pearson=pearson,
+        spearman=spearman,
     )
 
 
@@ -140,13 +127,10 @@ def _nested(subsets: Sequence[Any], n: int) -> list[np.ndarray]:
     return chosen
 
 
-def _ranks(values: Sequence[float]) -> np.ndarray:
-    """Ranks, equal ones shared; differences of rounding are none."""
-    _, inverse, counts = np.unique(np.round(values, 12), return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+def _correlations(a: np.ndarray, b: np.ndarray) -> tuple[float | None, float | None]:
+    """Pearson's and Spearman's correlation; None where one of the series is constant."""
+    from scipy.stats import pearsonr, spearmanr
 
-
-def _correlation(a: np.ndarray, b: np.ndarray) -> float | None:
-    a, b = a - a.mean(), b - b.mean()
-    size = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return None if size < 1e-12 else float(a @ b) / size
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return None, None
+    return float(pearsonr(a, b).statistic), float(spearmanr(a, b).statistic)

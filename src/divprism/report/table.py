@@ -1,0 +1,381 @@
+"""Table: typed columns and rows, with notes; and its renderings.
+
+Every table that divprism prints is a `Table` first. Text for a terminal, Markdown, LaTeX, CSV,
+HTML and data frames are renderings of it, so a new column appears in all of them.
+"""
+
+import csv
+import io
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any
+
+from divprism.errors import ArgumentError, MissingExtraError, Notice
+from divprism.report.texts import literal, visible
+
+__all__ = ["RENDERINGS", "Cell", "Column", "Measured", "Table", "terminal_width"]
+
+_GAP = 2  # blanks between columns
+_NARROWEST = 8  # letters that a shortened column of texts keeps
+_FORMULA_STARTS = "=+-@\t\r"  # a spreadsheet runs a cell of text that starts with one of these
+
+
+def terminal_width() -> int:
+    """Columns of the terminal; 100 where there is none."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number with its error: the ends of an interval, or a standard error."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    error: float | None = None
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval, else the standard error; None for an exact number."""
+        if self.low is not None and self.high is not None:
+            return (self.high - self.low) / 2
+        return self.error
+
+
+Cell = str | int | float | Measured | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes
+    ----------
+    key : str
+        Its name in CSV files and data frames.
+    title : str
+        Its heading for people.
+    form : str
+        Format of its numbers, such as ".4g"; empty for texts.
+    priority : int
+        0 for columns that are always shown. Where the terminal is too narrow, columns with the
+        highest number are left out first.
+    """
+
+    key: str
+    title: str
+    form: str = ""
+    priority: int = 0
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the column holds texts, which are aligned to the left."""
+        return not self.form
+
+    def show(self, cell: Cell) -> str:
+        """A cell for people."""
+        if cell is None:
+            return ""
+        if isinstance(cell, str):
+            return visible(" ".join(cell.split()))
+        if isinstance(cell, Measured):
+            text = format(cell.value, self.form)
+            half = cell.half_width
+            if half:
+                return f"{text} ±{half:.2g}"
+            return text
+        return format(cell, self.form)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Typed columns and rows, a title, notes below, and warnings last.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+    rows : tuple of tuples
+        A cell for each column: a text, a number, a `Measured`, or None for an empty cell.
+    title : str
+        One line above the table.
+    notes : tuple of str
+        Sentences below the table: what the numbers are and how they were computed.
+    warnings : tuple of Notice
+        What a reader of the numbers should know.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    title: str = ""
+    notes: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ArgumentError(
+                    f"a row of a table has {len(row)} cells; it has {len(self.columns)} columns."
+                )
+
+    def render(self, form: str, width: int | None = None, color: bool = False) -> str:
+        """The table in one of `RENDERINGS`; `width` and `color` are for "table" alone."""
+        if form == "table":
+            return self.to_text(width, color)
+        return RENDERINGS[form](self)
+
+    def to_text(self, width: int | None = None, color: bool = False) -> str:
+        """The table for a terminal: a line per row, never wrapped.
+
+        Where it is wider than `width`, columns of low priority are left out, then texts are
+        shortened; a note names the columns that are missing.
+        """
+        from rich.console import Console
+        from rich.table import Table as RichTable
+
+        kept, cells = self._fit(width)
+        grid = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        for index in kept:
+            column = self.columns[index]
+            justify: Any = "left" if column.is_text else "right"
+            grid.add_column(column.title, justify=justify, no_wrap=True)
+        for row in cells:
+            grid.add_row(*(_plain(text) for text in row))
+        buffer = io.StringIO()
+        colors: Any = "standard" if color else None
+        console = Console(
+            file=buffer,
+            width=width or 100_000,
+            color_system=colors,
+            force_terminal=color,
+            highlight=False,
+        )
+        if self.title:
+            console.print(_plain(self.title, "bold"), soft_wrap=width is None)
+        console.print(grid)
+        for note in self._notes(kept):
+            console.print(_plain(note, "dim"), soft_wrap=width is None)
+        return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+    def _fit(self, width: int | None) -> tuple[list[int], list[list[str]]]:
+        """The columns that fit into a width, and their cells."""
+        shown = [
+            [column.show(cell) for column, cell in zip(self.columns, row, strict=True)]
+            for row in self.rows
+        ]
+        from rich.cells import cell_len
+
+        natural = []
+        for index, column in enumerate(self.columns):
+            lengths = [cell_len(row[index]) for row in shown]
+            natural.append(max([cell_len(column.title), *lengths]))
+        kept = list(range(len(self.columns)))
+        if width is None:
+            return kept, shown
+
+        def excess() -> int:
+            return sum(natural[index] + _GAP for index in kept) - _GAP - width
+
+        droppable = sorted(
+            (index for index in kept if self.columns[index].priority),
+            key=lambda index: (self.columns[index].priority, index),
+        )
+        while excess() > 0 and droppable:
+            kept.remove(droppable.pop())
+        if excess() > 0:
+            texts = [index for index in kept if self.columns[index].is_text]
+            for index in sorted(texts, key=lambda index: -natural[index]):
+                natural[index] = max(_NARROWEST, natural[index] - max(0, excess()))
+        rows = []
+        for row in shown:
+            rows.append([_shorten(row[index], natural[index]) for index in kept])
+        return kept, rows
+
+    def _notes(self, kept: Sequence[int]) -> list[str]:
+        """The notes, and which columns did not fit."""
+        missing = [column.title for index, column in enumerate(self.columns) if index not in kept]
+        notes = list(self.notes)
+        if missing:
+            notes.append(f"not shown, for lack of width: {', '.join(missing)}")
+        return notes
+
+    def to_markdown(self) -> str:
+        """A Markdown table, the notes below it."""
+        aligned = ["---" if column.is_text else "---:" for column in self.columns]
+        lines = [_markdown_row(column.title for column in self.columns)]
+        lines.append(f"|{'|'.join(aligned)}|")
+        for row in self._shown_rows():
+            lines.append(_markdown_row(row))
+        if self.title:
+            lines = [literal(self.title), "", *lines]
+        if self.notes:
+            lines += ["", *(literal(note) for note in self.notes)]
+        return "\n".join(lines) + "\n"
+
+    def to_latex(self) -> str:
+        """A LaTeX table in the style of booktabs, title and notes as comments."""
+        comments = [r"% needs \usepackage{booktabs}"]
+        for text in (self.title, *self.notes):
+            if text:
+                comments.append(f"% {' '.join(visible(text).split())}")
+        alignment = "".join("l" if column.is_text else "r" for column in self.columns)
+        lines = [*comments, rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
+        lines.append(_latex_row(column.title for column in self.columns))
+        lines.append(r"\midrule")
+        for row in self._shown_rows():
+            lines.append(_latex_row(row))
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+    def to_csv(self) -> str:
+        """Comma-separated values at full precision; an interval has columns of its own."""
+        names, records = self._records()
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(names)
+        for record in records:
+            writer.writerow([_csv_cell(value) for value in record])
+        return buffer.getvalue()
+
+    def to_html(self) -> str:
+        """An HTML table without scripts or styles of its own; every text is escaped."""
+        heads = "".join(f"<th>{escape(column.title)}</th>" for column in self.columns)
+        lines = ["<table>"]
+        if self.title:
+            lines.append(f"<caption>{escape(visible(self.title))}</caption>")
+        lines.append(f"<thead><tr>{heads}</tr></thead>")
+        lines.append("<tbody>")
+        for row in self._shown_rows():
+            cells = "".join(f"<td>{escape(text)}</td>" for text in row)
+            lines.append(f"<tr>{cells}</tr>")
+        lines += ["</tbody>", "</table>"]
+        for note in (*self.notes, *map(str, self.warnings)):
+            lines.append(f"<p>{escape(visible(note))}</p>")
+        return "\n".join(lines) + "\n"
+
+    def to_frame(self) -> Any:
+        """A data frame with a column for every number: pandas, or polars if only that is there."""
+        names, records = self._records()
+        columns = {name: [record[index] for record in records] for index, name in enumerate(names)}
+        for package in ("pandas", "polars"):
+            try:
+                module = __import__(package)
+            except ImportError:
+                continue
+            return module.DataFrame(columns)
+        raise MissingExtraError(
+            "A data frame needs pandas or polars, and neither is installed: pip install pandas."
+        )
+
+    def with_columns(self, keys: Sequence[str]) -> "Table":
+        """The table with some of its columns, in the order of `keys`."""
+        index = {column.key: number for number, column in enumerate(self.columns)}
+        chosen = [index[key] for key in keys]
+        return replace(
+            self,
+            columns=tuple(self.columns[number] for number in chosen),
+            rows=tuple(tuple(row[number] for number in chosen) for row in self.rows),
+        )
+
+    def _shown_rows(self) -> list[list[str]]:
+        rows = []
+        for row in self.rows:
+            rows.append([column.show(cell) for column, cell in zip(self.columns, row, strict=True)])
+        return rows
+
+    def _records(self) -> tuple[list[str], list[list[str | int | float | None]]]:
+        """Names and values for machines: a measured number becomes several columns."""
+        names: list[str] = []
+        records: list[list[str | int | float | None]] = [[] for _ in self.rows]
+        for index, column in enumerate(self.columns):
+            cells = [row[index] for row in self.rows]
+            parts = _parts_of(cells)
+            names += [f"{column.key}{suffix}" for suffix in parts]
+            for record, cell in zip(records, cells, strict=True):
+                record += [part(cell) for part in parts.values()]
+        return names, records
+
+
+def _parts_of(cells: Sequence[Cell]) -> dict[str, Callable[[Cell], str | int | float | None]]:
+    """The columns that some cells need in a file, by the suffix of their names."""
+    measured = [cell for cell in cells if isinstance(cell, Measured)]
+    parts: dict[str, Callable[[Cell], str | int | float | None]] = {"": _value}
+    if any(cell.low is not None for cell in measured):
+        parts["_low"] = _attribute("low")
+        parts["_high"] = _attribute("high")
+    if any(cell.error is not None for cell in measured):
+        parts["_error"] = _attribute("error")
+    return parts
+
+
+def _value(cell: Cell) -> str | int | float | None:
+    if isinstance(cell, Measured):
+        return cell.value
+    return cell
+
+
+def _attribute(name: str) -> Callable[[Cell], float | None]:
+    def read(cell: Cell) -> float | None:
+        value: float | None = getattr(cell, name, None)
+        return value
+
+    return read
+
+
+def _shorten(text: str, width: int) -> str:
+    """A text of at most `width` cells of a terminal, cut in the middle: both ends identify it."""
+    from rich.cells import cell_len
+
+    if cell_len(text) <= width:
+        return text
+    keep = len(text)
+    while keep > 2:
+        keep -= 1
+        front = (keep + 1) // 2
+        short = f"{text[:front]}…{text[len(text) - (keep - front) :]}"
+        if cell_len(short) <= width:
+            return short
+    return text[:1]
+
+
+def _plain(text: str, style: str = "") -> Any:
+    """A text that rich prints as it is: square brackets in it are no markup."""
+    from rich.text import Text
+
+    return Text(text, style=style)
+
+
+def _csv_cell(value: str | int | float | None) -> str | int | float:
+    if value is None:
+        return ""
+    if isinstance(value, str) and value.startswith(tuple(_FORMULA_STARTS)):
+        return f"'{value}"
+    return value
+
+
+def _markdown_row(cells: Any) -> str:
+    return f"| {' | '.join(literal(cell) for cell in cells)} |"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "^": r"\^{}",
+    "~": r"\~{}",
+    "±": r"$\pm$",
+    **{letter: f"\\{letter}" for letter in "_%&#${}"},
+}
+
+
+def _latex_row(cells: Any) -> str:
+    escaped = ["".join(_LATEX.get(letter, letter) for letter in cell) for cell in cells]
+    return " & ".join(escaped) + r" \\"
+
+
+RENDERINGS: dict[str, Callable[[Table], str]] = {
+    "table": Table.to_text,
+    "csv": Table.to_csv,
+    "md": Table.to_markdown,
+    "latex": Table.to_latex,
+    "html": Table.to_html,
+}
+"""Renderings by the name that the command line gives them."""
