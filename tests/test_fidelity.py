@@ -263,17 +263,17 @@ def test_invalid_arguments_are_refused(call, message):
 
 
 def test_memory_stays_below_a_matrix_of_all_pairs():
-    """12,000 rows on either side: a matrix of distances in double precision would take 1.15 GB."""
+    """6,000 rows on either side: a matrix of distances in double precision would take 288 MB."""
     code = (
         "import resource, numpy as np, divprism as dp\n"
-        "x, y = np.random.default_rng(0).standard_normal((2, 12000, 16))\n"
+        "x, y = np.random.default_rng(0).standard_normal((2, 6000, 16))\n"
         "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
         "before = peak()\n"
         "dp.kernel_distance(x, y), dp.recall(x, y), dp.coverage(x, y)\n"
         "print(peak() - before)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 400  # megabytes: a few blocks of 512 x 12,000
+    assert float(done.stdout) < 150  # megabytes: a few blocks of 512 x 6,000
 
 
 def test_a_set_is_as_far_from_itself_as_from_its_copy():

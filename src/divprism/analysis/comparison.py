@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divprism.analysis.evaluation import SCHEMA, Evaluation, Results, assess
+from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Results, assess
 from divprism.analysis.inputs import as_samples, embed_samples, pool_bandwidths
 from divprism.analysis.intervals import SamplingError, quantile
 from divprism.core.arrays import to_numpy
@@ -118,7 +118,8 @@ class Comparison:
         from divprism.report.table import terminal_width
         from divprism.report.tables import comparison_table
 
-        return comparison_table(self.to_dict()).to_text(terminal_width())
+        table = comparison_table(self.to_dict())
+        return table.head(SHOWN_MODELS).to_text(terminal_width())
 
     def _repr_html_(self) -> str:
         from divprism.report.tables import comparison_table

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA",
+    "SHOWN_MODELS",
     "Evaluation",
     "Results",
     "assess",
@@ -51,6 +52,9 @@ __all__ = [
 
 SCHEMA = 2
 """Version of the result documents that `to_dict` and `to_json` write."""
+
+SHOWN_MODELS = 10
+"""Number of models in the short text of a result."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +251,7 @@ class Results(Mapping[str, Evaluation]):
         from divprism.report.table import terminal_width
         from divprism.report.tables import results_table
 
-        return results_table(self.documents()).to_text(terminal_width())
+        return results_table(self.documents()).head(SHOWN_MODELS).to_text(terminal_width())
 
     def _repr_html_(self) -> str:
         from divprism.report.tables import results_table

@@ -13,10 +13,10 @@ from divprism.errors import ArgumentError, DivprismError
 from divprism.report.group_tables import group_records, groups_listing
 
 _WAYS: dict[str, Callable[[int], library.Grouping]] = {
-    "eigen": library.EigenGroups,
-    "directions": library.EigenDirections,
-    "prompt": lambda number: library.PromptGroups(),
-    "kmeans": library.KMeansGroups,
+    "eigen": library.EigenGrouping,
+    "directions": library.EigenDirectionGrouping,
+    "prompt": lambda number: library.ExactPromptGrouping(),
+    "kmeans": library.KMeansGrouping,
 }
 
 
@@ -39,7 +39,7 @@ def groups(
     samples, values = _read(job, by, model, labels)
     options = {"settings": job.settings(samples), "memory": job.max_memory}
     shown_of_each = {"num_modes": num_modes, "num_examples": num_examples, "min_size": min_size}
-    grouping = _WAYS[by](num_groups) if values is None else library.LabelGroups(values)
+    grouping = _WAYS[by](num_groups) if values is None else library.LabelGrouping(values)
     result = job.run(library.prompt_groups, samples, grouping=grouping, **shown_of_each, **options)
     document = result.to_dict()
     if nested:
@@ -72,7 +72,7 @@ def _read(job: Job, by: str, model: str | None, labels: str | None) -> tuple[Sam
     return chosen.head(len(rows)), [values[row] for row in rows]
 
 
-def _nested(job: Job, samples: Samples, result: library.Decomposition) -> dict[str, Any]:
+def _nested(job: Job, samples: Samples, result: library.PromptGroups) -> dict[str, Any]:
     """Conditional and Cluster scores over more and more of the groups."""
     assert result.labels is not None
     names = {group.name for group in result.groups}

@@ -167,7 +167,7 @@ def _name_lines(ax: "Axes", names: Sequence[str], numbers: Sequence[str]) -> Non
     Both stay inside the plot, however long the name is.
     """
     # A constrained layout has not placed a lone plot yet; it will fill most of the figure.
-    width = 0.92 * ax.figure.get_figwidth()
+    width = 0.92 * ax.figure.bbox.width / ax.figure.dpi
     if ax.figure.get_layout_engine() is None or len(ax.figure.axes) > 1:
         width = ax.get_window_extent().width / ax.figure.dpi
     num_letters = width * 72 / (_LETTER_WIDTH * _FONT_SIZE)
@@ -278,7 +278,7 @@ def draw_factors(ax: "Axes", documents: Mapping[str, Document]) -> None:
 def _draw_factor_bar(ax: "Axes", index: int, scores: Document) -> float:
     """Draw the bar of one model with the interval of conditional; return its highest value."""
     vendi, conditional = scores["vendi"]["value"], scores["conditional_vendi"]["value"]
-    shape = {"height": 0.4, "edgecolor": PAPER, "linewidth": 1.2}
+    shape: dict[str, Any] = {"height": 0.4, "edgecolor": PAPER, "linewidth": 1.2}
     own, rest = FAMILY_COLORS["conditional"], FAMILY_COLORS["information"]
     ax.barh(index, conditional - 1, left=1, color=own, **shape)
     ax.barh(index, vendi - conditional, left=conditional, color=rest, **shape)

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from divprism.report.style import FAMILY_COLORS, GRID, INK, PAPER, styled
 from divprism.report.texts import visible
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["inline_svg"]
@@ -21,14 +20,14 @@ _PAGE_COLORS = {**FAMILY_COLORS, "grid": GRID, "paper": PAPER}
 
 
 def inline_svg(
-    draw: Callable[[np.ndarray], object], panels: int, height: float, label: str, name: str
+    draw: "Callable[[list[Axes]], object]", panels: int, height: float, label: str, name: str
 ) -> list[str]:
     """Return what `draw(axes)` draws as one SVG element for each of its panels.
 
     Parameters
     ----------
     draw : callable
-        Receives an array of `panels` axes.
+        Receives a list of `panels` axes.
     panels : int
         Number of axes, each a figure of its own, so that a page can wrap them.
     height : float
@@ -42,7 +41,7 @@ def inline_svg(
         from matplotlib.figure import Figure
 
         figures = [Figure(figsize=(_WIDTH, height), layout="constrained") for _ in range(panels)]
-        axes = np.array([figure.subplots() for figure in figures], dtype=object)
+        axes = [figure.subplots() for figure in figures]
         draw(axes)
         elements = []
         for index, (figure, ax) in enumerate(zip(figures, axes, strict=True)):

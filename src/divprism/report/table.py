@@ -142,6 +142,14 @@ class Table:
                     f"a row of a table has {len(row)} cells; it has {len(self.columns)} columns."
                 )
 
+    def head(self, count: int) -> "Table":
+        """The first rows of the table; a note counts the others."""
+        left_out = len(self.rows) - count
+        if left_out <= 0:
+            return self
+        note = f"{left_out:,} more rows are not shown; to_frame() holds all of them"
+        return replace(self, rows=self.rows[:count], notes=(note, *self.notes))
+
     def render(self, form: str, width: int | None = None, color: bool = False) -> str:
         """The table in one of `RENDERINGS`; `width` and `color` are for "table" alone."""
         if form == "table":

@@ -393,8 +393,8 @@ def remarks(document: Document) -> list[str]:
     if baseline is not None:
         count = number_of(baseline["num_permutations"], "random pairing")
         lines.append(
-            f"excess information: {baseline['excess_information']:.3f} nats over {count} of outputs "
-            f"and prompts, whose information_vendi is {baseline['baseline']:.4f} "
+            f"excess information: {baseline['excess_information']:.3f} nats over {count} of "
+            f"outputs and prompts, whose information_vendi is {baseline['baseline']:.4f} "
             f"(p = {baseline['p_value']:.2g})"
         )
     return lines

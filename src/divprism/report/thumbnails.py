@@ -21,10 +21,7 @@ def thumbnail(item: Item) -> str | None:
     if not isinstance(item, Image | Video):
         return None
     with without_warnings():
-        if isinstance(item, Image):
-            image = item.content()
-        else:
-            image = item.content(1)[0]
+        image = item.content() if isinstance(item, Image) else item.content(1)[0]
     image.thumbnail((_SIDE, _SIDE))
     pixels = image.copy()
     # Pillow would otherwise save comments, colour profiles and GPS data along with the pixels.

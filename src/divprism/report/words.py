@@ -167,7 +167,8 @@ def groups_sentences(document: Document) -> list[str]:
     if num_small == num_groups:
         order = f"All groups have {threshold}, too few to judge their diversity."
     elif num_small:
-        order += f" {number_of(num_small, 'group')} with {threshold}, too few to judge, come last."
+        small = number_of(num_small, "group")
+        order += f" Last: {small} with {threshold}, too few to judge."
     conditional = f"{score_spec('conditional_vendi').title} ({document['conditional_vendi']:.4g})"
     at_order_2 = f"{score_spec('conditional_rke').title} ({document['conditional_rke']:.4g})"
     total = (

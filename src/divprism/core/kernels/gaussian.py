@@ -81,7 +81,7 @@ class Gaussian(Kernel):
         chunks = list(row_blocks(x.shape[0], max(1, _CHUNK_ENTRIES // x.shape[1])))
         centre = sum(x[rows, :].sum(axis=0, dtype=np.float64) for rows in chunks) / x.shape[0]
         make = self._maker(centre, dtype)
-        largest = max(float(np.max(make(x[rows, :]).half_squares)) for rows in chunks)
+        largest = max(_largest_half_square(make(x[rows, :])) for rows in chunks)
         # Not refined: a refinement would visit points that are no longer in memory.
         acceptable = EXPONENT_ERROR
         if dtype == np.float32:
@@ -114,6 +114,10 @@ class Gaussian(Kernel):
             a.rows, b.rows, a.half_squares, b.half_squares, refine=a.refine
         )
         return exp_in_place(exponents)
+
+
+def _largest_half_square(points: Points) -> float:
+    return float(np.asarray(points.half_squares).max())
 
 
 def _positive_number(value: object, name: str) -> float:
