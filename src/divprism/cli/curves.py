@@ -61,6 +61,7 @@ def _numbers(text: str | None, name: str) -> list[float] | None:
     if text is None:
         return None
     try:
-        return [float(part) for part in text.split(",")]
+        # Sizes must be integers; the library refuses 5.0.
+        return [int(part) if part.strip().isdigit() else float(part) for part in text.split(",")]
     except ValueError:
         raise ArgumentError(f"{name} must be numbers separated by commas; got {text!r}.") from None

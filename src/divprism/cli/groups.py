@@ -65,14 +65,12 @@ def _read(job: Job, by: str, model: str | None, labels: str | None) -> tuple[Sam
     if values is None or len(values) != len(whole):
         raise ArgumentError(f"--by {shown(by)}: {whole.source} has no such field per output.")
     chosen = select_model(whole, model)
-    rows = list(range(len(whole)))
-    if whole.models is not None and chosen.models is not None:
-        rows = [row for row in rows if whole.models[row] == chosen.models[0]]
-    rows = rows[: job.limit]
+    names, wanted = whole.models or values, chosen.models or values
+    rows = [row for row, name in enumerate(names) if name in set(wanted)][: job.limit]
     return chosen.head(len(rows)), [values[row] for row in rows]
 
 
-def _nested(job: Job, samples: Samples, result: library.PromptGroups) -> dict[str, Any]:
+def _nested(job: Job, samples: Samples, result: library.PromptGroups) -> dict[str, object]:
     """Conditional and Cluster scores over more and more of the groups."""
     assert result.labels is not None
     names = {group.name for group in result.groups}

@@ -49,11 +49,10 @@ def ls(kind: str = typer.Argument(..., metavar="|".join(_KINDS), help="What to l
 
 def _signature(name: str, kind: type) -> str:
     """A name with its settings, as a flag takes it."""
-    settings = []
-    for field in fields(kind):
-        default = "" if field.default is MISSING else f"={field.default!r}"
-        settings.append(f"{field.name}{default}")
-    return f"{name}({', '.join(settings)})".removesuffix("()")
+    defaults = {field.name: field.default for field in fields(kind)}
+    settings = [f"{key}={value!r}" for key, value in defaults.items()]
+    spelled = f"{name}({', '.join(settings)})".replace(f"={MISSING!r}", "")  # without a default
+    return spelled.removesuffix("()")
 
 
 def _with_argument(name: str, kind: type) -> str:

@@ -96,8 +96,7 @@ class Reading:
             options["cache"] = False
         with working(self.quiet) as progress:
             result = function(data, progress=progress, **options)
-        one = getattr(result, "first", result)  # the models of a source share their notes
-        notes = getattr(one, "notes", ())
+        notes = getattr(getattr(result, "first", result), "notes", ())  # models share theirs
         known = getattr(data, "notes", ())  # printed by `read`
         say([note for note in notes if note not in known], self.quiet)
         return result
