@@ -338,7 +338,7 @@ def comparison() -> dict:
         (["lengths"], {"c": 1.0}, "`lengths` must be an object with a length for each model"),
         (["differences", 0, "first"], "c", "`differences` must be a list about models"),
         (["differences"], [], "`result.differences` must be a list of at least 1"),
-        (["score"], "nonsense", "`score` must be a score of the model 'a'"),
+        (["score"], "nonsense", "`score` must be a score of the model"),
         (["length_correlation"], 2, "must be a number from -1 to 1; got 2"),
         (["models", "a", "scores", "vendi", "value"], "x", "models.a.scores.vendi.value` must be"),
         (["models", "a", "data", "n"], 20.0, "models.a.data.n` must be a whole number"),
@@ -576,7 +576,7 @@ def test_numbers_that_json_does_not_have_are_refused(tmp_path, result, content):
     assert content in done.stderr
     changed = result.to_dict()
     changed["scores"]["vendi"]["value"] = math.nan
-    with pytest.raises(dp.DataError, match="must be a number from .*; got nan"):
+    with pytest.raises(dp.DataError, match=r"must be a number from .*; got nan"):
         report_page(changed)
 
 
