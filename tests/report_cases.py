@@ -1,8 +1,6 @@
 """Small results that the tests of sentences, plots and pages share."""
 
-import subprocess
-import sys
-
+import command_line
 import numpy as np
 
 import divprism as dp
@@ -31,6 +29,7 @@ def alike(x: np.ndarray, t: np.ndarray) -> dict:
 
 
 def run(*arguments):
-    """Run `divprism` in a process of its own."""
-    command = [sys.executable, "-m", "divprism", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True)
+    """Run `divprism` in a process of its own and return its exit code and its output as text."""
+    done = command_line.run(*arguments)
+    done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
+    return done

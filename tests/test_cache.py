@@ -127,7 +127,8 @@ def test_a_flipped_bit_is_detected_and_the_shard_computed_again(offset, tmp_path
     embedded = embed_items(ITEMS, embedder, cache=cache)
     np.testing.assert_array_equal(embedded.vectors, expected)
     assert len(embedder.seen) == 50
-    (warning,) = embedded.warnings
+    warning = embedded.warnings[0].text
+    assert len(embedded.warnings) == 1
     assert "do not match their checksum; removed the file, and its vectors will be" in warning
     assert cache.verify() == []
 
@@ -190,7 +191,8 @@ def test_workers_and_batch_size_do_not_change_vectors(workers, tmp_path):
 def test_a_folder_that_cannot_be_written_does_not_stop_a_run(tmp_path):
     (tmp_path / "file").write_text("in the way")
     embedded = embed_items(ITEMS, Counting(), cache=dp.Cache(tmp_path / "file"))
-    (warning,) = embedded.warnings
+    warning = embedded.warnings[0].text
+    assert len(embedded.warnings) == 1
     assert re.search(
         r"cannot write vectors to .*file.*: Not a directory\. This run continues without a cache; "
         r"pass another folder as `cache`, or set DIVPRISM_CACHE\.",

@@ -4,9 +4,9 @@ import csv
 import io
 import json
 import math
-import subprocess
 import sys
 
+import command_line
 import numpy as np
 import pytest
 import reference
@@ -17,11 +17,11 @@ from sample_files import image_bytes, jsonl, write
 import divprism as dp
 from divprism.analysis.groups.decomposition import prompt_groups
 from divprism.analysis.groups.grouping import (
-    EigenDirections,
-    EigenGroups,
-    KMeansGroups,
-    LabelGroups,
-    PromptGroups,
+    EigenDirectionGrouping,
+    EigenGrouping,
+    ExactPromptGrouping,
+    KMeansGrouping,
+    LabelGrouping,
     rotation,
 )
 from divprism.analysis.groups.nested import nested_scores
@@ -60,10 +60,10 @@ def test_disjoint_groups_add_up_to_the_conditional_score_exactly(order, grouping
     )  # sizes all different: eigenvectors are the indicators
     x = rng.standard_normal((30, 3)) + group[:, None]
     ways = {
-        "labels": LabelGroups(group),
-        "prompts": PromptGroups(),
-        "eigen": EigenGroups(),
-        "directions": EigenDirections(),
+        "labels": LabelGrouping(group),
+        "prompts": ExactPromptGrouping(),
+        "eigen": EigenGrouping(),
+        "directions": EigenDirectionGrouping(),
     }
     found = prompt_groups(x, group, ways[grouping], kernel_x=dp.Gaussian(1.5), order=order)
     assert found.gap == pytest.approx(
@@ -78,7 +78,7 @@ def test_disjoint_groups_add_up_to_the_conditional_score_exactly(order, grouping
 
 def test_the_aggregate_is_geometric_at_order_one_and_harmonic_by_squared_share_at_order_two():
     x, group, _ = world([2, 6], [2, 3])
-    found = prompt_groups(x, group, PromptGroups(), kernel_x=dp.Cosine(), min_size=2)
+    found = prompt_groups(x, group, ExactPromptGrouping(), kernel_x=dp.Cosine(), min_size=2)
     assert found.aggregate == pytest.approx(2 ** (2 / 8) * 3 ** (6 / 8), rel=1e-12)
     assert found.aggregate_rke == pytest.approx((4 + 36) / (4 / 2 + 36 / 3), rel=1e-12)
     assert found.cluster_vendi == pytest.approx((2 * 2 + 6 * 3) / 8, rel=1e-12)
@@ -87,7 +87,7 @@ def test_the_aggregate_is_geometric_at_order_one_and_harmonic_by_squared_share_a
 def test_cluster_scores_are_those_of_the_functions():
     rng = np.random.default_rng(0)
     x, labels = rng.standard_normal((40, 4)), rng.integers(0, 5, 40)
-    found = prompt_groups(x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(2.0), order=1.7)
+    found = prompt_groups(x, labels, LabelGrouping(labels), kernel_x=dp.Gaussian(2.0), order=1.7)
     assert found.cluster_vendi == pytest.approx(
         float(dp.cluster_vendi(x, labels, kernel=dp.Gaussian(2.0), order=1.7))
     )
@@ -127,7 +127,7 @@ def test_groups_know_neither_names_nor_order(seed, names):
     rows = np.random.default_rng(seed).permutation(40)
     right, found = (
         prompt_groups(
-            x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(1.0), min_size=2, num_modes=0
+            x, labels, LabelGrouping(labels), kernel_x=dp.Gaussian(1.0), min_size=2, num_modes=0
         )
         for x, labels in ((ROWS, KINDS), (ROWS[rows], np.array(names)[KINDS[rows]]))
     )
@@ -164,7 +164,7 @@ def test_weights_of_outputs_weigh_their_clusters():
 def test_a_group_is_scored_as_its_outputs_alone():
     rng = np.random.default_rng(0)
     x, labels = rng.standard_normal((40, 4)), np.repeat(["b", "a"], [25, 15])
-    found = prompt_groups(x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(2.0), order=3)
+    found = prompt_groups(x, labels, LabelGrouping(labels), kernel_x=dp.Gaussian(2.0), order=3)
     for group in found.groups:
         inside = x[labels == group.name]
         assert group.vendi == pytest.approx(
@@ -179,7 +179,12 @@ def test_plain_directions_are_the_eigenvectors_of_the_whole_matrix():
     rng = np.random.default_rng(2)
     x, t = rng.standard_normal((30, 3)), rng.standard_normal((12, 2))[rng.integers(0, 12, 30)]
     found = prompt_groups(
-        x, t, EigenDirections(4), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.7), order=1
+        x,
+        t,
+        EigenDirectionGrouping(4),
+        kernel_x=dp.Gaussian(1.0),
+        kernel_t=dp.Gaussian(0.7),
+        order=1,
     )
     values, vectors = np.linalg.eigh(reference.gaussian(t, 0.7) / 30)
     by_name = {group.name: group for group in found.groups}
@@ -205,7 +210,7 @@ def test_all_directions_together_are_the_joint_matrix():
     found = prompt_groups(
         np.zeros((8, 1)),
         t,
-        EigenDirections(8),
+        EigenDirectionGrouping(8),
         kernel_x=dp.Gaussian(1.0),
         kernel_t=dp.Gaussian(0.5),
     )
@@ -225,7 +230,7 @@ def test_disjoint_groups_of_equal_size_are_recovered_exactly(rng, spread):
     """All eigenvalues are equal, so the eigenvectors are any rotation of the groups."""
     x, group, _ = world([12] * 7, [1, 2, 3, 4, 3, 2, 1], rng)
     t = vectors_of(group, spread, rng)
-    found = prompt_groups(x, t, EigenGroups(7), kernel_x=dp.Cosine(), kernel_t=dp.Gaussian(5.0))
+    found = prompt_groups(x, t, EigenGrouping(7), kernel_x=dp.Cosine(), kernel_t=dp.Gaussian(5.0))
     pairs = set(zip(found.labels, group.tolist(), strict=True))
     assert len(pairs) == len({name for name, _ in pairs}) == 7
     assert sorted(round(group.vendi, 6) for group in found.groups) == [1, 1, 2, 2, 3, 3, 4]
@@ -239,7 +244,7 @@ def test_groups_are_seen_through_a_wide_bandwidth():
     """Where the first eigenvector is everything at once."""
     x, group, _ = world([10, 20, 30], [1, 2, 3])
     t = np.eye(3)[group] + 0.05 * np.random.default_rng(0).standard_normal((60, 3))
-    found = prompt_groups(x, t, EigenGroups(3), kernel_x=dp.Cosine(), kernel_t=dp.Gaussian(3.0))
+    found = prompt_groups(x, t, EigenGrouping(3), kernel_x=dp.Cosine(), kernel_t=dp.Gaussian(3.0))
     assert sorted(group.size for group in found.groups) == [10, 20, 30]
     assert len(set(zip(found.labels, group.tolist(), strict=True))) == 3
 
@@ -257,9 +262,9 @@ def test_a_rotation_does_not_depend_on_how_the_columns_were_mixed():
 
 def test_a_cut_through_equal_eigenvalues_is_told():
     x, group, _ = world([5] * 6, [2] * 6)
-    found = prompt_groups(x, group, EigenGroups(4), kernel_x=dp.Cosine())
-    assert any("eigenvalues 4 and 5" in text for text in found.warnings)
-    assert any("10 outputs are in no group" in text for text in found.warnings)
+    found = prompt_groups(x, group, EigenGrouping(4), kernel_x=dp.Cosine())
+    assert any("eigenvalues 4 and 5" in notice.text for notice in found.warnings)
+    assert any("10 outputs are in no group" in notice.text for notice in found.warnings)
     assert (found.data["grouped"], found.labels.count("")) == (20, 10)
     assert found.coverage == pytest.approx(20 / 30)
 
@@ -270,7 +275,7 @@ def test_prompts_that_have_nothing_in_common_are_not_forced_into_groups():
     ring = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     with pytest.raises(dp.DataError, match="200 distinct prompts are all but unrelated"):
         prompt_groups(
-            ring, ring, EigenGroups(1), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.01)
+            ring, ring, EigenGrouping(1), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.01)
         )
 
 
@@ -280,7 +285,12 @@ def test_modes_share_no_outputs_and_show_only_what_is_theirs():
     kind = np.repeat([0, 1, 2], [12, 8, 2])
     x = 6.0 * np.eye(3)[kind] + 0.3 * rng.standard_normal((22, 3))
     found = prompt_groups(
-        x, np.zeros(22, int), PromptGroups(), kernel_x=dp.Gaussian(1.5), num_modes=3, num_examples=6
+        x,
+        np.zeros(22, int),
+        ExactPromptGrouping(),
+        kernel_x=dp.Gaussian(1.5),
+        num_modes=3,
+        num_examples=6,
     )
     modes = found.groups[0].modes
     shown = [row for mode in modes for row in mode.outputs]
@@ -294,7 +304,11 @@ def test_groups_of_one_size_are_ranked_by_their_exact_score():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((160, 3)) * np.repeat([1.0, 1.02, 1.01, 0.99], 40)[:, None]
     found = prompt_groups(
-        x, np.repeat(np.arange(4), 40), PromptGroups(), kernel_x=dp.Gaussian(1.0), num_modes=0
+        x,
+        np.repeat(np.arange(4), 40),
+        ExactPromptGrouping(),
+        kernel_x=dp.Gaussian(1.0),
+        num_modes=0,
     )
     assert [group.rarefied for group in found.groups] == [group.vendi for group in found.groups]
     assert [group.vendi for group in found.groups] == sorted(group.vendi for group in found.groups)
@@ -304,13 +318,13 @@ def test_groups_of_one_size_are_ranked_by_their_exact_score():
 
 def test_a_group_knows_how_many_prompts_it_has():
     x, t = np.eye(12), np.repeat(np.arange(6), 2)
-    found = prompt_groups(x, t, LabelGroups(t // 3), kernel_x=dp.Cosine(), num_modes=0)
+    found = prompt_groups(x, t, LabelGrouping(t // 3), kernel_x=dp.Cosine(), num_modes=0)
     assert [group.num_prompts for group in found.groups] == [3, 3]
 
 
 def test_kmeans_groups_are_those_of_the_labels():
     x, group, _ = world([10, 20, 30], [1, 2, 3])
-    found = prompt_groups(x, vectors_of(group), KMeansGroups(3), kernel_x=dp.Cosine())
+    found = prompt_groups(x, vectors_of(group), KMeansGrouping(3), kernel_x=dp.Cosine())
     assert [(group.size, round(group.vendi, 9)) for group in found.groups] == [
         (10, 1),
         (20, 2),
@@ -321,7 +335,12 @@ def test_kmeans_groups_are_those_of_the_labels():
 def test_equal_prompts_are_told_by_their_text_and_not_by_their_vectors():
     texts = ["one dog", "One  dog", "one dog", "a cat"]
     found = prompt_groups(
-        np.eye(4), texts, PromptGroups(), kernel_x=dp.Cosine(), min_size=2, embedder_t=_lengths
+        np.eye(4),
+        texts,
+        ExactPromptGrouping(),
+        kernel_x=dp.Cosine(),
+        min_size=2,
+        embedder_t=_lengths,
     )
     assert sorted((group.name, group.size) for group in found.groups) == [
         ("One  dog", 1),
@@ -335,7 +354,8 @@ def _lengths(texts):
 
 
 @pytest.mark.parametrize(
-    "grouping", [EigenGroups(3), EigenDirections(3), KMeansGroups(3), PromptGroups()]
+    "grouping",
+    [EigenGrouping(3), EigenDirectionGrouping(3), KMeansGrouping(3), ExactPromptGrouping()],
 )
 def test_the_same_seed_gives_the_same_result(grouping, pairs):
     first, again = (prompt_groups(*pairs, grouping, rng=3) for _ in range(2))
@@ -343,7 +363,7 @@ def test_the_same_seed_gives_the_same_result(grouping, pairs):
 
 
 def test_every_library_gives_the_same_groups(library, pairs):
-    for grouping in (EigenGroups(3), EigenDirections(3), PromptGroups()):
+    for grouping in (EigenGrouping(3), EigenDirectionGrouping(3), ExactPromptGrouping()):
         settings = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Gaussian(1.0), "min_size": 2}
         right = prompt_groups(*pairs, grouping, **settings)
         found = prompt_groups(*(library(np.array(side)) for side in pairs), grouping, **settings)
@@ -360,9 +380,9 @@ def test_large_sets_of_prompts_are_solved_by_lanczos_alike(monkeypatch):
     group = rng.integers(0, 4, 300)
     t = vectors_of(group, 1.0)
     settings = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Gaussian(20.0), "num_modes": 0}
-    right = prompt_groups(t, t, EigenGroups(4), **settings)
-    monkeypatch.setattr(sys.modules[EigenGroups.__module__], "_DENSE", 100)
-    assert prompt_groups(t, t, EigenGroups(4), **settings).labels == right.labels
+    right = prompt_groups(t, t, EigenGrouping(4), **settings)
+    monkeypatch.setattr(sys.modules[EigenGrouping.__module__], "_DENSE", 100)
+    assert prompt_groups(t, t, EigenGrouping(4), **settings).labels == right.labels
 
 
 # --- what is told of a group
@@ -370,7 +390,7 @@ def test_large_sets_of_prompts_are_solved_by_lanczos_alike(monkeypatch):
 
 def test_modes_are_the_kinds_of_outputs_with_their_shares():
     x, group, mode = world([12, 12], [3, 2])
-    found = prompt_groups(x, group, PromptGroups(), kernel_x=dp.Cosine())
+    found = prompt_groups(x, group, ExactPromptGrouping(), kernel_x=dp.Cosine())
     two, three = found.groups
     assert [round(one.share, 9) for one in two.modes] == [0.5, 0.5]
     assert [round(one.share, 9) for one in three.modes] == [round(1 / 3, 9)] * 3
@@ -382,18 +402,19 @@ def test_no_more_modes_are_told_than_there_are_kinds():
     rng = np.random.default_rng(0)
     x = np.concatenate([1e-3 * rng.standard_normal((20, 3)), 100 * np.eye(3)[np.arange(20) % 2]])
     found = prompt_groups(
-        x, np.repeat([0, 1], 20), PromptGroups(), kernel_x=dp.Gaussian(1.0), num_modes=5
+        x, np.repeat([0, 1], 20), ExactPromptGrouping(), kernel_x=dp.Gaussian(1.0), num_modes=5
     )
     assert [len(group.modes) for group in found.groups] == [1, 2]
     assert (
-        prompt_groups(x, np.repeat([0, 1], 20), PromptGroups(), num_modes=0).groups[0].modes == ()
+        prompt_groups(x, np.repeat([0, 1], 20), ExactPromptGrouping(), num_modes=0).groups[0].modes
+        == ()
     )
 
 
 def test_typical_prompts_lie_in_the_middle_of_their_group():
     t = np.array([[0.0], [1.0], [0.5], [0.5], [10.0], [11.0], [10.4]])
     found = prompt_groups(
-        np.eye(7), t, LabelGroups([0, 0, 0, 0, 1, 1, 1]), kernel_t=dp.Gaussian(1.0), min_size=2
+        np.eye(7), t, LabelGrouping([0, 0, 0, 0, 1, 1, 1]), kernel_t=dp.Gaussian(1.0), min_size=2
     )
     assert {group.name: group.prompts[0] for group in found.groups} == {"0": 2, "1": 6}
     assert all(len(set(group.prompts)) == 3 for group in found.groups)
@@ -401,7 +422,7 @@ def test_typical_prompts_lie_in_the_middle_of_their_group():
 
 def test_the_least_diverse_come_first_and_small_groups_last():
     x, group, _ = world([20, 20, 20, 1, 2], [5, 1, 3, 1, 1])
-    found = prompt_groups(x, group, PromptGroups(), kernel_x=dp.Cosine(), min_size=5)
+    found = prompt_groups(x, group, ExactPromptGrouping(), kernel_x=dp.Cosine(), min_size=5)
     assert [one.name for one in found.groups][:3] == ["1", "2", "0"]
     assert [one.small for one in found.groups] == [False] * 3 + [True] * 2
     assert (found.num_small, found.equal_size) == (2, 20)
@@ -420,7 +441,7 @@ def test_groups_are_compared_at_equal_size():
         ]
     )
     found = prompt_groups(
-        x, np.repeat([0, 1, 2], [10, 500, 300]), PromptGroups(), kernel_x=dp.Cosine()
+        x, np.repeat([0, 1, 2], [10, 500, 300]), ExactPromptGrouping(), kernel_x=dp.Cosine()
     )
     one = {group.name: group for group in found.groups}
     assert found.equal_size == 10
@@ -440,7 +461,9 @@ def test_the_error_of_a_comparison_is_honest():
     x = np.random.default_rng(0).standard_normal((200, 2))
     settings = {"kernel_x": dp.Gaussian(0.5), "num_modes": 0}
     found = [
-        prompt_groups(x, np.repeat([0, 1], [190, 10]), PromptGroups(), rng=seed, **settings).groups
+        prompt_groups(
+            x, np.repeat([0, 1], [190, 10]), ExactPromptGrouping(), rng=seed, **settings
+        ).groups
         for seed in range(40)
     ]
     large = [next(group for group in groups if group.name == "0") for groups in found]
@@ -455,7 +478,7 @@ def test_the_document_is_plain_and_names_what_rows_stand_for():
     found = prompt_groups(
         texts,
         ["p"] * 6 + ["q"] * 6,
-        PromptGroups(),
+        ExactPromptGrouping(),
         embedder_x=_letters,
         embedder_t=_letters,
         order=math.inf,
@@ -465,7 +488,7 @@ def test_the_document_is_plain_and_names_what_rows_stand_for():
     assert group["prompts"][0]["text"] == group["name"]
     assert group["modes"][0]["outputs"][0]["text"] in texts
     assert document["settings"]["order"] == "inf"
-    assert document["data"]["grouping"] == "PromptGroups"
+    assert document["data"]["grouping"] == "ExactPromptGrouping"
 
 
 def _letters(texts):
@@ -494,7 +517,7 @@ class Column:
 def test_labels_are_taken_by_their_place():
     labels = ["b"] * 4 + ["a"] * 4 + ["c"] * 4
     found = prompt_groups(
-        np.eye(12), np.arange(12), kernel_x=dp.Cosine(), grouping=LabelGroups(Column(labels))
+        np.eye(12), np.arange(12), kernel_x=dp.Cosine(), grouping=LabelGrouping(Column(labels))
     )
     assert {group.name for group in found.groups} == {"a", "b", "c"} and found.labels == tuple(
         labels
@@ -566,12 +589,12 @@ T = np.arange(12) // 4
     ("arguments", "settings", "message"),
     [
         ((X,), {}, "groups are of prompts, and memory holds none"),
-        ((X, T, "eigen"), {}, "`grouping` must be an object such as EigenGroups"),
-        ((X, T, EigenGroups(0)), {}, "`num_groups` must be a whole number of at least 1"),
-        ((X, T, KMeansGroups(2)), {}, "K-means needs a row of numbers per prompt"),
-        ((X, X, KMeansGroups(99)), {}, "`num_clusters` must be a whole number from 1 to"),
-        ((X, T, LabelGroups([1, 2])), {}, "must pair up row by row; got 12 outputs and 2 labels"),
-        ((X, T, LabelGroups(X)), {}, "`labels` must be flat"),
+        ((X, T, "eigen"), {}, "`grouping` must be an object such as EigenGrouping"),
+        ((X, T, EigenGrouping(0)), {}, "`num_groups` must be a whole number of at least 1"),
+        ((X, T, KMeansGrouping(2)), {}, "K-means needs a row of numbers per prompt"),
+        ((X, X, KMeansGrouping(99)), {}, "`num_clusters` must be a whole number from 1 to"),
+        ((X, T, LabelGrouping([1, 2])), {}, "must pair up row by row; got 12 outputs and 2 labels"),
+        ((X, T, LabelGrouping(X)), {}, "`labels` must be flat"),
         ((X, T), {"num_modes": -1}, "`num_modes` must be a whole number of at least 0"),
         ((X, T), {"num_examples": 0}, "`num_examples`"),
         ((X, T), {"min_size": 1}, "`min_size`"),
@@ -582,7 +605,7 @@ T = np.arange(12) // 4
             r"eigenvectors of 12 distinct prompts need .* above the memory budget",
         ),
         (
-            (X, T, PromptGroups()),
+            (X, T, ExactPromptGrouping()),
             {"memory": 200, "order": 2},
             r"outputs of a group need .* num_modes=0 leaves the modes out",
         ),
@@ -601,7 +624,7 @@ def test_what_cannot_be_grouped_is_refused(arguments, settings, message):
 def test_several_models_are_refused_with_the_way_to_one():
     samples = dp.Samples(X, T, models=("one", "two") * 6)
     with pytest.raises(
-        dp.DataError, match=r"2 models, and groups are of one: dp.load\(...\).by_model"
+        dp.DataError, match=r"2 models, and groups are of one: select it by dp.load\(...\).by_model"
     ):
         prompt_groups(samples)
 
@@ -624,8 +647,7 @@ def test_subsets_must_be_nested(subsets, message):
 
 
 def run(*arguments, stdin=b""):
-    call = [sys.executable, "-m", "divprism", "groups", *map(str, arguments)]
-    return subprocess.run(call, input=stdin, capture_output=True, timeout=120)
+    return command_line.run("groups", *arguments, stdin=stdin)
 
 
 @pytest.fixture(scope="module")
@@ -720,7 +742,7 @@ def test_a_field_groups_the_outputs_and_json_holds_everything(source):
     assert len(document["nested"]["sizes"]) == 3
     samples = dp.load(source / "one.jsonl")
     right = prompt_groups(
-        samples, grouping=LabelGroups(["food"] * 6 + ["places"] * 6 + ["food"] * 6 + ["rare"])
+        samples, grouping=LabelGrouping(["food"] * 6 + ["places"] * 6 + ["food"] * 6 + ["rare"])
     )
     assert document["aggregate"] == pytest.approx(right.aggregate)
     assert document["cluster_vendi"] == pytest.approx(right.cluster_vendi)
@@ -903,7 +925,9 @@ def test_vectors_that_were_kept_know_their_texts(tmp_path):
     source = write(tmp_path, {"a.jsonl": jsonl(records() * 3)}) / "a.jsonl"
     samples = dp.load(source)
     save_embedded(tmp_path / "kept", samples, dp.embed(samples, cache=False))
-    found = dp.prompt_groups(dp.load(tmp_path / "kept"), grouping=dp.PromptGroups()).to_dict()
+    found = dp.prompt_groups(
+        dp.load(tmp_path / "kept"), grouping=dp.ExactPromptGrouping()
+    ).to_dict()
     assert {entry["text"] for group in found["groups"] for entry in group["prompts"]} == {
         "a red square",
         "a blue circle",

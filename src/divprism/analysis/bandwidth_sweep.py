@@ -1,4 +1,4 @@
-"""Scores against the bandwidth of either side: what a choice of bandwidth does, before one trusts it."""
+"""Scores against the bandwidth of outputs and prompts: what a choice of bandwidth changes."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divprism.analysis.inputs import as_samples, describe_source, embed_samples
-from divprism.core.arrays import distinct_rows, to_numpy
+from divprism.core.arrays import Array, distinct_rows, to_numpy
 from divprism.core.distances import condensed_squares
 from divprism.core.entropy import matrix_entropy
 from divprism.core.validation import check_pairing, clean_rows
-from divprism.errors import ArgumentError, Notice, as_notice
+from divprism.errors import ArgumentError, Notice
 from divprism.estimators.base import whole_number
 from divprism.scores.bandwidth import BandwidthRule, MedianDistance
 from divprism.scores.settings import EmbeddingOptions, Progress, Settings, read_options
@@ -22,42 +22,58 @@ if TYPE_CHECKING:
 
 __all__ = ["BandwidthSweep", "SideSweep", "bandwidth_sweep"]
 
-_STEPS, _DOWN, _UP = (
-    4,
-    3,
-    2,
-)  # bandwidths per doubling, and doublings below and above the median distance
-_FAR = (
-    1e100  # a scale of so many bandwidths, whose square is finite: all that is not equal is apart
-)
+# The default grid: bandwidths per doubling, and doublings below and above the median distance.
+_STEPS, _DOWN, _UP = 4, 3, 2
+
+# The largest ratio of distances to bandwidth whose square is finite: beyond it everything that is
+# not equal has nothing in common anyway.
+_FARTHEST = 1e100
+
+
+class SweepOptions(EmbeddingOptions, total=False):
+    """Keywords of `bandwidth_sweep` that are fields of `Settings` or `Resources`."""
+
+    settings: Settings | None
+    bandwidth_rule: BandwidthRule | None
+    order: float
+    truncation: int | None
+    rng: Any
+    progress: Progress | None
 
 
 @dataclass(frozen=True, eq=False)
 class SideSweep:
-    """Scores over bandwidths of one side, that of the other one fixed.
+    """Scores over the bandwidths of one side, with the bandwidth of the other side fixed.
 
     Attributes
     ----------
     bandwidths : ndarray, shape (m,)
-        Of this side, rising.
+        Bandwidths of this side, increasing.
     scores : dict of ndarray, shape (m,)
-        Every score of the order asked for that needs no more than prompts, by name.
+        By name, every score at the order of the settings that needs no more than prompts.
     chosen, median : float
-        What the rule takes, and the median distance.
+        The bandwidth that the rule chooses, and the median distance.
+    kinds_of_prompts : ndarray, shape (m,), or None
+        Effective number of kinds of prompt, exp H(T); None without prompts.
     """
 
     bandwidths: np.ndarray
     scores: dict[str, np.ndarray]
     chosen: float
     median: float
+    kinds_of_prompts: np.ndarray | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only."""
+        """The sweep of one side as plain values, every number finite."""
+        kinds = None
+        if self.kinds_of_prompts is not None:
+            kinds = self.kinds_of_prompts.tolist()
         return {
             "bandwidths": self.bandwidths.tolist(),
             "scores": {name: values.tolist() for name, values in self.scores.items()},
             "chosen": self.chosen,
             "median": self.median,
+            "kinds_of_prompts": kinds,
         }
 
 
@@ -72,13 +88,13 @@ class BandwidthSweep:
     t : SideSweep or None
         Over bandwidths of prompts.
     n : int
-        Pairs that were used.
+        Number of pairs used.
     drawn_from : int
-        Pairs that there were; those used are a seeded draw of them.
+        Number of pairs in the data; those used are a seeded random choice of them.
     settings : Settings
         Order, truncation, bandwidth rule and seed.
     max_rows : int
-        Largest number of pairs that is used.
+        Largest number of pairs used.
     data, embedders, notes, warnings
         As in `Evaluation`.
     """
@@ -91,16 +107,16 @@ class BandwidthSweep:
     max_rows: int = 1000
     data: dict[str, Any] = field(default_factory=dict)
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[Any, ...] = ()
+    notes: tuple[Notice, ...] = ()
     warnings: tuple[Notice, ...] = ()
 
     def plot(self, axes: Any = None) -> tuple[Any, Any]:
-        """Draw the scores against the bandwidth of outputs, and of prompts: a panel each.
+        """Plot the scores against the bandwidth of outputs, and of prompts: a panel each.
 
         Parameters
         ----------
-        axes : one matplotlib Axes for each side that was swept, optional
-            Where to draw; default a new figure.
+        axes : sequence of matplotlib Axes, optional
+            One for each side. Default: a new figure.
 
         Returns
         -------
@@ -108,12 +124,15 @@ class BandwidthSweep:
         """
         from divprism.report.plots import draw_sweep, new_panels
 
-        figure, axes = new_panels(axes, 1 if self.t is None else 2)
+        num_panels = 1
+        if self.t is not None:
+            num_panels = 2
+        figure, axes = new_panels(axes, num_panels)
         draw_sweep(axes, self.to_dict())
         return figure, axes
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only, every number finite; under `settings` what gives this sweep again."""
+        """The result document: plain values only; its `settings` reproduce the sweep."""
         plain = self.settings.to_dict()
         kept = {name: plain[name] for name in ("bandwidth_rule", "order", "truncation", "rng")}
         kept["max_rows"] = self.max_rows
@@ -162,25 +181,30 @@ def bandwidth_sweep(
     max_rows: int = 1000,
     **options: "Unpack[SweepOptions]",
 ) -> BandwidthSweep:
-    """Vendi, Conditional and Information over a range of bandwidths, first of the outputs, then of the prompts.
+    """Scores over a range of bandwidths, first of the outputs, then of the prompts.
 
-    Distances are computed once and serve all bandwidths; while one side moves, the other one keeps what the rule chose. The
-    scores at small bandwidths tend to the number of distinct outputs, at large ones to 1; between the two lies what can be
-    told. Where Conditional is near 1 for every bandwidth of the outputs, that of the prompts is too small: each prompt is a
-    group of its own. O(m n^3) for m bandwidths.
+    Distances are computed once and serve all bandwidths. While the bandwidth of one side changes,
+    the other side keeps the one that the rule chooses. At small bandwidths Vendi tends to the
+    number of distinct outputs, at large ones to 1; only the range between carries information.
+    Where Conditional is near 1 for every bandwidth of the outputs, the bandwidth of the prompts is
+    too small: each prompt is a kind of its own. O(m n^3) for m bandwidths.
 
     Parameters
     ----------
     x, t
-        Outputs and prompts, as in `evaluate`; of several models, all together.
+        Outputs and prompts, as in `evaluate`; outputs of several models are pooled.
     bandwidths_x, bandwidths_t : collection of positive numbers, optional
-        Default: 21 values from an eighth of the median distance to four times.
-    bandwidth_rule : BandwidthRule, optional
-        As in `evaluate`.
-    order, truncation, rng
-        As in `evaluate`.
+        Default: 21 values from an eighth of the median distance to four times the median distance.
     max_rows : int, optional
-        Of more pairs a seeded draw of so many is used.
+        Largest number of pairs used; of more pairs a seeded random choice is taken.
+    bandwidth_rule, order, truncation, rng, settings
+        As in `evaluate`.
+    embedder_x, embedder_t, cache, num_workers, progress
+        As in `embed`.
+
+    Returns
+    -------
+    BandwidthSweep
 
     Examples
     --------
@@ -190,44 +214,17 @@ def bandwidth_sweep(
     array([3.   , 1.001])
     """
     settings, resources = read_options(options, SweepOptions, "bandwidth_sweep")
+    max_rows = whole_number(max_rows, "max_rows", 2)
     samples = as_samples(x, t, None)
     embedded, settings = embed_samples(samples, settings, resources)
-    x, t = embedded.outputs, embedded.prompts
-    order, truncation, seed, rule = (
-        settings.order,
-        settings.truncation,
-        settings.rng,
-        settings.rule,
-    )
-    max_rows = whole_number(max_rows, "max_rows", 2)
-    if t is None and bandwidths_t is not None:
+    settings = replace(settings, bandwidth_rule=settings.rule)
+    if embedded.prompts is None and bandwidths_t is not None:
         raise ArgumentError("`bandwidths_t` was given, but no prompts `t`.")
-    data = {"x": clean_rows(x, "x")} | ({} if t is None else {"t": clean_rows(t, "t")})
-    count = int(data["x"].shape[0])
-    chosen = {name: rule.bandwidth(rows, rng=seed, name=name) for name, rows in data.items()}
-    kept = np.arange(count)
-    if count > max_rows:
-        kept = np.sort(np.random.default_rng(seed).choice(count, max_rows, replace=False))
-    sides = {}
-    for name, rows in data.items():
-        check_pairing(count, int(rows.shape[0]), name)
-        sides[name] = _Side.of(to_numpy(rows)[kept])
-    grids = {"x": bandwidths_x, "t": bandwidths_t}
-    swept = {}
-    for name in sides:
-        median = MedianDistance().bandwidth(data[name], rng=seed, name=name)
-        grid = _grid(grids[name], median, name)
-        fixed = {other: chosen[other] for other in sides if other != name}
-        points = [
-            _scores(sides, {**fixed, name: float(width)}, order, truncation) for width in grid
-        ]
-        swept[name] = SideSweep(
-            grid,
-            {score: np.array([point[score] for point in points]) for score in points[0]},
-            chosen[name],
-            median,
-        )
-    settings = replace(settings, bandwidth_rule=rule)
+    rows = _paired_rows(embedded.outputs, embedded.prompts)
+    count = int(rows["x"].shape[0])
+    kept = _kept_rows(count, max_rows, settings.rng)
+    given = {"x": bandwidths_x, "t": bandwidths_t}
+    swept = _sweep(rows, kept, given, settings)
     return BandwidthSweep(
         x=swept["x"],
         t=swept.get("t"),
@@ -238,22 +235,50 @@ def bandwidth_sweep(
         data=describe_source(samples),
         embedders=embedded.embedders,
         notes=embedded.notes,
-        warnings=tuple(map(as_notice, embedded.warnings)),
+        warnings=embedded.warnings,
     )
 
 
-class SweepOptions(EmbeddingOptions, total=False):
-    """Keywords of `bandwidth_sweep` that are settings."""
+def _paired_rows(x: Any, t: Any) -> dict[str, Array]:
+    """Clean vectors of each side, checked to have the same length."""
+    rows = {"x": clean_rows(x, "x")}
+    if t is not None:
+        rows["t"] = clean_rows(t, "t")
+    for name, side in rows.items():
+        check_pairing(int(rows["x"].shape[0]), int(side.shape[0]), name)
+    return rows
 
-    settings: Settings | None
-    bandwidth_rule: BandwidthRule | None
-    order: float
-    truncation: int | None
-    rng: Any
-    progress: Progress | None
+
+def _kept_rows(count: int, max_rows: int, seed: int) -> np.ndarray:
+    if count <= max_rows:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, max_rows, replace=False))
+
+
+def _sweep(
+    rows: dict[str, Array], kept: np.ndarray, given: dict[str, Any], settings: Settings
+) -> dict[str, SideSweep]:
+    """The sweep of each side. Bandwidths are chosen on all rows, the curves on those kept."""
+    sides = {name: _Side.of(to_numpy(data)[kept]) for name, data in rows.items()}
+    chosen = {}
+    for name, data in rows.items():
+        chosen[name] = settings.rule.bandwidth(data, rng=settings.rng, name=name)
+    swept = {}
+    for name, data in rows.items():
+        median = MedianDistance().bandwidth(data, rng=settings.rng, name=name)
+        grid = _grid(given[name], median, name)
+        points = []
+        for bandwidth in grid.tolist():
+            points.append(_entropies(sides, chosen | {name: bandwidth}, settings))
+        kinds = None
+        if "t" in sides:
+            kinds = np.array([math.exp(entropies["t"]) for entropies in points])
+        swept[name] = SideSweep(grid, _curves(points), chosen[name], median, kinds)
+    return swept
 
 
 def _grid(given: Any, median: float, name: str) -> np.ndarray:
+    """The bandwidths given, sorted; by default a geometric grid around the median distance."""
     if given is None:
         return median * 2.0 ** (np.arange(-_DOWN * _STEPS, _UP * _STEPS + 1) / _STEPS)
     try:
@@ -267,7 +292,11 @@ def _grid(given: Any, median: float, name: str) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Squared distances between the distinct rows of one side, in units of a squared scale, and which row each pair has."""
+    """Distances between the distinct rows of one side, and how often each row occurs.
+
+    `squares` holds the squared distances in units of `scale` squared, so that they neither overflow
+    nor vanish; `index` holds the distinct row of each pair.
+    """
 
     squares: np.ndarray
     scale: float
@@ -286,33 +315,42 @@ class _Side:
         return cls(squareform(squares), scale, index, masses)
 
     def kernel(self, bandwidth: float) -> np.ndarray:
-        return np.exp(-0.5 * min(self.scale / bandwidth, _FAR) ** 2 * self.squares)
+        """The Gaussian kernel matrix of the distinct rows."""
+        ratio = min(self.scale / bandwidth, _FARTHEST)
+        return np.exp(-0.5 * ratio**2 * self.squares)
 
 
-def _scores(
-    sides: dict[str, _Side], bandwidths: dict[str, float], order: float, truncation: int | None
+def _entropies(
+    sides: dict[str, _Side], bandwidths: dict[str, float], settings: Settings
 ) -> dict[str, float]:
+    """The entropies of outputs, prompts and pairs at some bandwidths, by operator."""
+    order, truncation = settings.order, settings.truncation
     kernels = {name: side.kernel(bandwidths[name]) for name, side in sides.items()}
-    entropies = {
-        name: matrix_entropy(kernels[name], sides[name].masses, order, truncation) for name in sides
-    }
+    entropies = {}
+    for name, side in sides.items():
+        entropies[name] = matrix_entropy(kernels[name], side.masses, order, truncation)
     if "t" in sides:
-        pairs, masses = _pairs(sides)
-        of_x = kernels["x"][np.ix_(pairs[0], pairs[0])]
-        of_t = kernels["t"][np.ix_(pairs[1], pairs[1])]
-        entropies["joint"] = matrix_entropy(of_x * of_t, masses, order, truncation)
-    scores = {}
-    for spec in available(entropies):
-        # Scores of a fixed order are left out: the sweep is at the order asked for.
+        (of_x, of_t), masses = _distinct_pairs(sides)
+        product = kernels["x"][np.ix_(of_x, of_x)] * kernels["t"][np.ix_(of_t, of_t)]
+        entropies["joint"] = matrix_entropy(product, masses, order, truncation)
+    return entropies
+
+
+def _distinct_pairs(sides: dict[str, _Side]) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct pairs of an output and a prompt as two rows of indices, and their masses."""
+    index = np.stack([sides["x"].index, sides["t"].index])
+    pairs, counts = np.unique(index, axis=1, return_counts=True)
+    return pairs, counts / counts.sum()
+
+
+def _curves(points: list[dict[str, float]]) -> dict[str, np.ndarray]:
+    """Every score that the entropies allow, at each bandwidth.
+
+    Scores of a fixed order are left out: a sweep is at the order of its settings.
+    """
+    curves = {}
+    for spec in available(points[0]):
         if spec.order is None:
-            log = sum(sign * entropies[name] for name, sign in spec.terms.items())
-            scores[spec.name] = math.exp(log)
-    return scores
-
-
-def _pairs(sides: dict[str, _Side]) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct pairs of an output and a prompt, and their masses."""
-    found, counts = np.unique(
-        np.stack([sides["x"].index, sides["t"].index]), axis=1, return_counts=True
-    )
-    return found, counts / counts.sum()
+            logs = [spec.log_value(entropies) for entropies in points]
+            curves[spec.name] = np.array([math.exp(log) for log in logs])
+    return curves

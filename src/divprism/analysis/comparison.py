@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divprism.analysis.evaluation import SCHEMA, Evaluation, Results, assess
+from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Results, assess
 from divprism.analysis.inputs import as_samples, embed_samples, pool_bandwidths
 from divprism.analysis.intervals import SamplingError, quantile
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Precomputed
 from divprism.data.files import write_text
 from divprism.data.samples import Item, Samples, Text
-from divprism.errors import ArgumentError, DataError, Notice, as_notice
+from divprism.errors import ArgumentError, DataError, Notice
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
 from divprism.scores.spec import LABELS, SCORES, ScoreSpec, score_spec
 
@@ -90,7 +90,7 @@ class Comparison:
     differences: tuple[Difference, ...]
     lengths: dict[str, float]
     length_correlation: float | None
-    notes: tuple[Any, ...]
+    notes: tuple[Notice, ...]
     warnings: tuple[Notice, ...]
 
     @property
@@ -118,7 +118,8 @@ class Comparison:
         from divprism.report.table import terminal_width
         from divprism.report.tables import comparison_table
 
-        return comparison_table(self.to_dict()).to_text(terminal_width())
+        table = comparison_table(self.to_dict())
+        return table.head(SHOWN_MODELS).to_text(terminal_width())
 
     def _repr_html_(self) -> str:
         from divprism.report.tables import comparison_table
@@ -228,7 +229,7 @@ def compare(
         lengths={model: lengths[model] for model in ranked if lengths},
         length_correlation=_correlation(results, by, lengths),
         notes=(*notes, *embedded.notes),
-        warnings=(*map(as_notice, embedded.warnings), *results.warnings),
+        warnings=(*embedded.warnings, *results.warnings),
     )
 
 
@@ -290,7 +291,7 @@ def _keys(apart: dict[str, Samples]) -> dict[str, list[Any]]:
     return keys
 
 
-def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], list[str]]:
+def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], list[Notice]]:
     """The same prompts for all, in the same order, and as many outputs of each."""
     if len(apart) < 2:
         raise DataError(f"a comparison needs at least two models; got {len(apart)}.")
@@ -319,14 +320,15 @@ def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], l
         ]
         matched[model] = samples.select(kept)
         if len(kept) < len(samples):
-            notes.append(
-                f"{model}: {len(kept):,} of {len(samples):,} outputs kept, to have as many of each prompt as the others"
+            text = (
+                f"{model}: {len(kept):,} of {len(samples):,} outputs kept, to have the same number "
+                "for each prompt as the other models"
             )
+            notes.append(Notice("outputs-left-out", text, "note"))
     every = len({key for found in counts.values() for key in found})
     if len(common) < every:
-        notes.append(
-            f"{every - len(common):,} of {every:,} prompts left out, which not all models have"
-        )
+        text = f"{every - len(common):,} of {every:,} prompts left out, which not all models have"
+        notes.append(Notice("prompts-left-out", text, "note"))
     return matched, notes
 
 

@@ -39,7 +39,7 @@ from divprism.analysis.jackknife import units_of
 from divprism.core.entropy import entropy_estimate
 from divprism.core.operators import Operator
 from divprism.engines import Resources
-from divprism.errors import ArgumentError, DataError, Notice, as_notice
+from divprism.errors import ArgumentError, DataError, Notice
 from divprism.estimators import Entropy
 from divprism.estimators.base import check_tolerance, whole_number
 from divprism.scores.problem import Problem, check_factors, entropies, pose
@@ -103,7 +103,7 @@ class Convergence:
     warnings: tuple[Notice, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[Any, ...] = ()
+    notes: tuple[Notice, ...] = ()
 
     @property
     def num_repeats(self) -> int:
@@ -282,7 +282,7 @@ def converge(
         settings=settings,
         tolerance=tolerance,
         question=_question(whole, unit, readable),
-        warnings=(*map(as_notice, embedded.warnings), *_warnings(last, whole)),
+        warnings=(*embedded.warnings, *_warnings(last, whole)),
         data=describe_source(samples),
         embedders=embedded.embedders,
         notes=embedded.notes,

@@ -24,10 +24,10 @@ from divprism.analysis.intervals import Interval, SamplingError, sampling_error
 from divprism.core.arrays import to_numpy
 from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
+from divprism.data.inputs import as_arrays
 from divprism.data.samples import Samples
-from divprism.embedders.embedding import as_arrays
 from divprism.engines import Resources
-from divprism.errors import BandwidthWarning, DataError, Notice, as_notice
+from divprism.errors import BandwidthWarning, DataError, Notice
 from divprism.scores.problem import Problem, pose
 from divprism.scores.score import SATURATION, Score, Solved, assemble_all, solve
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA",
+    "SHOWN_MODELS",
     "Evaluation",
     "Results",
     "assess",
@@ -51,6 +52,9 @@ __all__ = [
 
 SCHEMA = 2
 """Version of the result documents that `to_dict` and `to_json` write."""
+
+SHOWN_MODELS = 10
+"""Number of models in the short text of a result."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +98,7 @@ class Evaluation:
     runtime: dict[str, Any] = field(repr=False)
     warnings: tuple[Notice, ...] = ()
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[Any, ...] = field(default=(), repr=False)
+    notes: tuple[Notice, ...] = field(default=(), repr=False)
     intervals: dict[str, Interval] = field(default_factory=dict)
     baseline: ShuffledBaseline | None = None
     bounds: dict[str, Bound] = field(default_factory=dict)
@@ -247,7 +251,7 @@ class Results(Mapping[str, Evaluation]):
         from divprism.report.table import terminal_width
         from divprism.report.tables import results_table
 
-        return results_table(self.documents()).to_text(terminal_width())
+        return results_table(self.documents()).head(SHOWN_MODELS).to_text(terminal_width())
 
     def _repr_html_(self) -> str:
         from divprism.report.tables import results_table
@@ -479,7 +483,7 @@ def _collect_warnings(
     embedded: Samples, scores: Mapping[str, Score], more: Iterable[Notice]
 ) -> tuple[Notice, ...]:
     """All warnings, each once."""
-    warnings = [as_notice(warning) for warning in embedded.warnings]
+    warnings = list(embedded.warnings)
     for score in scores.values():
         warnings += score.warnings
     return tuple(dict.fromkeys([*warnings, *more]))

@@ -223,7 +223,7 @@ def _unbiased(
     order: float,
 ) -> dict[str, tuple[float, np.ndarray]]:
     """The U-statistic of every score of order 2, and the contributions to its error."""
-    entropies = sample.unbiased(dict(similarities))
+    entropies = sample.unbiased(similarities)
     unbiased = {}
     for spec in specs:
         is_known = all(name in entropies for name in spec.terms)

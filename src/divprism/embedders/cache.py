@@ -21,7 +21,7 @@ import numpy as np
 import platformdirs
 
 from divprism.data.files import TEMPORARY, write_whole
-from divprism.errors import DataError
+from divprism.errors import DataError, Notice
 
 __all__ = ["Cache", "Description", "Entry", "Store", "default_folder"]
 
@@ -75,6 +75,9 @@ class Entry:
     bytes: int
 
 
+Warn = Callable[[Notice], None]
+
+
 class Cache:
     """A folder of vectors that all runs and processes share.
 
@@ -89,7 +92,7 @@ class Cache:
             folder = default_folder()
         self.folder = Path(folder)
 
-    def store(self, key: str, description: Description, warn: Callable[[str], None]) -> "Store":
+    def store(self, key: str, description: Description, warn: Warn) -> "Store":
         """Open the vectors of one embedder; `warn` is called for each damaged shard."""
         return Store(self.folder / key, description, warn)
 
@@ -130,7 +133,7 @@ class Cache:
 class Store:
     """The cached vectors of one embedder, by the hash of the item."""
 
-    def __init__(self, folder: Path, description: Description, warn: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, description: Description, warn: Warn) -> None:
         self.folder = folder
         self.description = description
         self.warn = warn
@@ -195,10 +198,11 @@ class Store:
         except OSError as error:
             # A full disk costs the cache, not the run. One warning is enough.
             if not self._unwritten:
-                self.warn(
+                text = (
                     f"cannot write vectors to {self.folder}: {error.strerror}. This run continues "
                     "without a cache; pass another folder as `cache`, or set DIVPRISM_CACHE."
                 )
+                self.warn(Notice("cache-not-written", text))
             self._unwritten |= self._pending
         else:
             self._index |= dict.fromkeys(self._pending, path)
@@ -215,7 +219,7 @@ class Store:
         write_whole(path, lambda file: file.write(content), sync=True)
 
     def _drop(self, path: Path) -> None:
-        self.warn(_damage_message(path))
+        self.warn(Notice("cache-damaged", _damage_message(path)))
         # If the file cannot be removed, it is enough to forget it for this run.
         with contextlib.suppress(DataError):
             _remove(path)

@@ -14,7 +14,7 @@ from divprism.data.samples import Item
 from divprism.embedders.base import Embedder, Prepared, check_at_least
 from divprism.embedders.cache import Cache, Store
 from divprism.engines import cores
-from divprism.errors import DataError
+from divprism.errors import DataError, Notice
 
 __all__ = ["Embedded", "Progress", "embed_items"]
 
@@ -38,14 +38,14 @@ class Embedded:
         One row per item, in order.
     computed, cached : int
         Number of distinct items that the model embedded, and that the cache already had.
-    warnings : tuple of str
+    warnings : tuple of Notice
         Problems with the cache: damaged shards, a folder that cannot be written.
     """
 
     vectors: np.ndarray
     computed: int
     cached: int
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
 
 def embed_items(
@@ -83,7 +83,7 @@ def embed_items(
     """
     if num_workers is not None:
         check_at_least("num_workers", num_workers)
-    warnings: list[str] = []
+    warnings: list[Notice] = []
     store: _Store = _MemoryStore()
     if cache is not None and embedder.revision is not None:
         store = cache.store(embedder.key(), embedder.describe(), warnings.append)

@@ -10,7 +10,7 @@ from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.comparison import Comparison
 from divprism.analysis.convergence import converge
 from divprism.analysis.evaluation import SCHEMA, Evaluation, Results
-from divprism.analysis.groups import EigenGroups, LabelGroups, prompt_groups
+from divprism.analysis.groups import EigenGrouping, LabelGrouping, prompt_groups
 from divprism.analysis.groups.grouping import Grouping
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Gaussian
@@ -168,9 +168,9 @@ def details(
     samples = _scored_samples(result)
     # The samples are vectors already; an embedder would be refused for them.
     settings = replace(result.settings, embedder_x=None, embedder_t=None)
-    grouping: Grouping = EigenGroups(num_groups)
+    grouping: Grouping = EigenGrouping(num_groups)
     if labels is not None:
-        grouping = LabelGroups(labels)
+        grouping = LabelGrouping(labels)
 
     def groups() -> dict[str, Any]:
         found = prompt_groups(

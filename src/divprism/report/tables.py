@@ -16,12 +16,13 @@ from divprism.report.words import (
     equal_size_note,
     group_title,
 )
-from divprism.scores.spec import SCORES, ScoreSpec, is_score
+from divprism.scores.spec import SCORES, ScoreSpec, is_score, score_spec
 
 __all__ = [
     "caption",
     "comparison_table",
     "convergence_table",
+    "curves_table",
     "differences_table",
     "evaluation_table",
     "groups_table",
@@ -29,10 +30,12 @@ __all__ = [
     "interval_remarks",
     "kernel_note",
     "models_of",
+    "order_note",
     "remarks",
     "results_table",
     "scores_table",
     "sweep_table",
+    "warnings_in",
 ]
 
 _SIDES = {"x": "outputs", "t": "prompts"}
@@ -61,7 +64,8 @@ def _measured(score: Document | None) -> Measured | None:
     return Measured(score["value"], error=score["standard_error"] or None)
 
 
-def _warnings(document: Document) -> tuple[Notice, ...]:
+def warnings_in(document: Document) -> tuple[Notice, ...]:
+    """Return the warnings of a result document."""
     return tuple(Notice(**warning) for warning in document.get("warnings", ()))
 
 
@@ -78,7 +82,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
         Column("meaning", "reads as", priority=1),
     )
     notes = (*remarks(document), kernel_note(document))
-    return Table(columns, tuple(rows), caption(document), notes, _warnings(document))
+    return Table(columns, tuple(rows), caption(document), notes, warnings_in(document))
 
 
 def _error(score: Document) -> str:
@@ -176,7 +180,7 @@ def comparison_table(document: Document, wide: bool = False) -> Table:
         tuple(columns),
         tuple(tuple(row) for row in rows),
         notes=notes,
-        warnings=_warnings(document),
+        warnings=warnings_in(document),
     )
 
 
@@ -218,7 +222,7 @@ def convergence_table(document: Document, wide: bool = False) -> Table:
     settings = f"{order_note(document['settings'])}; {kernel_note(document)}"
     verdicts = [verdict["sentence"] for verdict in document["verdicts"].values()]
     notes = (band, settings, document["summary"], document["question"], *verdicts)
-    return Table(tuple(columns), tuple(rows), notes=notes, warnings=_warnings(document))
+    return Table(tuple(columns), tuple(rows), notes=notes, warnings=warnings_in(document))
 
 
 def _doublings(sizes: Sequence[int]) -> list[int]:
@@ -232,31 +236,71 @@ def _doublings(sizes: Sequence[int]) -> list[int]:
     return sorted(chosen)
 
 
+def curves_table(document: Document) -> Table:
+    """Everything about every curve, a row per score and size: for files."""
+    columns = (
+        Column("score", "score"),
+        Column("size", document["noun"], ",d"),
+        Column("outputs", "outputs", ",.0f"),
+        Column("mean", "mean", ".6g"),
+        Column("standard_deviation", "deviation", ".2g"),
+    )
+    repeats = document["pairs"]
+    rows = []
+    for name, means in document["means"].items():
+        for index, size in enumerate(document["sizes"]):
+            outputs = sum(repeat[index] for repeat in repeats) / len(repeats)
+            deviation = document["deviations"][name][index]
+            rows.append((name, size, outputs, means[index], deviation))
+    return Table(columns, tuple(rows))
+
+
 def sweep_table(document: Document) -> Table:
-    """Scores against the bandwidth of either side, a row per bandwidth."""
+    """Scores against the bandwidth of either side, a row per bandwidth.
+
+    The bandwidth nearest to the choice of the rule is marked.
+    """
     names = list(document["x"]["scores"])
-    columns = [Column("side", "side"), Column("bandwidth", "bandwidth", ".4g")]
-    columns += [Column(name, name, ".4g") for name in names]
-    columns.append(Column("mark", ""))
+    columns = [Column("rule", ""), Column("side", "of"), Column("bandwidth", "bandwidth", ".4g")]
+    columns += [Column(name, score_spec(name).heading, ".3f") for name in names]
     rows = []
     for side, noun in _SIDES.items():
         swept = document[side]
         if swept is None:
             continue
-        nearest = min(swept["bandwidths"], key=lambda width: abs(width - swept["chosen"]))
+        ratios = [abs(width / swept["chosen"] - 1) for width in swept["bandwidths"]]
+        nearest = ratios.index(min(ratios))
         for index, bandwidth in enumerate(swept["bandwidths"]):
+            mark = ">" if index == nearest else ""
             scores = [swept["scores"][name][index] for name in names]
-            mark = "<- rule" if bandwidth == nearest else ""
-            rows.append((noun, bandwidth, *scores, mark))
-    notes = [f"{document['n']:,} of {document['drawn_from']:,} pairs"]
+            rows.append((mark, noun, bandwidth, *scores))
+    title = number_of(document["n"], "pair")
+    if document["n"] < document["drawn_from"]:
+        title += f", a random sample of {document['drawn_from']:,}"
+    title += f"; {order_note(document['settings'])}; k = exp(-d^2 / (2 bandwidth^2))"
+    return Table(
+        tuple(columns),
+        tuple(rows),
+        title=title,
+        notes=tuple(_sweep_notes(document)),
+        warnings=warnings_in(document),
+    )
+
+
+def _sweep_notes(document: Document) -> list[str]:
+    """The choice of the rule on either side, which the other side keeps while one is swept."""
+    notes = []
     for side, noun in _SIDES.items():
         swept = document[side]
         if swept is not None:
             notes.append(
-                f"{noun}: the rule takes {swept['chosen']:.4g}, the median distance is "
+                f"bandwidth of {noun}: {swept['chosen']:.4g} by rule (>), median distance "
                 f"{swept['median']:.4g}"
             )
-    return Table(tuple(columns), tuple(rows), notes=tuple(notes))
+    if document["t"] is not None:
+        notes.append("while the bandwidth of one side varies, the other stays at that of the rule")
+    rule = f"rule: {document['settings']['bandwidth_rule']}"
+    return [*notes, "; ".join([rule, *_embedded(document)])]
 
 
 def groups_table(document: Document) -> Table:
@@ -280,7 +324,7 @@ def groups_table(document: Document) -> Table:
     notes = [kernel_note(document)]
     if fair:
         notes.insert(0, equal_size_note(document))
-    return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=_warnings(document))
+    return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=warnings_in(document))
 
 
 def caption(document: Document) -> str:
@@ -316,11 +360,15 @@ def kernel_note(document: Document) -> str:
         note += "; k = exp(-d^2 / (2 bandwidth^2))"
     if settings["bandwidth_rule"] is not None:
         note += f"; bandwidth by rule: {settings['bandwidth_rule']}"
-    embedders = document.get("embedders", ())
-    made = [f"{_SIDES[entry['side']]} by {entry['id']}" for entry in embedders]
-    if made:
-        note += f"; embedded: {', '.join(made)}"
-    return note
+    return "; ".join([note, *_embedded(document)])
+
+
+def _embedded(document: Document) -> list[str]:
+    """The embedders of both sides in a few words; nothing if vectors were given."""
+    sides = [f"{_SIDES[entry['side']]} by {entry['id']}" for entry in document.get("embedders", ())]
+    if not sides:
+        return []
+    return [f"embedded: {', '.join(sides)}"]
 
 
 def interval_note(documents: Documents) -> list[str]:

@@ -123,6 +123,10 @@ class ScoreSpec:
             return order
         return self.order
 
+    def log_value(self, entropies: Mapping[str, float]) -> float:
+        """The logarithm of the score, from the entropies of its operators."""
+        return sum(sign * entropies[name] for name, sign in self.terms.items())
+
     def is_computable(self, operators: Collection[str]) -> bool:
         """Whether all operators of the score are among those given."""
         return set(self.terms) <= set(operators)

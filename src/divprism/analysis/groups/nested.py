@@ -1,4 +1,4 @@
-"""Whether the Conditional scores track the Cluster scores: both on nested subsets."""
+"""Whether Conditional scores track Cluster scores: both on nested subsets of the pairs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,10 +28,17 @@ _TRACKED = {
 
 @dataclass(frozen=True)
 class NestedScores:
-    """Conditional and Cluster scores on growing parts of the data, and how well they go together.
+    """Conditional and Cluster scores on growing parts of the data, and their correlation.
 
-    `sizes` and the four scores have an entry per subset. `pearson` and `spearman` hold the correlation of the Conditional with
-    the Cluster score under "vendi" and "rke"; None where one of them is constant.
+    Attributes
+    ----------
+    sizes : tuple of int
+        Number of pairs in each subset.
+    conditional_vendi, cluster_vendi, conditional_rke, cluster_rke : tuple of float
+        The scores of each subset.
+    pearson, spearman : dict
+        Correlation of the Conditional with the Cluster score, under "vendi" and "rke"; None where
+        one of them is constant.
     """
 
     sizes: tuple[int, ...]
@@ -43,7 +50,7 @@ class NestedScores:
     spearman: dict[str, float | None]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only."""
+        """The result as plain values."""
         return asdict(self)
 
 
@@ -54,17 +61,21 @@ def nested_scores(
     subsets: Sequence[Any] | None = None,
     **options: "Unpack[EmbeddedPairOptions]",
 ) -> NestedScores:
-    """Whether Conditional tracks Cluster: both on nested subsets of the pairs (Conditional Vendi, App. G; Fig. 5 and 16-18).
+    """Whether Conditional tracks Cluster: both scores on nested subsets of the pairs.
+
+    The experiment of Conditional Vendi, App. G; Fig. 5 and 16-18.
 
     Parameters
     ----------
-    x, t, kernel_x, kernel_t, order, bandwidth_rule, rng, **embedding
-        As in `prompt_groups`. The bandwidths are chosen once, on everything.
+    x, t
+        As in `prompt_groups`.
     labels : flat collection of n integers or strings
         The known group of each output's prompt.
     subsets : sequence of row numbers, optional
-        At least three, each holding the one before. By default the first groups in order of appearance, ever more of them,
-        in at most ten steps.
+        At least three, each of which contains the one before. Default: growing numbers of groups
+        in order of appearance, in at most ten steps.
+    **options
+        Keywords of `prompt_groups`. The bandwidths are chosen once, on all pairs.
 
     Examples
     --------
@@ -72,59 +83,64 @@ def nested_scores(
 
     >>> from divprism.core.kernels import Cosine
     >>> labels = [0] * 2 + [1] * 3 + [2] * 4
-    >>> found = nested_scores(np.eye(9), labels, labels, kernel_x=Cosine())
-    >>> [round(score, 3) for score in found.cluster_vendi], round(found.spearman["vendi"], 9)
+    >>> nested = nested_scores(np.eye(9), labels, labels, kernel_x=Cosine())
+    >>> [round(score, 3) for score in nested.cluster_vendi], round(nested.spearman["vendi"], 9)
     ([2.0, 2.6, 3.222], 1.0)
     """
     settings, resources = read_options(options, EmbeddedPairOptions, "nested_scores")
     items, embedded, settings = embedded_pairs(x, t, settings, resources)
+    outputs, prompts = embedded.outputs, embedded.prompts
     codes = clean_labels(labels)
     check_pairing(len(items), codes.size, "labels")
     if subsets is None:
-        steps = np.unique(np.linspace(0, codes.max(), min(10, codes.max() + 1)).round())
-        subsets = [np.flatnonzero(codes <= last) for last in steps]
-    chosen = _nested(subsets, codes.size)
+        subsets = _growing_groups(codes)
+    nested = _nested(subsets, codes.size)
     settings = replace(settings, truncation=None)
-    # The bandwidths are chosen once, on everything.
-    settings = pose(embedded.outputs, embedded.prompts, settings=settings).settings
+    # The bandwidths are chosen once, on all pairs.
+    settings = pose(outputs, prompts, settings=settings, resources=resources).settings
     tracked = [score_spec(name) for names in _TRACKED.values() for name in names]
     series: dict[str, list[float]] = {spec.name: [] for spec in tracked}
-    for rows in chosen:
+    for rows in nested:
         # Weights rather than rows: a kernel matrix has no rows to select.
         weights = np.bincount(rows, minlength=codes.size) / rows.size
         problem = pose(
-            embedded.outputs, embedded.prompts, codes, settings=settings, weights=weights
+            outputs, prompts, codes, settings=settings, weights=weights, resources=resources
         )
         for name, score in compute_scores(problem, tracked).items():
             series[name].append(score.value)
     pearson, spearman = {}, {}
     for key, (conditional, cluster) in _TRACKED.items():
+        # Rounded, so that a series that is constant up to rounding counts as constant.
         both = np.round(series[conditional], 12), np.round(series[cluster], 12)
         pearson[key], spearman[key] = _correlations(*both)
-    return NestedScores(
-        tuple(len(rows) for rows in chosen),
-        **{name: tuple(values) for name, values in series.items()},
-        pearson=pearson,
-        spearman=spearman,
-    )
+    scores = {name: tuple(values) for name, values in series.items()}
+    sizes = tuple(len(rows) for rows in nested)
+    return NestedScores(sizes, **scores, pearson=pearson, spearman=spearman)
+
+
+def _growing_groups(codes: np.ndarray) -> list[np.ndarray]:
+    """The rows of the first groups in order of appearance, in at most ten steps."""
+    last_groups = np.linspace(0, codes.max(), min(10, codes.max() + 1)).round()
+    return [np.flatnonzero(codes <= last) for last in np.unique(last_groups)]
 
 
 def _nested(subsets: Sequence[Any], n: int) -> list[np.ndarray]:
-    chosen = [np.unique(np.asarray(rows, dtype=int)) for rows in subsets]
-    if len(chosen) < 3:
+    """The subsets as sorted rows, checked to contain each other."""
+    nested = [np.unique(np.asarray(rows, dtype=int)) for rows in subsets]
+    if len(nested) < 3:
         raise ArgumentError(
-            f"a correlation over nested subsets needs at least 3 of them; got {len(chosen)}."
+            f"`subsets` must hold at least 3 subsets, for a correlation; got {len(nested)}."
         )
-    for place, rows in enumerate(chosen):
+    for index, rows in enumerate(nested):
         if not rows.size or rows[0] < 0 or rows[-1] >= n:
             raise ArgumentError(
-                f"subset {place} of `subsets` must hold rows from 0 to {n - 1}, at least one."
+                f"subset {index} of `subsets` must hold rows from 0 to {n - 1}, at least one."
             )
-        if place and not np.isin(chosen[place - 1], rows).all():
+        if index and not np.isin(nested[index - 1], rows).all():
             raise ArgumentError(
-                f"`subsets` must be nested; subset {place} misses rows of the one before."
+                f"`subsets` must be nested; subset {index} lacks rows of the one before."
             )
-    return chosen
+    return nested
 
 
 def _correlations(a: np.ndarray, b: np.ndarray) -> tuple[float | None, float | None]:
