@@ -487,7 +487,7 @@ def test_a_page_does_not_replace_the_result_it_is_written_from(tmp_path, result)
     for target in (kept, tmp_path / "link.json"):
         done = run("report", kept, "-o", target)
         assert done.returncode == 2
-        assert len(done.stderr.splitlines()) == 1
+        assert "which it is made from" in done.stderr
     assert kept.read_text() == text
 
 
@@ -545,7 +545,7 @@ def test_weights_and_a_report_do_not_go_together(tmp_path):
     weights = ["--weights", tmp_path / "w.npy"]
     done = run("score", tmp_path / "x.npy", *weights, "--report", tmp_path / "page.html")
     assert done.returncode == 2
-    assert "--weights" in done.stderr
+    assert "need equal weights; leave out --weights" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -573,7 +573,7 @@ def test_numbers_that_json_does_not_have_are_refused(tmp_path, result, content):
     (tmp_path / "result.json").write_text(text)
     done = run("report", tmp_path / "result.json", "-o", tmp_path / "page.html")
     assert done.returncode == 4
-    assert content in done.stderr
+    assert f"{content} is no number of JSON" in done.stderr
     changed = result.to_dict()
     changed["scores"]["vendi"]["value"] = math.nan
     with pytest.raises(dp.DataError, match=r"must be a number from .*; got nan"):
