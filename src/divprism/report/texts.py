@@ -56,9 +56,9 @@ def _is_hidden(letter: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Return a text without line breaks and hidden letters.
+    r"""Return a text without line breaks and hidden letters.
 
-    >>> one_line("a\\n  b")
+    >>> one_line("a\n  b")
     'a b'
     """
     return visible(" ".join(text.split()))
