@@ -289,7 +289,7 @@ class _Run:
             if not unknown and all(v is None for v in vectors):
                 continue
             products, squares = sweep.run(
-                executor, vectors, squares=unknown, tell=partial(self._tell, step)
+                executor, vectors, squares=unknown, report=partial(self._tell, step)
             )
             if unknown:
                 self.squares.update(zip(group, squares, strict=True))
