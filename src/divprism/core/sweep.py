@@ -14,19 +14,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from divprism.core.arrays import Array, array_namespace, device_of, is_numpy_array, to_numpy, upload
-from divprism.core.kernels import Categorical
 from divprism.core.operators import (
     HadamardOperator,
     KernelOperator,
     Operator,
     is_identity,
     on_pairs,
-    second_moment,
 )
 from divprism.core.tiles import row_blocks
-from divprism.engines import RESOURCES, Resources, cores, in_order
+from divprism.engines import Resources, cores, in_order
 
-__all__ = ["Sweep", "common_sweeps", "squared_norms", "squares_work"]
+__all__ = ["Sweep", "common_sweeps", "sources_of", "weighted_sum"]
 
 # Tiles of one task. Tasks are short because an interrupt waits for the running ones.
 _TILES_PER_TASK = 32
@@ -108,7 +106,7 @@ class Sweep:
     @classmethod
     def over(cls, operators: Sequence[Operator], resources: Resources, keep: int = 0) -> "Sweep":
         """A sweep for operators that `common_sweeps` grouped together."""
-        sources, recipes = _sources_of(operators)
+        sources, recipes = sources_of(operators)
         return cls(sources, recipes, operators[0].masses, resources, keep)
 
     @property
@@ -274,7 +272,7 @@ class Sweep:
         squared = [tile * tile for tile in tiles]
         for matrix, recipe in enumerate(self._recipes):
             product = _product(squared, recipe)
-            total = _weighted_sum(product, self._masses[rows], self._masses[columns])
+            total = weighted_sum(product, self._masses[rows], self._masses[columns])
             result.squares[matrix] += times * total
 
 
@@ -297,7 +295,7 @@ def _product(tiles: Sequence[Array], recipe: tuple[int, ...]) -> Array:
     return product
 
 
-def _sources_of(operators: Sequence[Operator]) -> tuple[list[Source], list[tuple[int, ...]]]:
+def sources_of(operators: Sequence[Operator]) -> tuple[list[Source], list[tuple[int, ...]]]:
     """Where tiles come from, and which of the sources multiply to each operator."""
     numbers: dict[KernelOperator, int] = {}
     sources: list[Source] = []
@@ -346,77 +344,7 @@ def _fits(operator: Operator, joint: HadamardOperator) -> bool:
     return is_identity(joint.index_of(operator), operator.size)
 
 
-def squared_norms(operators: Sequence[Operator], resources: Resources = RESOURCES) -> list[float]:
-    """||M||_F^2 of each operator, all that order-2 entropies need (Conditional Vendi, eq. 4, 11).
-
-    Computes no eigenvalue. Sums are in double precision over the tiles of half the matrix. O(n^2 d)
-    time, or O(n d^2) for a kernel with d < n features; memory of a few tiles.
-    """
-    norms: dict[Operator, float] = {}
-    for operator in operators:
-        if isinstance(operator, HadamardOperator) and _must_sweep(operator):
-            # One sweep over pairs serves the product and both of its factors: sums over pairs,
-            # with the masses of pairs, are sums over points.
-            sources, _ = _sources_of([operator])
-            sweep = Sweep(sources, [(0, 1), (0,), (1,)], operator.masses, resources)
-            squares = _swept_squares(sweep, resources)
-            norms.update(zip((operator, *operator.factors), squares, strict=True))
-    for operator in operators:
-        if operator not in norms:
-            norms[operator] = sum(_part_norm(part, resources) for part in operator.parts())
-    return [norms[operator] for operator in operators]
-
-
-def squares_work(operators: Sequence[Operator]) -> float:
-    """Operations of the longest of the sweeps for squared norms."""
-    work = 0
-    for operator in operators:
-        for part in operator.parts():
-            if not part.is_diagonal and not _moment_is_cheaper(part):
-                work = max(work, part.size**2 * _total_width(part))
-    return work
-
-
-def _part_norm(part: Operator, resources: Resources) -> float:
-    """||M||_F^2 of a connected operator, through its features if they are fewer than its points."""
-    if part.is_diagonal:
-        return float(part.masses @ part.masses)
-    if _moment_is_cheaper(part):
-        moment = second_moment(part)
-        return float(array_namespace(moment).sum(moment * moment))
-    if part.size <= resources.tile:
-        everything = slice(0, part.size)
-        block = part.values(everything, everything)
-        return _weighted_sum(block * block, part.masses, part.masses)
-    return _swept_squares(Sweep.over([part], resources), resources)[0]
-
-
-def _swept_squares(sweep: Sweep, resources: Resources) -> list[float]:
-    def report(share: float) -> None:
-        resources.report_progress("sums of squares", share)
-
-    with resources.workers(threads=sweep.in_threads) as executor:
-        _, squares = sweep.run(executor, squares=True, report=report)
-    return squares
-
-
-def _must_sweep(operator: HadamardOperator) -> bool:
-    # A Categorical factor splits the product into groups, which are summed one by one.
-    splits = any(isinstance(factor.kernel, Categorical) for factor in operator.factors)
-    return not splits and not _moment_is_cheaper(operator)
-
-
-def _moment_is_cheaper(operator: Operator) -> bool:
-    """Whether n D^2 operations for F' F are fewer than n^2 d / 2 for half of the kernel matrix."""
-    dimension = operator.feature_dimension
-    return dimension is not None and 2 * dimension**2 < operator.size * _total_width(operator)
-
-
-def _total_width(operator: Operator) -> int:
-    return sum(factor.width for factor in operator.factors)
-
-
-def _weighted_sum(block: Array, rows: np.ndarray, columns: np.ndarray) -> float:
+def weighted_sum(block: Array, rows: np.ndarray, columns: np.ndarray) -> float:
     """rows' block columns, where `rows` and `columns` are masses.
 
     Each row is summed in the precision of the block, the rows in double precision.

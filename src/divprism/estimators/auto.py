@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from divprism.core.norms import squares_work
 from divprism.core.operators import Operator
 from divprism.core.spectrum import Spectrum
-from divprism.core.sweep import squares_work
 from divprism.engines import RESOURCES, Resources
 from divprism.estimators._direct import direct_spectra
 from divprism.estimators.base import QUESTION, Cost, Entropy, Estimator, Question, check_tolerance

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from divprism.core.entropy import entropy_estimate
+from divprism.core.norms import squared_norms
 from divprism.core.operators import Operator
 from divprism.core.spectrum import Estimate, Spectrum
-from divprism.core.sweep import squared_norms
 from divprism.core.validation import whole_number
 from divprism.engines import RESOURCES, Resources
 from divprism.errors import ArgumentError
