@@ -36,7 +36,15 @@ from divprism.report.tables import (
     interval_remarks,
     results_table,
 )
-from divprism.report.texts import distinct_names, fitted, isolated, number_of, sentence, shortened
+from divprism.report.texts import (
+    distinct_names,
+    fitted,
+    isolated,
+    number_of,
+    sentence,
+    shortened,
+    visible,
+)
 from divprism.report.words import comparison_sentences, headline
 from divprism.scores.spec import SCORES
 from divprism.version import __version__
@@ -344,7 +352,7 @@ def _reproduce(models: Documents) -> list[Step]:
         Step(
             "The settings, with every default resolved. On the command line, keep them in a file "
             "and pass it as --config FILE:",
-            json.dumps(settings, indent=1, ensure_ascii=False),
+            visible(json.dumps(settings, indent=1, ensure_ascii=False)),
         )
     )
     data_hash = first["data"].get("hash")
