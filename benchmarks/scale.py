@@ -202,9 +202,7 @@ def stream_table(sizes: list[int]) -> list[dict]:
     for n in sizes:
         row = run_part("stream", n)
         per_pair = 1e6 * row["seconds"] / n
-        print_row(
-            [f"{n:,}", f"{row['seconds']:.3g}", f"{per_pair:.3g}", f"{row['gigabytes']:.2f}"]
-        )
+        print_row([f"{n:,}", f"{row['seconds']:.3g}", f"{per_pair:.3g}", f"{row['gigabytes']:.2f}"])
         rows.append(row)
     return rows
 
