@@ -10,17 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run
 from sample_files import jsonl, records, write
 
 import divprism as dp
 
 X = np.random.default_rng(0).standard_normal((40, 3))
 T = np.arange(40) // 4
-
-
-def run(*arguments, stdin=b"", cwd=None):
-    call = [sys.executable, "-m", "divprism", *map(str, arguments)]
-    return subprocess.run(call, input=stdin, capture_output=True, cwd=cwd, timeout=120)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from command_line import run
 from sample_files import jsonl, write
 
 import divprism as dp
@@ -38,7 +39,8 @@ def test_differences_cover_and_pairing_narrows_them():
     truth = math.exp(np.mean([ratio(np.random.default_rng(10_000 + seed)) for seed in range(300)]))
     held, paired, apart = 0, [], []
     for seed in range(200):
-        found = dp.compare(two_models(np.random.default_rng(seed)), **KERNELS)
+        models = two_models(np.random.default_rng(seed))
+        found = dp.compare(models, num_permutations=0, **KERNELS)
         (one,) = found.differences
         low, high = (one.low, one.high) if one.first == "model0" else (1 / one.high, 1 / one.low)
         held += low <= truth <= high
@@ -102,7 +104,7 @@ def test_differences_of_given_prompts_do_not_count_what_differs_between_these():
             for name, scale in (("a", 1), ("b", 0.5))
         }
         (one,) = dp.compare(
-            models, by="conditional_rke", order=2, kernel_x=dp.Gaussian(1.0)
+            models, by="conditional_rke", order=2, kernel_x=dp.Gaussian(1.0), num_permutations=0
         ).differences
         logs.append(math.log(one.ratio if one.first == "a" else 1 / one.ratio))
         told.append(math.log(one.high / one.low) / 2 / 1.98)  # Student's quantile of 119

@@ -176,7 +176,7 @@ def test_an_embedder_of_ones_own(pairs):
     refusals = [
         (
             {"embedder_x": dp.EfficientNetLite0()},
-            "efficientnet-lite0 embeds pictures, but the outputs are texts",
+            "`embedder_x` must embed texts, as the outputs are; efficientnet-lite0 embeds images",
         ),
         ({"embedder_t": dp.WordLlama()}, "`embedder_t` was given, but the prompts are missing"),
         ({"embedder_x": "wordllama"}, "`embedder_x` must be an embedder such as dp.WordLlama"),
@@ -212,7 +212,7 @@ def test_models_share_embedding_and_bandwidth(tmp_path):
     with pytest.raises(dp.ArgumentError, match="`x` is Samples, which hold their own prompts"):
         dp.evaluate(dp.load(path), ["p"])
     with pytest.raises(
-        dp.ArgumentError, match="prompts of a file or folder must be a file or folder too"
+        dp.ArgumentError, match="`t` must be a path too if `x` is the path of a file or folder"
     ):
         dp.evaluate(path, ["p"])
 

@@ -39,7 +39,7 @@ def test_files_named_after_listed_prompts_get_them_whatever_their_order(join, tm
     names = [join.format(text) for text in ("zebra", "apple", "a cat_dog")]
     samples = listed(tmp_path, names, prompts)
     assert named(samples) == dict(zip(names, prompts, strict=True))
-    assert "named after the prompts, 3 prompts" in samples.notes[-1] and samples.warnings == ()
+    assert "named after the prompts, 3 prompts" in samples.notes[-1].text and samples.warnings == ()
 
 
 def test_a_file_without_prompt_is_refused_instead_of_paired_by_order(tmp_path):
@@ -55,7 +55,7 @@ def test_a_file_name_that_fits_two_prompts_matches_neither(tmp_path):
         listed(tmp_path, ["a cat_dog-0", "x-0", "y-0"], ["a cat/dog", "a cat:dog", "x", "y"])
     both = listed(tmp_path / "exact", ["a cat_dog-0", "x-0"], ["a cat/dog", "a cat_dog", "x"])
     assert named(both) == {"a cat_dog-0": "a cat_dog", "x-0": "x"}
-    assert both.warnings[0].startswith("1 of 3 prompts has no file in")
+    assert both.warnings[0].text.startswith("1 of 3 prompts has no file in")
 
 
 def test_names_and_prompts_match_in_any_unicode_form(tmp_path):
@@ -101,7 +101,7 @@ def test_numbers_that_fit_counting_from_0_and_from_1_are_refused(tmp_path):
 def test_repeated_numbers_count_prompts_even_if_there_is_a_prompt_per_file(tmp_path):
     samples = listed(tmp_path, ["0_0", "0_1", "1_0", "1_1"], "abcd")
     assert named(samples) == {"0_0": "a", "0_1": "a", "1_0": "b", "1_1": "b"}
-    assert samples.warnings[0].startswith("2 of 4 prompts have no file in")
+    assert samples.warnings[0].text.startswith("2 of 4 prompts have no file in")
     with pytest.raises(
         dp.DataError, match=r"1 of 4 files in .* is not named number_index \(first: last\)"
     ):
@@ -110,7 +110,10 @@ def test_repeated_numbers_count_prompts_even_if_there_is_a_prompt_per_file(tmp_p
 
 def test_numbers_that_never_repeat_pair_one_to_one(tmp_path):
     samples = listed(tmp_path, ["00000-99123", "00001-77", "00010-5"], "abc")
-    assert list(named(samples).values()) == ["a", "b", "c"] and "natural order" in samples.notes[-1]
+    assert (
+        list(named(samples).values()) == ["a", "b", "c"]
+        and "natural order" in samples.notes[-1].text
+    )
 
 
 def test_names_of_digits_are_not_prompts(tmp_path):
@@ -176,14 +179,17 @@ def test_geneval_folders_give_each_sample_the_prompt_of_its_metadata(tmp_path):
     assert [prompt.text for prompt in samples.prompts] == [
         text for text in PROMPTS for _ in range(4)
     ]
-    assert "GenEval" in samples.notes[-1]
+    assert "GenEval" in samples.notes[-1].text
     write(
         tmp_path,
         {"00002/metadata.jsonl": jsonl([{"prompt": "p"}]), "00000/other.png": image_bytes(8)},
     )
     warnings = dp.load(tmp_path).warnings
-    assert "no outputs in 1 of 3 folders" in warnings[0] and "(first: 00002)" in warnings[0]
-    assert warnings[1].startswith("ignored 1 file or folder") and "other.png" in warnings[1]
+    assert (
+        "no outputs in 1 of 3 folders" in warnings[0].text and "(first: 00002)" in warnings[0].text
+    )
+    assert warnings[1].text.startswith("ignored 1 file or folder")
+    assert "other.png" in warnings[1].text
 
 
 @pytest.mark.parametrize(
@@ -206,7 +212,7 @@ PER_PROMPT = {f"{PROMPTS[i // 2]}/{i}.png": image_bytes(i) for i in range(4)}
 def warned(folder, *words, **options):
     """Return the samples of a folder that gives one warning, which `strict` makes an error."""
     samples = dp.load(folder, **options)
-    assert len(samples.warnings) == 1 and all(word in samples.warnings[0] for word in words), (
+    assert len(samples.warnings) == 1 and all(word in samples.warnings[0].text for word in words), (
         samples.warnings
     )
     with pytest.raises(dp.DataError, match=r"\(an error because of `strict=True`\)"):
@@ -309,13 +315,15 @@ def test_a_json_object_that_names_no_file_is_not_a_table(tmp_path):
     write(tmp_path / "flat", image_files("a-0", "b-0") | args | {"p.txt": "a\nb", "../p.txt": "a"})
     samples = dp.load(tmp_path / "flat", strict=True)
     assert [prompt.text for prompt in samples.prompts] == ["a", "b"]
-    assert any("args.json: not read, because it names no file" in note for note in samples.notes)
+    assert any(
+        "args.json: not read, because it names no file" in note.text for note in samples.notes
+    )
     write(tmp_path / "deep", PER_PROMPT | args)
     assert len(dp.load(tmp_path / "deep")) == 4
     rows = [{"file_name": f"{name}.png", "prompt": "p"} for name in ("x", "y")]
     write(tmp_path / "table", image_files("x", "y") | args | {"data.jsonl": jsonl(rows)})
     samples = dp.load(tmp_path / "table")
-    assert len(samples) == 2 and any("args.json: not read" in note for note in samples.notes)
+    assert len(samples) == 2 and any("args.json: not read" in note.text for note in samples.notes)
 
 
 @pytest.mark.parametrize(

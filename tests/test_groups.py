@@ -4,9 +4,9 @@ import csv
 import io
 import json
 import math
-import subprocess
 import sys
 
+import command_line
 import numpy as np
 import pytest
 import reference
@@ -647,8 +647,7 @@ def test_subsets_must_be_nested(subsets, message):
 
 
 def run(*arguments, stdin=b""):
-    call = [sys.executable, "-m", "divprism", "groups", *map(str, arguments)]
-    return subprocess.run(call, input=stdin, capture_output=True, timeout=120)
+    return command_line.run("groups", *arguments, stdin=stdin)
 
 
 @pytest.fixture(scope="module")

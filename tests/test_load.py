@@ -13,6 +13,7 @@ from sample_files import ANSWERS, PROMPTS, image_bytes, jsonl, records, write, w
 
 import divprism as dp
 from divprism.data.samples import Image, Video
+from divprism.data.samples import texts as text_items
 
 PAIRS = [
     (prompt, answer)
@@ -95,7 +96,7 @@ def test_every_table_gives_the_same_pairs(name, tmp_path):
     assert texts(dp.load(tmp_path / name)) == PAIRS
     samples = dp.load(tmp_path)  # the only table of a folder
     assert texts(samples) == PAIRS
-    assert "outputs from " in samples.notes[-1]
+    assert "outputs from " in samples.notes[-1].text
 
 
 def test_a_datasets_folder(tmp_path):
@@ -216,7 +217,7 @@ def test_prompts_in_a_list_beside_the_files(tmp_path):
         for prompt, output in zip(samples.prompts, samples.outputs, strict=True)
     }
     assert named == {"zero": "0.png", "one": "1.png", "two": "2.png", "ten": "10.png"}
-    assert "natural order" in samples.notes[-1]
+    assert "natural order" in samples.notes[-1].text
     write(tmp_path, {"prompts.txt": "zero\none\n"})
     with pytest.raises(
         dp.DataError, match=r"4 files in .* and 2 prompts do not pair up one to one"
@@ -256,7 +257,8 @@ def test_prompts_joined_by_id(tmp_path):
     ):
         dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
     write(tmp_path, {"p.jsonl": jsonl({"prompt_id": i, "prompt": str(i)} for i in range(5))})
-    assert "3 of 5 prompts in" in dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl").warnings[0]
+    (warning,) = dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl").warnings
+    assert "3 of 5 prompts in" in warning.text
     write(tmp_path, {"p.jsonl": jsonl({"prompt_id": 0, "prompt": str(i)} for i in range(5))})
     with pytest.raises(dp.DataError, match="has a prompt_id twice"):
         dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
@@ -340,7 +342,8 @@ def test_an_array_of_prompts_by_outputs(tmp_path):
     samples = dp.load(tmp_path / "x.npy")
     np.testing.assert_array_equal(samples.outputs, X)
     np.testing.assert_array_equal(samples.prompts, [0, 0, 0, 1, 1, 1])
-    assert samples.notes == (f"{tmp_path / 'x.npy'}: 2 prompts with 3 outputs each, 3 wide",)
+    (note,) = samples.notes
+    assert note.text == f"{tmp_path / 'x.npy'}: 2 prompts with 3 outputs each, 3 wide"
 
 
 def test_an_array_of_strings_is_texts(tmp_path):
@@ -368,6 +371,8 @@ def test_the_repr_of_samples_is_one_short_line(tmp_path):
     }
     for expected, samples in loaded.items():
         assert repr(samples) == expected
+    given = dp.Samples(text_items("abcdef"), text_items("ppqqrr"))
+    assert repr(dp.Samples(X, T, given=given)).startswith("Samples(6 outputs, 3 prompts, embedd")
     ids = dp.Samples(X, np.array([0, 0, 1, 1, 2, 2]), skipped=1)
     assert (
         repr(ids) == "Samples(6 outputs, 3 prompts, embeddings of width 3 for group ids, 1 skipped)"
@@ -380,7 +385,8 @@ def test_samples_in_a_notebook_show_escaped_rows(tmp_path):
     page = dp.load(tmp_path / "o.jsonl")._repr_html_()
     assert "<script>" not in page and page.count("&lt;script&gt;") == 5
     assert "8 outputs" in page and "3 more rows" in page and "x" * 200 not in page
-    assert "embedding of width 3" in dp.Samples(X)._repr_html_()
+    warned = dp.Samples(X, warnings=(dp.Notice("odd", "<b>odd</b>"),))._repr_html_()
+    assert "embedding of width 3" in warned and "Warning: odd: &lt;b&gt;odd&lt;/b&gt;" in warned
 
 
 def test_samples_become_a_data_frame(tmp_path):
@@ -430,9 +436,8 @@ def test_empty_outputs_are_skipped_and_counted_or_refused_if_strict(tmp_path):
     write(tmp_path, {"o.jsonl": jsonl(rows)})
     samples = dp.load(tmp_path / "o.jsonl")
     assert (len(samples), samples.skipped) == (4, 2)
-    assert samples.warnings == (
-        "2 outputs were skipped because the output or its prompt is empty.",
-    )
+    text = "2 outputs were skipped because the output or its prompt is empty."
+    assert samples.warnings == (dp.Notice("outputs-skipped", text),)
     with pytest.raises(
         dp.DataError,
         match=r"line 5 of .*o.jsonl is empty, or its prompt is "
@@ -454,8 +459,8 @@ def test_the_join_is_checked(tmp_path):
     )
     samples = dp.load(tmp_path / "surplus")
     assert (
-        samples.warnings[0].startswith("1 file is not named in")
-        and "extra.png" in samples.warnings[0]
+        samples.warnings[0].text.startswith("1 file is not named in")
+        and "extra.png" in samples.warnings[0].text
     )
     with pytest.raises(
         dp.DataError, match=r"1 file is not named in .*\(an error because of `strict=True`\)"
@@ -467,9 +472,9 @@ def test_the_join_is_checked(tmp_path):
     ):
         dp.load(tmp_path / "missing")
     write(tmp_path / "twice", IMAGES | {"metadata.jsonl": jsonl([*CAPTIONED, CAPTIONED[0]])})
-    assert dp.load(tmp_path / "twice").warnings[0].startswith("1 file is named more than once")
+    assert dp.load(tmp_path / "twice").warnings[0].text.startswith("1 file is named more than once")
     write(tmp_path / "case", {"A dog-0.png": image_bytes(0), "a dog-0.png": image_bytes(1)})
-    assert [text.split(" (")[0] for text in dp.load(tmp_path / "case").warnings] == [
+    assert [notice.text.split(" (")[0] for notice in dp.load(tmp_path / "case").warnings] == [
         "1 group of file names differs only by case",
         "1 group of prompts differs only by case",
     ]
@@ -548,7 +553,7 @@ def test_rows_that_contradict_their_ids_are_refused(tmp_path):
         dp.load(tmp_path / "o.jsonl", tmp_path / "p.txt")
     samples = dp.load(tmp_path / "o.jsonl", tmp_path / "q.txt")
     assert _swapped(samples) == [("o0", "a"), ("o1", "b"), ("o2", "a"), ("o3", "b")]
-    assert samples.notes[-1].endswith("q.txt, row by row")
+    assert samples.notes[-1].text.endswith("q.txt, row by row")
 
 
 def test_empty_rows_do_not_shift_the_others(tmp_path):
@@ -616,7 +621,7 @@ def test_lm_eval_repeats_a_document_for_each_filter(tmp_path):
     samples = dp.load(tmp_path / "samples_gsm8k.jsonl")
     assert _swapped(samples) == [("o0", "p0"), ("o1", "p1")]
     assert any(
-        "only lines of filter strict-match; those of flexible-extract repeat them" in note
+        "only lines of filter strict-match; those of flexible-extract repeat them" in note.text
         for note in samples.notes
     )
 
@@ -693,7 +698,7 @@ def test_reading_stops_at_the_limit(tmp_path):
 
 @pytest.mark.parametrize(
     ("skipped", "warnings"),
-    [("abc", []), (None, []), (-1, []), (0, None), (0, [5])],
+    [("abc", []), (None, []), (-1, []), (0, None), (0, [5]), (0, [{"code": "a"}])],
     ids=lambda value: repr(value),
 )
 def test_an_invalid_embedding_json_is_refused(skipped, warnings, tmp_path):

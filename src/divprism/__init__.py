@@ -55,17 +55,9 @@ from divprism.errors import (
 )
 from divprism.estimators import Auto, Dual, Estimator, Exact, Fourier, Lanczos, Nystrom, Subsample
 from divprism.report.details import html_report
+from divprism.scores import functions as _functions
 from divprism.scores.bandwidth import BandwidthRule, MedianDistance, StableScore
-from divprism.scores.functions import (
-    cluster_rke,
-    cluster_vendi,
-    conditional_rke,
-    conditional_vendi,
-    information_rke,
-    information_vendi,
-    rke,
-    vendi,
-)
+from divprism.scores.functions import *  # noqa: F403  # every score of the table is a function
 from divprism.scores.score import Score
 from divprism.scores.settings import Settings
 from divprism.version import __version__
@@ -130,11 +122,7 @@ __all__ = [
     "__version__",
     "alignment",
     "bandwidth_sweep",
-    "cluster_rke",
-    "cluster_vendi",
     "compare",
-    "conditional_rke",
-    "conditional_vendi",
     "converge",
     "coverage",
     "embed",
@@ -142,15 +130,12 @@ __all__ = [
     "evaluate_models",
     "html_report",
     "in_batch_similarity",
-    "information_rke",
-    "information_vendi",
     "kernel_distance",
     "kmeans_labels",
     "load",
     "nested_scores",
     "prompt_groups",
     "recall",
-    "rke",
     "shuffled_baseline",
-    "vendi",
 ]
+__all__ += _functions.__all__

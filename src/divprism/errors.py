@@ -1,7 +1,8 @@
-"""The exceptions that divprism raises on purpose.
+"""The exceptions that divprism raises.
 
-Every one derives from `DivprismError`, so one `except` catches them all. Those about values also derive from `ValueError`,
-those about missing packages from `ImportError`, so code that knows nothing of divprism still does the expected thing.
+Every exception derives from `DivprismError`, so one `except` catches them all. Those about values
+also derive from `ValueError` and those about missing packages from `ImportError`, so code that does
+not know divprism handles them as usual.
 """
 
 from dataclasses import dataclass
@@ -15,36 +16,35 @@ __all__ = [
     "MissingExtraError",
     "MissingModelError",
     "Notice",
-    "as_notice",
 ]
 
 
 class DivprismError(Exception):
-    """Anything that divprism refuses to do, with the reason and the way out in one sentence."""
+    """Base class of all errors of divprism; the message states the reason and a way out."""
 
 
 class ArgumentError(DivprismError, ValueError):
-    """A setting that makes no sense (`order=-1`); the command line ends with exit code 2."""
+    """An invalid argument, such as `order=-1`; the command line exits with code 2."""
 
 
 class DataError(DivprismError, ValueError):
-    """Data that cannot be scored (NaN, mismatched lengths, a broken file); the command line ends with exit code 4."""
+    """Data that cannot be scored (NaN, mismatched lengths, a broken file); exit code 4."""
 
 
 class MissingExtraError(DivprismError, ImportError):
-    """An optional package is not installed; the message says what to install, the command line ends with exit code 3."""
+    """An optional package is not installed; the message names what to install; exit code 3."""
 
 
 class MissingModelError(DivprismError, OSError):
-    """Weights or an endpoint cannot be had; the message names the embedded default, the command line ends with exit code 3."""
+    """A model or an endpoint is unavailable; the message names the default model; exit code 3."""
 
 
 class GateError(DivprismError):
-    """A score is below what was asked for (`--fail-under`); the command line ends with exit code 5."""
+    """A score is below the limit of `--fail-under`; the command line exits with code 5."""
 
 
 class BandwidthWarning(UserWarning):
-    """A bandwidth at which a score says nothing: all count as alike, or none do. The message says what to change."""
+    """A bandwidth at which nearly all items count as alike, or none; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,10 @@ class Notice:
     severity: str = "warning"
 
     def __str__(self) -> str:
+        if self.severity == "note":
+            return self.text
         return f"{self.code}: {self.text}"
 
     def to_dict(self) -> dict[str, str]:
         """Plain values, as in result files."""
         return {"code": self.code, "text": self.text, "severity": self.severity}
-
-
-def as_notice(warning: "Notice | str") -> Notice:
-    """A warning as a notice; a plain text gets the code "data"."""
-    if isinstance(warning, Notice):
-        return warning
-    return Notice("data", warning)

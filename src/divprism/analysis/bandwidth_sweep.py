@@ -11,7 +11,7 @@ from divprism.core.arrays import Array, distinct_rows, to_numpy
 from divprism.core.distances import condensed_squares
 from divprism.core.entropy import matrix_entropy
 from divprism.core.validation import check_pairing, clean_rows
-from divprism.errors import ArgumentError, Notice, as_notice
+from divprism.errors import ArgumentError, Notice
 from divprism.estimators.base import whole_number
 from divprism.scores.bandwidth import BandwidthRule, MedianDistance
 from divprism.scores.settings import EmbeddingOptions, Progress, Settings, read_options
@@ -107,7 +107,7 @@ class BandwidthSweep:
     max_rows: int = 1000
     data: dict[str, Any] = field(default_factory=dict)
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[Any, ...] = ()
+    notes: tuple[Notice, ...] = ()
     warnings: tuple[Notice, ...] = ()
 
     def plot(self, axes: Any = None) -> tuple[Any, Any]:
@@ -235,7 +235,7 @@ def bandwidth_sweep(
         data=describe_source(samples),
         embedders=embedded.embedders,
         notes=embedded.notes,
-        warnings=tuple(map(as_notice, embedded.warnings)),
+        warnings=embedded.warnings,
     )
 
 

@@ -105,6 +105,7 @@ def _bound_of_vendi(
         truncation=truncation,
         delta=delta,
     )
+    # At order 1 Thm 2 says nothing, and `vendi_bound` uses Cor. 2 also under truncation.
     theorem = "Thm 2"
     if order == 1 or (order < 2 and truncation is None):
         theorem = "Cor. 2"
@@ -135,6 +136,7 @@ def _bound_of_conditional_vendi(
 def _bound_of_conditional_rke(
     score: Score, problem: Problem, norms: Mapping[str, float], delta: float
 ) -> Bound | None:
+    # Norms are computed only without truncation.
     if not norms:
         return None
     return _ratio(problem.x.index.size, norms, delta)
@@ -205,6 +207,7 @@ def vendi_bound(
     """
     order = check_order(order)
     _check_delta(delta)
+    # A truncated spectrum has rank t, which takes the role of the dimension.
     size = truncation
     if size is None:
         size = dimension
@@ -221,6 +224,7 @@ def vendi_bound(
         _check_size(n, 32 * math.e**2 * log_term, "Truncated Vendi, Cor. 2 (a)")
         reach = math.sqrt(8 * size * log_term / n) * math.log(n * size / (32 * log_term))
         return _around(value, reach)
+    # Norms of order below 2 exceed the Euclidean norm by at most this power of the rank.
     factor = 1.0
     if size is not None:
         factor = max(1.0, float(size) ** (2 - order))

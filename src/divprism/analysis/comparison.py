@@ -18,7 +18,7 @@ from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Precomputed
 from divprism.data.files import write_text
 from divprism.data.samples import Item, Samples, Text
-from divprism.errors import ArgumentError, DataError, Notice, as_notice
+from divprism.errors import ArgumentError, DataError, Notice
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
 from divprism.scores.spec import LABELS, SCORES, ScoreSpec, score_spec
 
@@ -90,7 +90,7 @@ class Comparison:
     differences: tuple[Difference, ...]
     lengths: dict[str, float]
     length_correlation: float | None
-    notes: tuple[Any, ...]
+    notes: tuple[Notice, ...]
     warnings: tuple[Notice, ...]
 
     @property
@@ -229,7 +229,7 @@ def compare(
         lengths={model: lengths[model] for model in ranked if lengths},
         length_correlation=_correlation(results, by, lengths),
         notes=(*notes, *embedded.notes),
-        warnings=(*map(as_notice, embedded.warnings), *results.warnings),
+        warnings=(*embedded.warnings, *results.warnings),
     )
 
 
@@ -291,7 +291,7 @@ def _keys(apart: dict[str, Samples]) -> dict[str, list[Any]]:
     return keys
 
 
-def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], list[str]]:
+def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], list[Notice]]:
     """The same prompts for all, in the same order, and as many outputs of each."""
     if len(apart) < 2:
         raise DataError(f"a comparison needs at least two models; got {len(apart)}.")
@@ -320,14 +320,15 @@ def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], l
         ]
         matched[model] = samples.select(kept)
         if len(kept) < len(samples):
-            notes.append(
-                f"{model}: {len(kept):,} of {len(samples):,} outputs kept, to have as many of each prompt as the others"
+            text = (
+                f"{model}: {len(kept):,} of {len(samples):,} outputs kept, to have the same number "
+                "for each prompt as the other models"
             )
+            notes.append(Notice("outputs-left-out", text, "note"))
     every = len({key for found in counts.values() for key in found})
     if len(common) < every:
-        notes.append(
-            f"{every - len(common):,} of {every:,} prompts left out, which not all models have"
-        )
+        text = f"{every - len(common):,} of {every:,} prompts left out, which not all models have"
+        notes.append(Notice("prompts-left-out", text, "note"))
     return matched, notes
 
 

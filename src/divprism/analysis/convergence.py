@@ -50,7 +50,7 @@ from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
 from divprism.data.samples import Samples
 from divprism.engines import Resources
-from divprism.errors import Notice, as_notice
+from divprism.errors import Notice
 from divprism.estimators import Entropy
 from divprism.estimators.base import check_tolerance, whole_number
 from divprism.scores.problem import Problem, check_factors, entropies, pose
@@ -109,7 +109,7 @@ class Convergence:
     warnings: tuple[Notice, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[Any, ...] = ()
+    notes: tuple[Notice, ...] = ()
 
     @property
     def num_repeats(self) -> int:
@@ -295,7 +295,7 @@ def converge(
         settings=plan.settings,
         tolerance=tolerance,
         question=_question(plan),
-        warnings=(*map(as_notice, embedded.warnings), *_warnings_of_scores(last, plan.whole)),
+        warnings=(*embedded.warnings, *_warnings_of_scores(last, plan.whole)),
         data=describe_source(samples),
         embedders=embedded.embedders,
         notes=embedded.notes,

@@ -24,10 +24,10 @@ from divprism.analysis.intervals import Interval, SamplingError, sampling_error
 from divprism.core.arrays import to_numpy
 from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
+from divprism.data.inputs import as_arrays
 from divprism.data.samples import Samples
-from divprism.embedders.embedding import as_arrays
 from divprism.engines import Resources
-from divprism.errors import BandwidthWarning, DataError, Notice, as_notice
+from divprism.errors import BandwidthWarning, DataError, Notice
 from divprism.scores.problem import Problem, pose
 from divprism.scores.score import SATURATION, Score, Solved, assemble_all, solve
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
@@ -98,7 +98,7 @@ class Evaluation:
     runtime: dict[str, Any] = field(repr=False)
     warnings: tuple[Notice, ...] = ()
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[Any, ...] = field(default=(), repr=False)
+    notes: tuple[Notice, ...] = field(default=(), repr=False)
     intervals: dict[str, Interval] = field(default_factory=dict)
     baseline: ShuffledBaseline | None = None
     bounds: dict[str, Bound] = field(default_factory=dict)
@@ -483,7 +483,7 @@ def _collect_warnings(
     embedded: Samples, scores: Mapping[str, Score], more: Iterable[Notice]
 ) -> tuple[Notice, ...]:
     """All warnings, each once."""
-    warnings = [as_notice(warning) for warning in embedded.warnings]
+    warnings = list(embedded.warnings)
     for score in scores.values():
         warnings += score.warnings
     return tuple(dict.fromkeys([*warnings, *more]))

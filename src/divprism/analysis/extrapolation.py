@@ -312,6 +312,7 @@ def _power_law(logs: np.ndarray, sizes: np.ndarray, rates: np.ndarray) -> PowerL
     The weights are the inverse variances of m out of n, and the rate is the best one of a grid.
     """
     last, end = sizes[-1], float(logs[-1])
+    # The last point has no weight: the law passes through it.
     weights = 1 / (1 / sizes[:-1] - 1 / last)
     gaps = end - logs[:-1]
     shapes = sizes[:-1] ** -rates[:, None] - last ** -rates[:, None]
@@ -327,6 +328,7 @@ def verdict(curve: Curve, reading: Reading) -> Verdict:
     tolerance = reading.tolerance
     mean = curve.logs.mean(axis=0)
     law = curve.fit()
+    # Logarithms from here on: `limit` and `value` are of the log score.
     limit, value = law.log_score(math.inf), float(mean[-1])
     error = _limit_error(curve, limit)
     earlier, change = _last_changes(curve.sizes, mean)
@@ -425,6 +427,7 @@ def _needed(
     if is_near[-1]:
         last_far = np.flatnonzero(~is_near)[-1]
         return int(sizes[last_far + 1])
+    # The law need not be monotone, so the last size outside the tolerance counts.
     further = sizes[-1] * np.geomspace(1, _REACH, 400)
     is_far = np.array(
         [abs(math.expm1(law.log_score(size) - limit)) > tolerance for size in further]

@@ -181,11 +181,13 @@ def alignment(x: Array, t: Array, *, scale: float = 100.0) -> float:
     >>> alignment([[2.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 3.0]])
     50.0
     """
+    # bool is an int, and a scale of True is a mistake.
     is_number = isinstance(scale, int | float | np.number) and not isinstance(scale, bool)
     if not is_number or not 0 < scale < math.inf:
         raise ArgumentError(f"`scale` must be a positive number; got {scale!r}.")
     x, t = _same_width(x, t, "t")
     check_pairing(x.shape[0], t.shape[0], "t")
+    # Clipped from above as well: rounding may put the cosine of equal directions above one.
     cosines = array_namespace(x).vecdot(_directions(x, "x"), _directions(t, "t"))
     return float(scale * np.clip(to_numpy(cosines), 0.0, 1.0).mean())
 
@@ -227,6 +229,7 @@ def in_batch_similarity(x: Array, t: Array) -> float:
     if codes is None:
         _, codes = distinct_rows(clean_rows(t, "t"))
     check_pairing(x.shape[0], codes.size, "t")
+    # Sorted by prompt, the outputs of each are consecutive, as reduceat needs them.
     order = np.argsort(codes, kind="stable")
     _, starts, sizes = np.unique(codes[order], return_index=True, return_counts=True)
     if sizes.max() < 2:

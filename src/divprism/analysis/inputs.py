@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from divprism.core.kernels import Gaussian
+from divprism.data.inputs import as_samples
 from divprism.data.samples import Samples
-from divprism.embedders.embedding import as_samples, embed, resolve_embedder
+from divprism.embedders.embedding import embed, resolve_embedder
 from divprism.engines import Resources
 from divprism.errors import DataError
 from divprism.scores.settings import Settings

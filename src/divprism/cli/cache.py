@@ -1,60 +1,38 @@
-"""`divprism cache`: what vectors are kept, whether they are whole, and away with them."""
+"""`divprism cache`: list, check and remove cached vectors."""
 
 from pathlib import Path
 
 import typer
 
+from divprism.cli.messages import say
 from divprism.embedders import Cache
 from divprism.engines import spell_bytes
-from divprism.errors import DataError
-
-__all__ = ["app"]
-
-app = typer.Typer(
-    help="The vectors that are kept: list, check, remove.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
-_FOLDER = typer.Option(
-    None, "--cache", help="The folder; default DIVPRISM_CACHE or the user's cache folder."
-)
+from divprism.errors import ArgumentError, DataError
 
 
-@app.command("ls")
-def ls(folder: Path | None = _FOLDER) -> None:
-    """List the embedders whose vectors are kept."""
-    cache = Cache(folder)
-    entries = cache.entries()
-    typer.echo(f"{cache.folder}: {spell_bytes(sum(entry.bytes for entry in entries))}")
-    for entry in entries:
-        name = entry.embedder.get("id", "unknown")
-        typer.echo(
-            f"{entry.key[:12]}  {name}: {entry.items:,} items in {entry.shards:,} shards, {spell_bytes(entry.bytes)}"
-        )
-
-
-@app.command("verify")
-def verify(folder: Path | None = _FOLDER) -> None:
-    """Check every shard against its checksum; broken ones are removed, and computed again when next asked for."""
-    cache = Cache(folder)
-    problems = cache.verify()
-    if problems:
-        for text in problems[1:]:
-            typer.echo(f"divprism: {text}", err=True)
-        raise DataError(problems[0])
-    entries = cache.entries()
-    typer.echo(
-        f"{sum(entry.shards for entry in entries):,} shards, {sum(entry.items for entry in entries):,} items: all whole"
-    )
-
-
-@app.command("clear")
-def clear(
-    name: str | None = typer.Argument(
-        None, metavar="[EMBEDDER]", help="Only the vectors of this one, by name or key."
-    ),
-    folder: Path | None = _FOLDER,
+def cache(
+    action: str = typer.Argument(..., metavar="ls|verify|clear", help="What to do."),
+    name: str = typer.Argument(None, metavar="EMBEDDER", help="To clear only one: name or key."),
+    folder: Path = typer.Option(None, "--cache", help="The folder; default: DIVPRISM_CACHE."),
 ) -> None:
-    """Remove vectors."""
-    typer.echo(f"{Cache(folder).clear(name):,} shards removed")
+    """List, verify or clear cached vectors. Damaged shards are removed, to be computed again."""
+    cached = Cache(folder)
+    if action == "clear":
+        typer.echo(f"{cached.clear(name):,} shards removed")
+    elif action == "verify":
+        problems = cached.verify()
+        say(f"divprism: {problem}" for problem in problems[1:])
+        if problems:
+            raise DataError(problems[0])
+        counts = [(entry.shards, entry.items) for entry in cached.entries()]
+        shards, items = (sum(column) for column in zip((0, 0), *counts, strict=True))
+        typer.echo(f"{shards:,} shards, {items:,} items: no damage")
+    elif action == "ls":
+        entries = cached.entries()
+        typer.echo(f"{cached.folder}: {spell_bytes(sum(entry.bytes for entry in entries))}")
+        for entry in entries:
+            name = f"{entry.key[:12]}  {entry.embedder.get('id', 'unknown')}"
+            counted = f"{entry.items:,} items in {entry.shards:,} shards"
+            typer.echo(f"{name}: {counted}, {spell_bytes(entry.bytes)}")
+    else:
+        raise ArgumentError(f"a cache can be listed (ls), verified or cleared; got {action!r}.")

@@ -1,1 +1,1 @@
-"""The numerical core: arrays, kernels, operators, tiles, spectra and entropies."""
+"""The numerical core: arrays, distances, kernels, operators, tiles, spectra and entropies."""

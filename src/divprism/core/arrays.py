@@ -1,7 +1,7 @@
-"""What the array API standard leaves out: host copies, writing in place, equal rows.
+"""Array operations that the array API standard lacks: host copies, writing in place, equal rows.
 
-Everything else in the package calls the standard through `array_api_compat`, so the same lines run on NumPy, on torch (CPU or
-GPU) and on array-api-strict.
+Everything else in the package uses the standard through `array_api_compat`, so the same lines run
+on NumPy, on torch (CPU or GPU) and on array-api-strict.
 """
 
 import sys
@@ -38,32 +38,36 @@ __all__ = [
 Array: TypeAlias = Any
 """An array of any library that follows the array API standard."""
 
-_SMALL, _LARGE = 400, 1800
-_GLANCE = 32
-_CHUNK_ENTRIES = 1 << 21  # rows are hashed in pieces of about 16 MB of float64
+# Sizes of a matrix up to which one BLAS thread, and from which SciPy, computes eigenvalues.
+_ONE_THREAD_SIZE = 400
+_SCIPY_SIZE = 1800
+
+# Columns that are compared first when looking for equal rows: they nearly always differ there.
+_FIRST_COLUMNS = 32
+
+# Entries of rows that are hashed or compared together: 16 MB of float64.
+_CHUNK_ENTRIES = 1 << 21
 
 
 def to_numpy(a: Array) -> np.ndarray:
-    """Copy of `a` in host memory, as NumPy."""
+    """`a` in host memory, as NumPy."""
     if is_torch_array(a):
         a = a.detach().cpu()
-        if (
-            str(a.dtype) == "torch.bfloat16"
-        ):  # NumPy has no such type; single precision holds it exactly
+        # NumPy has no bfloat16; single precision holds its values exactly.
+        if str(a.dtype) == "torch.bfloat16":
             a = a.float()
     return np.asarray(a)
 
 
-def upload(values: Any, like: Array) -> Array:
-    """`values` (a NumPy array) as an array of the library and on the device of `like`."""
+def upload(values: np.ndarray, like: Array) -> Array:
+    """`values` as an array of the library and on the device of `like`."""
     if not is_numpy_array(like):
-        values = np.array(
-            values
-        )  # torch shares memory with NumPy, and refuses negative strides and what it cannot write to
+        # A copy: torch shares memory with NumPy and rejects negative strides and read-only arrays.
+        values = np.array(values)
     return array_namespace(like).asarray(values, device=device_of(like))
 
 
-def is_stored(a: Array) -> bool:
+def is_stored(a: object) -> bool:
     """Whether `a` is a view of a memory-mapped file.
 
     >>> is_stored(np.zeros(3))
@@ -82,7 +86,7 @@ def machine_epsilon(a: Array) -> float:
 
 
 def exp_in_place(a: Array) -> Array:
-    """exp(a), written over `a` where the library can do so: a kernel block is large and read once."""
+    """exp(a), written over `a` if the library can do so: a kernel block is large and read once."""
     if is_numpy_array(a):
         return np.exp(a, out=a)
     if is_torch_array(a):
@@ -93,125 +97,132 @@ def exp_in_place(a: Array) -> Array:
 def eigvalsh(matrix: Array) -> np.ndarray:
     """Ascending eigenvalues of a symmetric matrix, on the host; `matrix` may be overwritten.
 
-    NumPy and SciPy each bring a BLAS of their own. After a kernel block the threads of NumPy's still spin for some
-    milliseconds, which slows SciPy's by up to a half at n = 500; from n = 1800 on that no longer matters, and SciPy's gains a
-    few percent by working in place (on the transpose, because LAPACK wants Fortran order). benchmarks/exact.py shows both.
-    Up to n = 400 one thread is as fast as two, and where others use the cores too, many times as fast as two that wait for each
-    other; a little further it is a tenth slower on its own.
+    Up to n = 400 one BLAS thread is as fast as two, and many times faster where other processes use
+    the cores; a little beyond, one thread is a tenth slower on an idle machine. NumPy and SciPy
+    each bring their own BLAS. After a kernel block the threads of NumPy's keep spinning for some
+    milliseconds, which slows SciPy's by up to a half at n = 500. From n = 1800 on that no longer
+    matters, and SciPy gains a few percent by working in place. benchmarks/exact.py measures both.
     """
     if not is_numpy_array(matrix):
         return to_numpy(array_namespace(matrix).linalg.eigvalsh(matrix))
-    if matrix.shape[0] <= _SMALL:
+    if matrix.shape[0] <= _ONE_THREAD_SIZE:
         with one_blas_thread():
             return np.linalg.eigvalsh(matrix)
-    if matrix.shape[0] < _LARGE:
+    if matrix.shape[0] < _SCIPY_SIZE:
         return np.linalg.eigvalsh(matrix)
     import scipy.linalg
 
+    # Transposed, because LAPACK works in place on Fortran order only.
     return scipy.linalg.eigvalsh(matrix.T, overwrite_a=True, check_finite=False)
 
 
 def fill_diagonal(block: Array, row: int, column: int, length: int) -> Array:
-    """`block` with ones at (row, column), (row + 1, column + 1), ..., in place where the library can do so."""
+    """`block` with ones at (row, column), (row + 1, column + 1), ...; in place where possible."""
     xp = array_namespace(block)
-    place = xp.arange(length, device=device_of(block))
+    steps = xp.arange(length, device=device_of(block))
     if is_numpy_array(block) or is_torch_array(block):
-        block[place + row, place + column] = 1.0
+        block[steps + row, steps + column] = 1.0
         return block
-    square = block[row : row + length, column : column + length]
+    # The standard has no assignment by two index arrays, so the whole square is replaced.
+    rows, columns = slice(row, row + length), slice(column, column + length)
     one = xp.ones((), dtype=block.dtype, device=device_of(block))
-    block[row : row + length, column : column + length] = xp.where(
-        place[:, None] == place[None, :], one, square
-    )
+    on_diagonal = steps[:, None] == steps[None, :]
+    block[rows, columns] = xp.where(on_diagonal, one, block[rows, columns])
     return block
 
 
-def middle(a: Array, place: int) -> float:
-    """Mean of the entries number `place` and `place` + 1 of `a`, counted from zero in rising order; O(size of a).
+def middle(a: Array, rank: int) -> float:
+    """Mean of the entries of `a` with ranks `rank` and `rank` + 1 in ascending order, from zero.
+
+    O(size of a), where a library can select without sorting.
 
     >>> middle(np.array([[5.0, 1.0], [2.0, 9.0]]), 1)
     3.5
     """
     if is_numpy_array(a):
-        pair: Any = np.partition(a, (place, place + 1), axis=None)[place : place + 2]
+        pair: Any = np.partition(a, (rank, rank + 1), axis=None)[rank : rank + 2]
     elif is_torch_array(a):
-        pair = [a.flatten().kthvalue(place + k).values for k in (1, 2)]
+        # torch counts ranks from one.
+        pair = [a.flatten().kthvalue(rank + k).values for k in (1, 2)]
     else:
         xp = array_namespace(a)
-        pair = xp.sort(xp.reshape(a, (-1,)))[place : place + 2]
+        pair = xp.sort(xp.reshape(a, (-1,)))[rank : rank + 2]
     return 0.5 * float(pair[0]) + 0.5 * float(pair[1])
 
 
 def outer_take(matrix: Array, index: Array | None) -> Array:
-    """matrix[index][:, index]; `None` stands for every row, and then nothing is copied."""
+    """matrix[index][:, index]; None stands for every row and copies nothing."""
     if index is None:
         return matrix
     xp = array_namespace(matrix)
     return xp.take(xp.take(matrix, index, axis=0), index, axis=1)
 
 
-def _row_keys(x: Array) -> np.ndarray:
-    """A number per row: equal for equal rows, different for others but for chance.
-
-    Added up on the host, in double precision, row after row in the same order: a BLAS product, or a reduction over a strided
-    tensor, rounds equal rows differently depending on where they stand.
-    """
-    n, d = x.shape
-    direction = np.random.default_rng(0).standard_normal(d)
-    pieces = [
-        np.ascontiguousarray(to_numpy(x[rows, :]), np.float64)
-        for rows in row_blocks(n, max(1, _CHUNK_ENTRIES // d))
-    ]
-    return np.concatenate(
-        [np.einsum("ij,j->i", piece, direction, optimize=False) for piece in pieces]
-    )
-
-
 def distinct_rows(x: Array) -> tuple[np.ndarray, np.ndarray]:
     """Which rows of `x` are equal: (`first`, `inverse`), with x[first][inverse] equal to x.
 
-    `first` holds the place of the first copy of each distinct row, in the order of appearance; `inverse` the distinct row that
-    each row equals. Candidates are found by a random projection and then compared entry by entry, so no two rows that differ
-    are ever taken for one. O(n d + n log n).
+    `first` holds the position of the first copy of each distinct row, in order of appearance;
+    `inverse` holds the distinct row that each row equals. Candidates come from a random projection
+    and are then compared entry by entry, so different rows are never merged. O(n d + n log n).
 
     >>> first, inverse = distinct_rows(np.array([[3.0, 1.0], [2.0, 2.0], [3.0, 1.0]]))
     >>> first.tolist(), inverse.tolist()
     ([0, 1], [0, 1, 0])
     """
     n, d = x.shape
-    if d > _GLANCE and np.unique(_row_keys(x[:, :_GLANCE])).size == n:
-        return np.arange(n), np.arange(n)  # the first columns alone tell all rows apart
+    # In most data the first columns alone distinguish all rows.
+    if d > _FIRST_COLUMNS and np.unique(_row_keys(x[:, :_FIRST_COLUMNS])).size == n:
+        return np.arange(n), np.arange(n)
     _, leader, group = np.unique(_row_keys(x), return_index=True, return_inverse=True)
     representative = leader[group]
     copies = np.flatnonzero(representative != np.arange(n))
     if copies.size:
-        xp = array_namespace(x)
-        equal = np.zeros(copies.size, bool)
-        step = max(1, _CHUNK_ENTRIES // x.shape[1])
-        for piece in row_blocks(copies.size, step):
-            here = copies[piece]
-            same = xp.take(x, upload(here, x), axis=0) == xp.take(
-                x, upload(representative[here], x), axis=0
-            )
-            equal[piece] = to_numpy(xp.all(same, axis=1))
-        chance = copies[~equal]  # different rows with the same key stay apart
-        representative[chance] = chance
+        equal = _rows_equal(x, copies, representative[copies])
+        # Different rows with the same key by chance stay apart.
+        collisions = copies[~equal]
+        representative[collisions] = collisions
     first, inverse = np.unique(representative, return_inverse=True)
     return first, inverse
 
 
-def plain_mode() -> AbstractContextManager[Any]:
-    """Around numerical work on arrays, out of the modes of torch that a caller may be in.
+def _row_keys(x: Array) -> np.ndarray:
+    """A number for each row: equal for equal rows, and for different rows only by chance."""
+    n, d = x.shape
+    direction = np.random.default_rng(0).standard_normal(d)
+    keys = []
+    for rows in row_blocks(n, max(1, _CHUNK_ENTRIES // d)):
+        chunk = np.ascontiguousarray(to_numpy(x[rows, :]), np.float64)
+        # On the host, in double precision and in a fixed order: a BLAS product, or a reduction over
+        # a strided tensor, rounds equal rows differently depending on their position.
+        keys.append(np.einsum("ij,j->i", chunk, direction, optimize=False))
+    return np.concatenate(keys)
 
-    Tensors made in its inference mode cannot be written to later, autocast rounds products to half precision, and no graph of
-    gradients is wanted.
+
+def _rows_equal(x: Array, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Whether row left[k] equals row right[k], for each k."""
+    xp = array_namespace(x)
+    equal = np.zeros(left.size, bool)
+    for piece in row_blocks(left.size, max(1, _CHUNK_ENTRIES // x.shape[1])):
+        rows = xp.take(x, upload(left[piece], x), axis=0)
+        others = xp.take(x, upload(right[piece], x), axis=0)
+        equal[piece] = to_numpy(xp.all(rows == others, axis=1))
+    return equal
+
+
+def plain_mode() -> AbstractContextManager[object]:
+    """Leave the modes of torch that the caller may be in, for numerical work on arrays.
+
+    Tensors made in inference mode cannot be written to later, autocast rounds products to half
+    precision, and gradients would record a graph that nobody uses.
     """
     torch = sys.modules.get("torch")
     if torch is None:
         return nullcontext()
     stack = ExitStack()
     stack.enter_context(torch.inference_mode(False))
-    stack.enter_context(torch.no_grad())  # after it: leaving inference mode asks for gradients
-    for kind in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
-        stack.enter_context(torch.autocast(kind, enabled=False))
+    # In this order: leaving inference mode turns gradients on.
+    stack.enter_context(torch.no_grad())
+    stack.enter_context(torch.autocast("cpu", enabled=False))
+    if torch.cuda.is_available():
+        stack.enter_context(torch.autocast("cuda", enabled=False))
     return stack

@@ -48,11 +48,11 @@ _GAP_ENTRIES = 1 << 22
 
 
 def squared_distances(a: Array, b: Array, *, centre: Array | None = None) -> tuple[Array, Array]:
-    """|a_i - b_j|^2, shape (len(a), len(b)), and the |a_i|^2 + |b_j|^2 that its rounding grows with.
+    """|a_i - b_j|^2, shape (len(a), len(b)), and the norms |a_i|^2 + |b_j|^2 around the centre.
 
-    Equal rows are exactly zero apart. The product is taken around `centre`; without one it is
-    taken around the origin, and around the mean of `a` if too many entries cancel there.
-    O(len(a) len(b) d).
+    The rounding error of an entry is proportional to its norms. Equal rows are exactly zero apart.
+    The product is taken around `centre`; without one it is taken around the origin, or around the
+    mean of `a` if too many entries cancel there. O(len(a) len(b) d).
 
     >>> squares, _ = squared_distances(np.array([[1e9, 0.0]]), np.array([[1e9, 3.0], [1e9, 0.0]]))
     >>> squares.tolist()

@@ -1,4 +1,4 @@
-"""Mergeable states: second moments of features, updated a chunk at a time. update -> merge -> spectra."""
+"""Mergeable states: second moments of features, updated chunk by chunk (update, merge, spectra)."""
 
 from dataclasses import dataclass, field, replace
 
@@ -9,20 +9,24 @@ from divprism.core.spectrum import Spectrum
 
 __all__ = ["FeatureMoments"]
 
-_PARTS = 8  # of the random features, left out in turn
-_LEVELS = 2  # halvings of the number of random features, to see how the answer grows with it
+# Groups of random features that the jackknife leaves out in turn.
+_PARTS = 8
+
+# Times that the number of random features is halved, to measure how the result depends on it.
+_LEVELS = 2
 
 
 @dataclass
 class FeatureMoments:
-    """Sum of w phi phi' over weighted items: all that a spectrum needs, whatever the number of items.
+    """Sum of w phi phi' over weighted items: enough for a spectrum, whatever the number of items.
 
     Attributes
     ----------
     size : int
         Number of features.
     is_random : bool
-        Whether they are random Fourier features, cosines first and sines after; else the kernel's own.
+        Whether they are random Fourier features, cosines first and then sines; otherwise they are
+        the exact features of a kernel.
     total : ndarray (size, size)
         The sum, in double precision.
     mass : float
@@ -39,12 +43,9 @@ class FeatureMoments:
 
     def update(self, features: Array, weights: np.ndarray) -> None:
         """Add items, a row of features each."""
-        scaled = (
-            features
-            * array_namespace(features).astype(upload(np.sqrt(weights), features), features.dtype)[
-                :, None
-            ]
-        )
+        roots = upload(np.sqrt(weights), features)
+        roots = array_namespace(features).astype(roots, features.dtype)
+        scaled = features * roots[:, None]
         self.total += to_numpy(scaled.T @ scaled)
         self.mass += float(weights.sum())
 
@@ -54,34 +55,40 @@ class FeatureMoments:
         self.mass += other.mass
 
     def spectrum(self, noise: float = 0.0) -> Spectrum:
-        """Eigenvalues of the mean; for random features also those of parts of them, to extrapolate and to tell the error."""
+        """Eigenvalues of the mean of phi phi'.
+
+        For random features the spectrum also carries those of subsets of the features, from which
+        an entropy is extrapolated and its error estimated.
+        """
         everything = np.arange(self.size)
         if not self.is_random:
             return self._spectrum(everything, 0, noise)
         count = self.size // 2
-        parts = np.array_split(np.arange(count), min(_PARTS, count))
-        without = [np.setdiff1d(np.arange(count), part) for part in parts]
-        left_out = tuple(
-            self._spectrum(np.concatenate([rest, count + rest]), 0, noise) for rest in without
-        )
-        return replace(self._spectrum(everything, _LEVELS, noise), left_out=left_out)
+        left_out = []
+        for part in np.array_split(np.arange(count), min(_PARTS, count)):
+            rest = np.setdiff1d(np.arange(count), part)
+            # A frequency takes its cosine and its sine along.
+            chosen = np.concatenate([rest, count + rest])
+            left_out.append(self._spectrum(chosen, 0, noise))
+        return replace(self._spectrum(everything, _LEVELS, noise), left_out=tuple(left_out))
 
     def _spectrum(self, chosen: np.ndarray, levels: int, noise: float) -> Spectrum:
-        matrix = self.total[np.ix_(chosen, chosen)] * (self.size / (chosen.size * self.mass))
-        found = Spectrum.from_eigenvalues(
-            eigvalsh(matrix), noise=noise, method="fourier" if self.is_random else "dual"
-        )
+        # Features are scaled for all frequencies together: fewer of them need a larger factor.
+        scale = self.size / (chosen.size * self.mass)
+        eigenvalues = eigvalsh(self.total[np.ix_(chosen, chosen)] * scale)
+        method = "dual"
+        if self.is_random:
+            method = "fourier"
+        spectrum = Spectrum.from_eigenvalues(eigenvalues, noise=noise, method=method)
         if levels == 0:
-            return found
-        return replace(
-            found, coarse=tuple(self._spectrum(half, levels - 1, noise) for half in _halves(chosen))
-        )
+            return spectrum
+        coarse = tuple(self._spectrum(half, levels - 1, noise) for half in _halves(chosen))
+        return replace(spectrum, coarse=coarse)
 
 
 def _halves(chosen: np.ndarray) -> list[np.ndarray]:
     """The first and the second half of the frequencies, each with its cosines and sines."""
     count = chosen.size // 2
     cosines, sines = chosen[:count], chosen[count:]
-    return [
-        np.concatenate([cosines[part], sines[part]]) for part in np.array_split(np.arange(count), 2)
-    ]
+    halves = np.array_split(np.arange(count), 2)
+    return [np.concatenate([cosines[half], sines[half]]) for half in halves]

@@ -1,4 +1,4 @@
-"""Row blocks that cover a range."""
+"""Blocks of rows that cover a range."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
-"""User input at the door: clean arrays and numbers, or one sentence that says what is wrong and what to do.
+"""Input validation: clean arrays and numbers from user input, or an error with a way out.
 
-Below the door nothing is checked again.
+Each public function validates its arguments once; the functions below it trust them.
 """
 
 import math
@@ -36,12 +36,31 @@ __all__ = [
     "whole_number",
 ]
 
+# Entries that are searched for NaN together.
 _CHUNK_ENTRIES = 1 << 23
+
+# How far the sum of weights may be from one: rounding in single precision.
 _SUM_TOLERANCE = 1e-6
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 1e3,
+    "mb": 1e6,
+    "gb": 1e9,
+    "tb": 1e12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmgt]?i?b?)\s*")
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    if number == 1:
+        return f"{number:,} {noun}"
+    return f"{number:,} {noun}s"
 
 
 def _as_array(x: Any, name: str) -> Array:
@@ -54,9 +73,10 @@ def _as_array(x: Any, name: str) -> Array:
                 f"`{name}` is a sparse tensor; scores need a dense one: call to_dense() first."
             )
         return x.detach()
-    if is_array_api_obj(x):
-        return np.asarray(x) if is_numpy_array(x) else x
+    if is_array_api_obj(x) and not is_numpy_array(x):
+        return x
     try:
+        # Subclasses of ndarray, such as matrices and memory maps, become plain arrays.
         return np.asarray(x)
     except ValueError as error:  # rows of different lengths
         raise DataError(f"`{name}` is not a rectangular array: {error}.") from None
@@ -78,62 +98,77 @@ def clean_rows(x: Any, name: str) -> Array:
         raise DataError(f"`{name}` must hold real numbers; got dtype {x.dtype}.")
     if xp.isdtype(x.dtype, "complex floating"):
         raise DataError(f"`{name}` must hold real numbers; got dtype {x.dtype}.")
-    if x.ndim != 2:
-        hint = (
-            f" For a single feature pass {name}[:, None]."
-            if x.ndim == 1
-            else " Flatten each item to one row."
-        )
-        raise DataError(
-            f"`{name}` must have shape (n, d), a row per item; got shape {tuple(x.shape)}.{hint}"
-        )
-    n, d = x.shape
-    if n == 0 or d == 0:
-        raise DataError(
-            f"`{name}` is empty: its shape is {tuple(x.shape)}. Scores need at least one row and one column."
-        )
+    _require_matrix(x, name)
     if not xp.isdtype(x.dtype, "real floating"):
         _require_double(x, name)
         return xp.astype(x, xp.float64)
-    if is_numpy_array(x) and (x.dtype.itemsize > 8 or not x.dtype.isnative):
-        x = x.astype(np.float64 if x.dtype.itemsize > 8 else x.dtype.newbyteorder("="))
+    if is_numpy_array(x):
+        x = _native_floats(x)
     _require_finite(x, name)
     _require_double(x, name)
     return x
 
 
+def _native_floats(x: np.ndarray) -> np.ndarray:
+    """`x` in the byte order of this machine and at most 64 bits: libraries support no others."""
+    if x.dtype.itemsize > 8:
+        return x.astype(np.float64)
+    if not x.dtype.isnative:
+        return x.astype(x.dtype.newbyteorder("="))
+    return x
+
+
+def _require_matrix(x: Array, name: str) -> None:
+    """Raise DataError unless `x` has two dimensions and is not empty."""
+    if x.ndim != 2:
+        hint = "Flatten each item to one row."
+        if x.ndim == 1:
+            hint = f"For a single feature pass {name}[:, None]."
+        raise DataError(
+            f"`{name}` must have shape (n, d), a row per item; got shape {tuple(x.shape)}. {hint}"
+        )
+    if 0 in x.shape:
+        raise DataError(
+            f"`{name}` is empty: its shape is {tuple(x.shape)}. "
+            "Scores need at least one row and one column."
+        )
+
+
 def _require_double(x: Array, name: str) -> None:
-    """Spectra are computed in double precision; a device without it (Apple's MPS) is refused with the way out."""
+    """Raise DataError for a device without double precision (Apple's MPS), which spectra need."""
     xp = array_namespace(x)
     try:
         xp.zeros((1,), dtype=xp.float64, device=device_of(x))
     except (TypeError, RuntimeError):
         raise DataError(
-            f"`{name}` is on device {device_of(x)}, which has no 64-bit floats; scores need them. Move it: {name}.cpu()."
+            f"`{name}` is on device {device_of(x)}, which has no 64-bit floats; scores need them. "
+            f"Move it: {name}.cpu()."
         ) from None
 
 
 def _require_finite(x: Array, name: str) -> None:
-    """Look for NaN and infinity in pieces, so that a memory-mapped file is never held whole."""
+    """Raise DataError if a row contains NaN or infinity."""
     xp = array_namespace(x)
     n, d = x.shape
-    step = max(1, _CHUNK_ENTRIES // d)
     bad: list[np.ndarray] = []
-    for rows in row_blocks(n, step):
-        fine = xp.isfinite(x[rows, :])
-        if not bool(xp.all(fine)):
-            bad.append(rows.start + np.flatnonzero(~to_numpy(xp.all(fine, axis=1))))
+    # In pieces, so that a memory-mapped file is never loaded as a whole.
+    for rows in row_blocks(n, max(1, _CHUNK_ENTRIES // d)):
+        finite = xp.isfinite(x[rows, :])
+        if not bool(xp.all(finite)):
+            bad.append(rows.start + np.flatnonzero(~to_numpy(xp.all(finite, axis=1))))
     if bad:
-        places = np.concatenate(bad)
-        verb = "contains" if places.size == 1 else "contain"
+        numbers = np.concatenate(bad)
+        verb = "contain"
+        if numbers.size == 1:
+            verb = "contains"
         raise DataError(
-            f"{places.size:,} of {_count(n, 'row')} of `{name}` {verb} NaN or infinity (first: row {places[0]}). "
-            "Scores need finite embeddings."
+            f"{numbers.size:,} of {_count(n, 'row')} of `{name}` {verb} NaN or infinity "
+            f"(first: row {numbers[0]}). Scores need finite embeddings."
         )
 
 
 def clean_ids(t: Any, name: str) -> np.ndarray | None:
-    """Group ids as codes 0..m-1 in order of appearance, or None if `t` is not a flat collection of ids.
+    """Group ids as codes 0..m-1 in order of appearance; None if `t` is not one-dimensional.
 
     Ids are integers, booleans or strings; equal ids mean the same prompt.
 
@@ -146,13 +181,15 @@ def clean_ids(t: Any, name: str) -> np.ndarray | None:
     ids = to_numpy(t)
     if ids.size == 0:
         raise DataError(f"`{name}` is empty. Scores need at least one item.")
+    # Columns of pandas hold strings as objects.
     if ids.dtype == object and all(isinstance(value, str) for value in ids):
         ids = ids.astype(str)
     if ids.dtype.kind not in "iubU":
         raise DataError(
-            f"`{name}` must hold group ids (integers or strings) when it is flat; got dtype {ids.dtype}. "
-            f"For a single feature pass {name}[:, None]."
+            f"`{name}` must hold group ids (integers or strings) when it is flat; "
+            f"got dtype {ids.dtype}. For a single feature pass {name}[:, None]."
         )
+    # np.unique sorts; codes follow the order of appearance instead.
     _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
     rank = np.empty(first.size, np.int64)
     rank[np.argsort(first)] = np.arange(first.size)
@@ -165,7 +202,11 @@ def holds_text(t: Any) -> bool:
 
 
 def like(t: Array, x: Array, name: str) -> Array:
-    """`t` in the library and on the device of `x`; a NumPy array is moved, any other mixture refused."""
+    """`t` in the library and on the device of `x`.
+
+    A NumPy array is moved; any other mixture raises DataError, because a silent copy between
+    devices is slow.
+    """
     if is_numpy_array(t) and not is_numpy_array(x):
         return upload(t, x)
     if array_namespace(t) is not array_namespace(x) or device_of(t) != device_of(x):
@@ -177,21 +218,21 @@ def like(t: Array, x: Array, name: str) -> Array:
 
 
 def check_pairing(n: int, m: int, name: str) -> None:
-    """Refuse outputs and prompts of different number."""
-    if n != m:
-        way_out = (
-            "Repeat a prompt once per output drawn under it."
-            if name == "t"
-            else f"Give one entry of `{name}` per output."
-        )
-        noun = {"t": "prompt", "labels": "label"}.get(name, name)
-        raise DataError(
-            f"`x` and `{name}` must pair up row by row; got {_count(n, 'output')} and {_count(m, noun)}. {way_out}"
-        )
+    """Raise DataError unless there are as many entries of `name` as outputs."""
+    if n == m:
+        return
+    way_out = f"Give one entry of `{name}` per output."
+    if name == "t":
+        way_out = "Repeat a prompt once per output generated from it."
+    noun = {"t": "prompt", "labels": "label"}.get(name, name)
+    raise DataError(
+        f"`x` and `{name}` must pair up row by row; "
+        f"got {_count(n, 'output')} and {_count(m, noun)}. {way_out}"
+    )
 
 
 def check_order(order: Any) -> float:
-    """The order of the entropy as a positive float; math.inf and "inf" alike.
+    """The order of the entropy as a positive float; math.inf and "inf" are equivalent.
 
     >>> check_order("inf"), check_order(2)
     (inf, 2.0)
@@ -202,6 +243,7 @@ def check_order(order: Any) -> float:
         raise ArgumentError(
             f"`order` must be a positive number (or math.inf); got {order!r}."
         ) from None
+    # "not > 0" rather than "<= 0", so that NaN is rejected too.
     if not value > 0:
         raise ArgumentError(f"`order` must be positive (or math.inf); got {value:g}.")
     return value
@@ -211,58 +253,49 @@ def check_truncation(truncation: Any) -> int | None:
     """The number of eigenvalues to keep, at least one; None keeps all."""
     if truncation is None:
         return None
-    whole = isinstance(truncation, int | np.integer) or (
-        isinstance(truncation, float) and truncation.is_integer()
-    )
-    if not whole or isinstance(truncation, bool) or truncation < 1:
+    is_whole = isinstance(truncation, int | np.integer)
+    if isinstance(truncation, float):
+        is_whole = truncation.is_integer()
+    # A bool is an int in Python, but hardly ever meant as a number.
+    if not is_whole or isinstance(truncation, bool) or truncation < 1:
         raise ArgumentError(
-            f"`truncation` must be a whole number of at least 1, or None to keep all; got {truncation!r}."
+            "`truncation` must be a whole number of at least 1, or None to keep all; "
+            f"got {truncation!r}."
         )
     return int(truncation)
 
 
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "kb": 1e3,
-    "mb": 1e6,
-    "gb": 1e9,
-    "tb": 1e12,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-    "tib": 2**40,
-}
-
-
 def check_memory(memory: Any) -> int | None:
-    """A memory budget in bytes, from a number of bytes or a text such as "4 GB"; None for none."""
+    """A memory budget in bytes, from a number or a text such as "4 GB"; None for no budget."""
     if memory is None:
         return None
-    if isinstance(memory, float) and memory.is_integer():
-        memory = int(memory)
-    match = re.fullmatch(
-        r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*([kmgt]?i?b?)\s*", str(memory).lower()
-    )
-    factor = (
-        None
-        if match is None
-        else _UNITS.get(match[2] if match[2].endswith("b") or not match[2] else match[2] + "b")
-    )
-    if (
-        isinstance(memory, bool)
-        or match is None
-        or factor is None
-        or not 1 <= float(match[1]) * factor < math.inf
-    ):
+    amount = math.nan
+    if not isinstance(memory, bool):
+        amount = _parse_bytes(memory)
+    if not 1 <= amount < math.inf:
         raise ArgumentError(
             f"`memory` must be a number of bytes, or a text such as '4 GB'; got {memory!r}."
         )
-    return int(float(match[1]) * factor)
+    return int(amount)
+
+
+def _parse_bytes(memory: Any) -> float:
+    """Bytes that a number or a text stands for; NaN if it is neither."""
+    # Whole floats lose their ".0"; numbers and texts are then parsed alike.
+    if isinstance(memory, float) and memory.is_integer():
+        memory = int(memory)
+    match = _AMOUNT.fullmatch(str(memory).lower())
+    if match is None:
+        return math.nan
+    amount, unit = match.groups()
+    # "4 G" means "4 GB".
+    if unit and not unit.endswith("b"):
+        unit += "b"
+    return float(amount) * _UNITS.get(unit, math.nan)
 
 
 def check_seed(rng: Any) -> int:
-    """A seed that can be written down: an integer as it is, a Generator by one draw from it.
+    """A seed that can be recorded: an integer as it is, or a number drawn from a Generator.
 
     >>> check_seed(7)
     7
@@ -288,10 +321,10 @@ def check_weights(weights: Any, n: int) -> np.ndarray:
         raise DataError(
             f"`weights` must have one entry per output, shape ({n},); got shape {values.shape}."
         )
-    if not np.isfinite(values).all() or (values < 0).any():
-        first = int(np.flatnonzero(~(values >= 0) | np.isinf(values))[0])
+    bad = np.flatnonzero(~(values >= 0) | np.isinf(values))
+    if bad.size:
         raise DataError(
-            f"`weights` must be finite and not negative; entry {first} is {values[first]}."
+            f"`weights` must be finite and not negative; entry {bad[0]} is {values[bad[0]]}."
         )
     total = math.fsum(values)
     if abs(total - 1) > _SUM_TOLERANCE:
@@ -302,7 +335,7 @@ def check_weights(weights: Any, n: int) -> np.ndarray:
 
 
 def whole_number(value: Any, name: str, least: int) -> int:
-    """A setting as an int of at least `least`, or a sentence."""
+    """`value` as an int of at least `least`, or an ArgumentError that states the requirement."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ArgumentError(f"`{name}` must be a whole number of at least {least}; got {value!r}.")
     return int(value)

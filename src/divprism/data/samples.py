@@ -15,7 +15,7 @@ from divprism.data.files import file_digest
 from divprism.data.frames import data_frame
 from divprism.data.media import MAX_BYTES, evenly_spaced, open_image, open_video
 from divprism.data.wording import counted
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import ArgumentError, DataError, Notice
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
@@ -206,9 +206,9 @@ class Samples:
         The model that generated each output; None if the source does not name it.
     source : str
         The file or folder that the samples were read from.
-    notes : tuple of str
+    notes : tuple of Notice
         How the source was interpreted: fields, layout, pairing.
-    warnings : tuple of str
+    warnings : tuple of Notice
         What a reader of the scores should know: unused files, names that differ only by case.
     skipped : int
         Number of outputs left out because they, or their prompts, were empty.
@@ -224,8 +224,8 @@ class Samples:
     prompts: Side | None = None
     models: tuple[str, ...] | None = None
     source: str = "memory"
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    notes: tuple[Notice, ...] = ()
+    warnings: tuple[Notice, ...] = ()
     skipped: int = 0
     embedders: tuple[dict[str, Any], ...] = ()
     skipped_models: tuple[str, ...] = ()
@@ -250,6 +250,8 @@ class Samples:
         footer = ""
         if rest > 0:
             footer = f"<p>{counted(rest, 'more row', 'more rows')}</p>"
+        for warning in self.warnings:
+            footer += f"<p>Warning: {html.escape(str(warning))}</p>"
         return (
             f"<div><p>{html.escape(repr(self))}</p>"
             f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>{footer}</div>"
@@ -329,7 +331,8 @@ class Samples:
         if self.models is not None:
             models = tuple(self.models[row] for row in blank)
         how_many = counted(len(blank), "output was", "outputs were")
-        warning = f"{how_many} skipped because the output or its prompt is empty."
+        text = f"{how_many} skipped because the output or its prompt is empty."
+        warning = Notice("outputs-skipped", text)
         return replace(
             kept,
             skipped=self.skipped + len(blank),
@@ -380,6 +383,9 @@ def _summary(samples: Samples) -> list[str]:
         parts.append("no prompts")
     else:
         num_prompts = _num_distinct(samples.prompts)
+        if num_prompts is None and samples.given is not None:
+            # Embeddings are not compared, but the texts that they came from can be.
+            num_prompts = _num_distinct(samples.given.prompts)
         if num_prompts is not None:
             parts.append(counted(num_prompts, "prompt", "prompts"))
         kind_of_prompts = _kind(samples.prompts)
@@ -390,7 +396,8 @@ def _summary(samples: Samples) -> list[str]:
         parts.append(f"{samples.skipped:,} skipped")
     # The default of samples that were not read from anywhere.
     if samples.source != "memory":
-        parts.append(f"from {Path(samples.source).name!r}")
+        # The last part of the path; the source itself where that is empty, as for ".".
+        parts.append(f"from {Path(samples.source).name or samples.source!r}")
     return parts
 
 
@@ -405,7 +412,7 @@ def _kind(side: Side) -> str:
     return "group ids"
 
 
-def _num_distinct(side: Side) -> int | None:
+def _num_distinct(side: Side | None) -> int | None:
     """Count distinct items or group ids; None for embeddings, which are too many to compare."""
     if isinstance(side, tuple):
         return len({_identity(item) for item in side})

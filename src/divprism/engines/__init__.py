@@ -1,4 +1,4 @@
-"""Where tiles are computed, and what the computation may use. Nothing here changes an answer."""
+"""Where tiles are computed and which resources they may use. Nothing here changes a result."""
 
 from divprism.engines.resources import RESOURCES, Resources, spell_bytes, spell_seconds
 from divprism.engines.threads import cores, in_order, one_blas_thread, side_by_side

@@ -1,4 +1,4 @@
-"""Resources: what a computation may use. None of it changes an answer."""
+"""Resources: memory, workers and progress reports of a computation. They never change a result."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -12,24 +12,25 @@ from divprism.errors import ArgumentError
 __all__ = ["RESOURCES", "TILE", "Resources", "free_memory", "spell_bytes", "spell_seconds"]
 
 TILE = 512
-"""Rows of a tile: 512 x 512 entries stay in the processor's cache between the passes that a kernel block needs."""
+"""Rows of a tile. 512 x 512 entries stay in the cache between the passes over a kernel block."""
 
-_DEFAULT_SHARE = 0.5  # of the free memory, used when no budget is given
+# Share of the free memory to use when no budget is given.
+_DEFAULT_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a computation may use. None of it changes an answer.
+    """Memory, workers and progress reports of a computation. They never change a result.
 
     Attributes
     ----------
     memory : int or None
-        Bytes that may be held beside the data; None for half of what is free.
+        Bytes that may be held beside the data; None for half of the free memory.
     executor : Executor or None
-        Where blocks are computed; None for a thread per core, each with one BLAS thread.
+        Where blocks are computed; None for one thread per core, each with one BLAS thread.
     progress : callable or None
-        Called as progress(text, fraction) with the current step and the share of it that is done. Before long work it is
-        called once with the plan and fraction zero.
+        Called as progress(text, fraction) with the current step and the completed share of it.
+        Before long work it is called once with the plan and fraction zero.
     tile : int
         Rows of a tile.
     cache : Cache, path, bool or None
@@ -52,12 +53,12 @@ class Resources:
             return int(_DEFAULT_SHARE * free_memory())
         return self.memory
 
-    def require(self, needed: float, what: str, way_out: str) -> None:
-        """Refuse, before any work, what does not fit into a budget that was given."""
+    def require(self, needed: float, subject: str, way_out: str) -> None:
+        """Raise ArgumentError, before any work, if `subject` needs more than the given memory."""
         if self.memory is not None and needed > self.memory:
             raise ArgumentError(
-                f"{what} holds {spell_bytes(needed)}, above the memory budget of {spell_bytes(self.memory)}. "
-                f"Allow more, or {way_out}."
+                f"{subject} holds {spell_bytes(needed)}, above the memory budget of "
+                f"{spell_bytes(self.memory)}. Allow more, or {way_out}."
             )
 
     def report_progress(self, text: str, fraction: float) -> None:
@@ -67,14 +68,17 @@ class Resources:
 
     @contextmanager
     def workers(self, *, threads: bool = True) -> Iterator[Executor]:
-        """The executor to use. Without `threads`, tasks run in the caller: the array library has threads of its own.
+        """Yield the executor to use.
 
-        A thread per core with one BLAS thread each is faster than one thread with all BLAS threads, because the exponentials
-        and sums between the matrix products then run on all cores too; and any number of threads gives the same bits.
+        Without `threads`, tasks run in the calling thread: pick that for array libraries that have
+        threads of their own.
         """
         if not threads and self.executor is None:
             yield Caller()
             return
+        # One thread per core with one BLAS thread each is faster than one thread with all BLAS
+        # threads: the exponentials and sums between the matrix products then use all cores too.
+        # It also makes the result independent of the number of threads, to the last bit.
         with one_blas_thread():
             if self.executor is not None:
                 yield self.executor
@@ -91,28 +95,29 @@ RESOURCES = Resources()
 
 
 def free_memory() -> int:
-    """Bytes that this process could still take: what the system has available, within the limit of a container."""
+    """Bytes that this process can still allocate, within the limit of its container."""
     import psutil
 
     available = int(psutil.virtual_memory().available)
-    container = _container_room()
+    container = _container_memory()
     if container is None:
         return available
     return min(available, container)
 
 
-def _container_room() -> int | None:
-    """Bytes left below the memory limit of the container (cgroup v2), which psutil does not know; None without a limit."""
+def _container_memory() -> int | None:
+    """Bytes left below the memory limit of the container (cgroup v2); None without a limit."""
+    # psutil reports the memory of the host, whatever the limit of the container.
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
         used = Path("/sys/fs/cgroup/memory.current").read_text().strip()
         return max(0, int(limit) - int(used))
-    except (OSError, ValueError):  # no such files, or "max": no limit
+    except (OSError, ValueError):  # no such files, or the text "max" for no limit
         return None
 
 
 def spell_bytes(amount: float) -> str:
-    """Bytes for a person.
+    """Format a number of bytes for people.
 
     >>> spell_bytes(2_100_000_000), spell_bytes(512)
     ('2.1 GB', '512 B')
@@ -127,7 +132,7 @@ def spell_bytes(amount: float) -> str:
 
 
 def spell_seconds(seconds: float) -> str:
-    """A duration for a person.
+    """Format a duration for people.
 
     >>> spell_seconds(42.3), spell_seconds(600)
     ('42 s', '10 min')

@@ -1,4 +1,4 @@
-"""Threads: one per core, each with one BLAS thread, and results handed out in a fixed order."""
+"""Threads: one per core, each with one BLAS thread, and results returned in a fixed order."""
 
 import threading
 from collections import deque
@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 __all__ = ["Caller", "cores", "in_order", "one_blas_thread", "side_by_side"]
 
-_WINDOW = 8  # tasks submitted ahead of the one whose result is awaited
+# Tasks submitted ahead of the one whose result is awaited.
+_WINDOW = 8
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -27,7 +28,7 @@ def cores() -> int:
 
 
 class Caller(Executor):
-    """An executor that runs each task at once, in the thread that submits it."""
+    """An executor that runs each task immediately, in the thread that submits it."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Run the task and return its finished future."""
@@ -39,9 +40,10 @@ class Caller(Executor):
 def in_order(call: Callable[[T], R], items: Iterable[T], executor: Executor) -> Iterator[R]:
     """Yield call(item) for each item in order, computed by the executor a few items ahead.
 
-    Because the order is fixed, sums over the results have the same bits for any number of workers. Whatever ends the loop
-    early, an interrupt included, cancels the tasks that have not started.
+    Because the order is fixed, sums over the results have the same bits for any number of workers.
+    If the loop ends early, by an interrupt for example, tasks that have not started are cancelled.
     """
+    # A short queue, so that results waiting for their turn do not pile up in memory.
     pending: deque[Future[R]] = deque()
     try:
         for item in items:
@@ -56,7 +58,8 @@ def in_order(call: Callable[[T], R], items: Iterable[T], executor: Executor) -> 
 
 
 def side_by_side(call: Callable[[T], R], items: Iterable[T], executor: Executor) -> list[R]:
-    """Return call(item) for each item; on the executor's threads if it has any, else in this thread."""
+    """Return call(item) for each item, on the threads of the executor if it has any."""
+    # A call may change objects of this process, which only threads share with it.
     if isinstance(executor, ThreadPoolExecutor):
         return list(in_order(call, items, executor))
     return [call(item) for item in items]
@@ -64,12 +67,13 @@ def side_by_side(call: Callable[[T], R], items: Iterable[T], executor: Executor)
 
 @cache
 def _blas() -> Any:
-    """The BLAS libraries loaded in this process; NumPy's is there from the start."""
+    """The BLAS libraries loaded in this process; NumPy loads its own on import."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
+# How many callers are inside `one_blas_thread`, and the limit that the first of them has set.
 _entered, _limit, _lock = 0, None, threading.Lock()
 
 
@@ -77,7 +81,7 @@ _entered, _limit, _lock = 0, None, threading.Lock()
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread while any caller is inside.
 
-    The limit is global to the process, so only the last caller to leave restores the old one.
+    The limit is global to the process, so only the last caller to leave restores the old limit.
     """
     global _entered, _limit
     with _lock:

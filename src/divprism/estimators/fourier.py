@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from divprism.core.arrays import upload
-from divprism.core.features import FourierMap, draw_frequencies, require_gaussian
+from divprism.core.features import FourierMap, draw_frequencies, require_fourier_features
 from divprism.core.kernels import Points
 from divprism.core.moments import FeatureMoments
 from divprism.core.operators import HadamardOperator, KernelOperator, Operator
@@ -55,7 +55,7 @@ class Fourier(Estimator):
         resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
         """The spectrum of each operator; the frequencies of K_X and K_T serve their product, whose phases are the sums."""
-        require_gaussian(*(factor.kernel for operator in operators for factor in operator.factors))
+        require_fourier_features(*(factor.kernel for operator in operators for factor in operator.factors))
         resources.require(
             64 * self.num_features**2, f"Fourier({self.num_features})", "take fewer features"
         )

@@ -55,16 +55,18 @@ class Attached:
             stack.enter_context(replaced(self.scheduler, "set_timesteps", self._around_start))
             if read_prompts:
                 stack.enter_context(replaced(self.pipe, "encode_prompt", self._around_encoding))
+                # Pipelines validate their inputs first, so this marks the start of a call.
                 if hasattr(self.pipe, "check_inputs"):
                     stack.enter_context(replaced(self.pipe, "check_inputs", self._around_call))
             yield
+        # `_around_start` cleared the length, and a custom loop did not set it again.
         if length is not None and self.pipe._num_timesteps is None:
             self.pipe._num_timesteps = length
         if self.pipe.scheduler is not self.scheduler:
             warnings.warn(
                 "the scheduler of the pipeline was replaced inside `attach`; "
                 "runs with the new scheduler were not guided.",
-                stacklevel=4,
+                stacklevel=4,  # the `with` statement of the user
             )
 
     def _around_call(self, check_inputs: Method) -> Method:
@@ -85,6 +87,7 @@ class Attached:
             result = encode(*args, **kwargs)
             if self.encoded is None:
                 self.encoded = result
+                # SDXL and others return negative and pooled embeddings as well.
                 if isinstance(result, tuple):
                     self.encoded = result[0]
             return result
@@ -117,6 +120,7 @@ class Attached:
         @functools.wraps(step)
         def wrapped(*args: object, **kwargs: object) -> object:
             arguments = signature.bind(*args, **kwargs).arguments
+            # Timesteps that were set, or a finished run, leave no calls to come.
             if self.call >= self.calls:
                 self._start_steps(arguments["timestep"])
             result = step(*args, **kwargs)
@@ -141,6 +145,7 @@ class Attached:
     def _num_calls(self, timestep: Array) -> int:
         """Return the number of sampler calls in a run: the rest of the schedule, or fewer."""
         remaining = len(self.scheduler.timesteps) - start_index(self.scheduler, timestep)
+        # Runs with `denoising_end` stop before the schedule does, and say so here.
         stated = getattr(self.pipe, "num_timesteps", None)
         if isinstance(stated, int) and stated > 0:
             return min(remaining, stated)

@@ -25,6 +25,7 @@ _ABSENT = object()
 
 def start_index(scheduler: Scheduler, timestep: Array) -> int:
     """Return the index in the schedule at which a run starts; image-to-image runs start later."""
+    # Most pipelines set it; otherwise the first timestep locates the start.
     begin_index = getattr(scheduler, "begin_index", None)
     if begin_index is not None:
         return int(begin_index)
@@ -62,6 +63,7 @@ class _Wrapped:
 @contextmanager
 def replaced(owner: object, name: str, wrap: Callable[[Method], Method]) -> Iterator[None]:
     """Wrap a method of one object and restore it on exit; deep copies keep the original method."""
+    # An attribute of the object, not of its class: another wrapper may be there already.
     before = vars(owner).get(name, _ABSENT)
     setattr(owner, name, _Wrapped(owner, name, wrap(getattr(owner, name))))
     try:

@@ -19,6 +19,7 @@ def flat_rows(x: Array, name: str) -> tuple[Array, tuple[int, ...]]:
     """
     if not is_array_api_obj(x):
         x = np.asarray(x)
+    # An empty list is one-dimensional too, and gets the message about empty data below.
     if x.ndim == 1 and x.shape[0]:
         raise DataError(
             f"`{name}` must have a row per sample; got shape {tuple(x.shape)}. "
@@ -66,6 +67,7 @@ def clean_prompts(t: Array, name: str) -> Prompts:
         raise DataError(
             f"`{name}` must be a list with a prompt for each sample; got the text {t[:40]!r}."
         )
+    # Its codes number the prompts of this call only, so they cannot be stored in a bank.
     if clean_ids(t, name) is None:
         return Prompts(flat_rows(t, name)[0], "embeddings")
     if is_array_api_obj(t):

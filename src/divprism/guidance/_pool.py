@@ -138,6 +138,7 @@ def pose(
             )
         return Pool(new, shape, earlier, score, side_x, None)
     prompts = _prompt_rows(t, new, earlier)
+    # Always double: prompts are narrow, and their distances are cheap next to those of samples.
     side_t = _side("t", prompts, earlier, kernel_t, array_namespace(new).float64)
     return Pool(new, shape, earlier, score, side_x, side_t)
 
@@ -228,6 +229,7 @@ def _side(name: str, rows: Array, bank: Bank | None, kernel: Kernel | None, dtyp
     if kernel is None:
         kernel = Gaussian(_median_distance(name, measured, bank))
     b, n = measured.shape
+    # k(a, a) is one on paper, and must stay one to the bit: sums of squares rely on it.
     values = fill_diagonal(similarities(kernel, measured), 0, n - b, b)
     return Side(name, kernel, measure, values)
 
@@ -241,12 +243,14 @@ def _median_distance(name: str, measured: Array, bank: Bank | None) -> float:
     xp = array_namespace(measured)
     b, n = measured.shape
     m = n - b
+    # New row i is row m + i of all: only zeros left of its diagonal mark an earlier copy.
     copies = to_numpy(xp.any(xp.tril(measured == 0, k=m - 1), axis=1))
     distinct = m + np.flatnonzero(~copies)
     if bank is not None:
         table = bank.table(name, squared_distances)
         stored = bank.kept(("distinct", name), lambda: _distinct(table))
         distinct = np.concatenate([stored, distinct])
+    # Without two distinct samples every bandwidth gives the same kernel.
     if distinct.size < 2:
         return 1.0
     limit = MedianDistance().max_rows

@@ -108,6 +108,7 @@ class Bank:
     @classmethod
     def around(cls, rows: Array, shape: tuple[int, ...], prompts: Prompts | None = None) -> "Bank":
         """Return a full bank that shares clean arrays with the user: read it, never append."""
+        # A capacity of just these rows: the ring is full, and its order is that of the rows.
         bank = cls(int(rows.shape[0]))
         bank._dtype = str(rows.dtype).split(".")[-1]
         bank._adopt(rows, prompts, shape, np.arange(rows.shape[0]))
@@ -128,6 +129,7 @@ class Bank:
         self._next = size % self.capacity
         self._arrivals = arrivals
         self.arrived = int(arrivals.max()) + 1
+        # All rows count as written by append number 1, after the 0 of a new table.
         self._appends = 1
         self._written = np.ones(size, np.int64)
 
@@ -159,6 +161,7 @@ class Bank:
     def _order(self) -> np.ndarray:
         """Row numbers of the ring, oldest sample first."""
         rows = np.arange(len(self))
+        # Until the window is full, rows lie in the order of arrival.
         if len(self) < self.capacity:
             return rows
         return np.roll(rows, -self._next)
@@ -200,6 +203,7 @@ class Bank:
         size = int(rows.shape[0])
         self._make_room(len(self) + size)
         self._appends += 1
+        # Tables are updated row by row, but sums over the bank must be computed again.
         self._kept.clear()
         # Of more rows than the window holds only the last ones stay. The loop wraps around at the
         # end of the ring.
@@ -221,6 +225,7 @@ class Bank:
         """Refuse samples that cannot join those in the bank."""
         if prompts is not None:
             check_pairing(rows.shape[0], prompts.rows.shape[0], "t")
+        # The first samples decide what fits.
         if not len(self):
             return
         require_shape(shape, self.shape)
@@ -246,6 +251,7 @@ class Bank:
             raise DataError(
                 f"{xp.__name__} has no {self.dtype}. Create the bank with dtype='float32'."
             )
+        # Overflow becomes infinity, which the check below reports.
         with np.errstate(over="ignore"):
             stored = xp.astype(rows, dtype)
         if not bool(xp.all(xp.isfinite(stored))):
@@ -302,6 +308,7 @@ class Bank:
         n = len(self)
         stale = self._written[:n] > seen
         runs = _runs(np.flatnonzero(stale))
+        # Rows of zeros have no direction; distances accept them.
         if runs and measure is cosines:
             Cosine().clean(rows, "bank")
         # All rows from `tail` on are stale. A run in this tail skips pairs with later rows: the
@@ -319,6 +326,7 @@ class Bank:
         """Return a value that depends on the samples and on `key`, computed once per append."""
         if key not in self._kept:
             value = compute()
+            # Bandwidths by the median rule change with every call, so keys never come back.
             if len(self._kept) >= _MAX_KEPT:
                 self._kept.clear()
             self._kept[key] = value
@@ -347,6 +355,7 @@ class Bank:
         if len(self):
             latents = _moved(latents, self._latents, self.dtype)
             prompts = _map_optional(lambda a: _moved(a, self._latents, self.dtype), prompts)
+        # Nothing of this bank has changed yet: a refused merge leaves it as it was.
         self.require_fit(latents, other.shape, _typed(prompts, other._kind))
         latents = self.stored(latents, "latents")
         prompts = _map_optional(lambda a: self.stored(a, "prompts"), prompts)
@@ -363,6 +372,7 @@ class Bank:
 
         prompts = _typed(_map_optional(chosen, prompts), other._kind)
         self._adopt(chosen(latents), prompts, other.shape, arrivals[last])
+        # Both banks may have counted samples that have left their windows since.
         self.arrived = arrived
 
     def save(self, path: str | Path) -> None:
@@ -493,6 +503,7 @@ def _moved(a: Array, other: Array, dtype: str) -> Array:
     if array_namespace(a) is xp and device_of(a) == device_of(other):
         return a
     host = to_numpy(a)
+    # The array API standard has no half precision, but merging converts to the bank's dtype anyway.
     if host.dtype.kind == "f" and not hasattr(xp, str(host.dtype)):
         host = host.astype(dtype)
     if not hasattr(xp, str(host.dtype)):

@@ -128,6 +128,7 @@ class DiversityGuidance:
     prompt_tensor: str = "prompt_embeds"
 
     def __post_init__(self) -> None:
+        # A frozen dataclass: the name of a score is replaced by its objective once, here.
         object.__setattr__(self, "score", objectives.as_objective(self.score))
         if not _is_number(self.strength) or self.strength < 0:
             raise ArgumentError(
@@ -201,6 +202,7 @@ class DiversityGuidance:
                     "pass callback_on_step_end_tensor_inputs=guide.tensor_inputs."
                 )
             prompts = _without_negatives(pipe, tensors[self.prompt_tensor], latents.shape[0])
+        # Pipelines that run only a part of the schedule state its length; others leave it out.
         steps = getattr(pipe, "num_timesteps", None) or len(pipe.scheduler.timesteps)
         moved = self._after_step(pipe, latents, prompts, step, int(steps))
         if moved is latents:
@@ -261,6 +263,7 @@ class DiversityGuidance:
         _require_tensor(latents)
         dtype = torch.promote_types(latents.dtype, torch.float32)
         with plain_mode():
+            # In double precision throughout: unit rows differ little, and pushes are small.
             rows, norms = _unit_rows(latents)
             prompt_rows = self._prompt_rows(prompts, rows)
             result = self._gradient(rows.reshape(latents.shape), prompt_rows)
@@ -330,6 +333,7 @@ class DiversityGuidance:
                 prompts = prompts.cpu().numpy()
             return np.repeat(prompts, repeats)
         embedded = torch.as_tensor(prompts).to(rows.device).double()
+        # Padding tokens count too: pipelines do not pass their masks to callbacks.
         if embedded.ndim > 2:
             embedded = embedded.flatten(1, -2).mean(1)
         unit, _ = _unit_rows(embedded)
@@ -389,6 +393,7 @@ class DiversityGuidance:
         push = torch.zeros(latents.shape, dtype=dtype, device=latents.device)
         push[kept] = self.push(latents[kept], prompts)
         _push_copies(scheduler, latents, push)
+        # A new tensor: pipelines and callbacks may hold on to the old one.
         moved = latents.clone()
         moved[kept] = _sum(latents, push)[kept]
         return moved
@@ -401,6 +406,7 @@ class DiversityGuidance:
         step, steps = call // order, math.ceil(calls / order)
         # The margin absorbs rounding: 0.1 * 30 counts as 3.
         first = math.ceil(self.start * steps - 1e-9)
+        # The last step is excluded: a push after it would go into the image unchanged.
         is_inside = first <= step < min(self.stop * steps - 1e-9, steps - 1)
         is_turn = (step - first) % self.every == 0
         return self.strength > 0 and is_inside and ends_step and is_turn
@@ -408,6 +414,7 @@ class DiversityGuidance:
 
 def _stops_early(pipe: Pipeline) -> bool:
     """Whether a run leaves noise in the latents for a second pipeline, as SDXL for its refiner."""
+    # Pipelines without the argument lack the attribute, and those with it may hold None.
     end = getattr(pipe, "denoising_end", None)
     return isinstance(end, float) and 0 < end < 1
 
@@ -427,6 +434,7 @@ def _as_prompts(prompts: Array) -> Array:
     """
     if isinstance(prompts, torch.Tensor):
         return prompts
+    # A single text is the prompt of the whole batch.
     if isinstance(prompts, str):
         return np.array([prompts])
     if _is_list_of_arrays(prompts):

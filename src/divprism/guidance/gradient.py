@@ -144,6 +144,7 @@ def score_gradient(
         else:
             gradient = _cosine(pool, coupling)
         if not log:
+            # The chain rule: the score is exp of the entropy.
             value = math.exp(value)
             gradient = value * gradient
         used_kernel_t = None
@@ -241,6 +242,7 @@ def _by_squares(pool: Pool) -> tuple[float, Array]:
     prompts: float = pool.n**2
     if pool.t is not None:
         prompts = _squared_sum(pool, [pool.t], pool.t.values)
+    # 2 / n times dH / dM = -2 M / |M|^2 with M = J / n: the factors n cancel.
     coupling = _coupling(pool, pool.joint * (-4 / total))
     return math.log(prompts) - math.log(total), coupling
 
@@ -249,6 +251,7 @@ def _by_eigenvectors(pool: Pool) -> tuple[float, Array]:
     """Log of the score at any order, and the coupling C."""
     matrix = pool.trace_one_matrix(pool.sides, pool.joint)
     values, vectors = array_namespace(matrix).linalg.eigh(matrix)
+    # The slopes are known up to a common constant, which only affects the diagonal.
     entropy, slopes = entropy_slopes(to_numpy(values), pool.score.order, pool.score.truncation)
     # Only the rows of new samples are needed of V diag(slopes) V^T.
     rows = (vectors[pool.m :, :] * upload(slopes, matrix)) @ vectors.T
@@ -269,6 +272,7 @@ def _coupling(pool: Pool, slopes: Array) -> Array:
 
 
 def _entropy(matrix: Array, score: Objective) -> float:
+    # No eigenvalue is dropped as noise: the gradient counts all of them too.
     spectrum = Spectrum.from_eigenvalues(eigvalsh(matrix), noise=0.0, method="exact")
     return renyi_entropy(spectrum, score.order, score.truncation)
 
@@ -285,6 +289,8 @@ def _gaussian(pool: Pool, coupling: Array) -> Array:
         dtype = xp.float64
     centre = xp.mean(xp.astype(pool.new, dtype), axis=0)
 
+    # The sum over differences x_j - x_a is taken as a matrix product minus a multiple of x_a, so a
+    # common shift of all rows changes its rounding only.
     def prepared(rows: Array) -> Array:
         rows = xp.astype(rows, dtype, copy=False)
         if is_far:
@@ -349,6 +355,7 @@ def _weighted_rows(pool: Pool, weights: Array, prepared: Callable[[Array], Array
 def _like_input(gradient: Array, pool: Pool) -> Array:
     """Return the gradient in the shape and dtype of the new samples, clipped to their range."""
     xp = array_namespace(gradient)
+    # Infinite entries would turn the samples into NaN at the next step.
     largest = float(xp.finfo(pool.new.dtype).max)
     gradient = xp.astype(xp.clip(gradient, -largest, largest), pool.new.dtype)
     return xp.reshape(gradient, (gradient.shape[0], *pool.shape))

@@ -7,6 +7,7 @@ from typing import Any
 from divprism.core.validation import check_order, check_truncation
 from divprism.errors import ArgumentError
 from divprism.scores.registry import keywords
+from divprism.scores.spec import SCORES
 
 __all__ = ["OBJECTIVES", "Objective", "as_objective", "guidance_settings", "objective"]
 
@@ -51,12 +52,22 @@ class Objective:
         return self.order == 2 and self.truncation is None
 
 
-OBJECTIVES: dict[str, Objective] = {
-    "vendi": Objective(),
-    "rke": Objective(order=2.0),
-    "conditional_vendi": Objective(conditional=True),
-    "conditional_rke": Objective(conditional=True, order=2.0),
-}
+def _objectives() -> dict[str, Objective]:
+    objectives = {}
+    for spec in SCORES:
+        for terms, conditional in _DIFFERENTIABLE:
+            if spec.terms == terms:
+                objectives[spec.name] = Objective(conditional, spec.order_under(1.0))
+    return objectives
+
+
+# Sums of entropies whose gradient in the samples is implemented, and whether they use prompts.
+_DIFFERENTIABLE: tuple[tuple[dict[str, int], bool], ...] = (
+    ({"x": 1}, False),
+    ({"joint": 1, "t": -1}, True),
+)
+
+OBJECTIVES = _objectives()
 """The scores that guidance can climb, by name: everything about a name is read from here."""
 
 # Latent guidance as in Table 1 of Conditional Vendi (App. E.3). The paper gives no text bandwidth
@@ -80,6 +91,7 @@ def objective(text: str) -> Objective:
         raise ArgumentError(f"there is no objective {text!r}; choose from {', '.join(OBJECTIVES)}.")
     base = OBJECTIVES[name]
     accepted = ["truncation"]
+    # The name "rke" means order 2, so another order would contradict it.
     if base.order == 1:
         accepted = ["order", "truncation"]
     settings = keywords(rest[:-1], text, "objective")

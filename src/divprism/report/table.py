@@ -6,7 +6,9 @@ HTML and data frames are renderings of it, so a new column appears in all of the
 
 import csv
 import io
+import os
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -15,7 +17,16 @@ from typing import Any
 from divprism.errors import ArgumentError, MissingExtraError, Notice
 from divprism.report.texts import literal, visible
 
-__all__ = ["RENDERINGS", "Cell", "Column", "Measured", "Table", "terminal_width"]
+__all__ = [
+    "RENDERINGS",
+    "Cell",
+    "Column",
+    "Measured",
+    "Table",
+    "stdout_has_color",
+    "stdout_width",
+    "terminal_width",
+]
 
 _GAP = 2  # blanks between columns
 _NARROWEST = 8  # letters that a shortened column of texts keeps
@@ -25,6 +36,18 @@ _FORMULA_STARTS = "=+-@\t\r"  # a spreadsheet runs a cell of text that starts wi
 def terminal_width() -> int:
     """Columns of the terminal; 100 where there is none."""
     return shutil.get_terminal_size((100, 24)).columns
+
+
+def stdout_width() -> int | None:
+    """Columns that text on stdout may have; None, any number, for a pipe or a file."""
+    if sys.stdout.isatty():
+        return terminal_width()
+    return None
+
+
+def stdout_has_color() -> bool:
+    """Whether stdout is a terminal, and NO_COLOR (https://no-color.org) is not set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 @dataclass(frozen=True)
@@ -79,7 +102,7 @@ class Column:
         if cell is None:
             return ""
         if isinstance(cell, str):
-            return visible(" ".join(cell.split()))
+            return _one_line(cell)
         if isinstance(cell, Measured):
             text = format(cell.value, self.form)
             half = cell.half_width
@@ -160,10 +183,10 @@ class Table:
             highlight=False,
         )
         if self.title:
-            console.print(_plain(self.title, "bold"), soft_wrap=width is None)
+            console.print(_plain(_one_line(self.title), "bold"), soft_wrap=width is None)
         console.print(grid)
         for note in self._notes(kept):
-            console.print(_plain(note, "dim"), soft_wrap=width is None)
+            console.print(_plain(_one_line(note), "dim"), soft_wrap=width is None)
         return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
     def _fit(self, width: int | None) -> tuple[list[int], list[list[str]]]:
@@ -344,6 +367,11 @@ def _shorten(text: str, width: int) -> str:
         if cell_len(short) <= width:
             return short
     return text[:1]
+
+
+def _one_line(text: str) -> str:
+    """A text without line breaks and without characters that control a terminal."""
+    return visible(" ".join(text.split()))
 
 
 def _plain(text: str, style: str = "") -> Any:

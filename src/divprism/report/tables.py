@@ -4,41 +4,43 @@ Documents are plain values, so a table looks the same whether its result was jus
 from a file.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from divprism.errors import Notice
+from divprism.report.documents import Document, Documents, models_of
 from divprism.report.table import Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
-from divprism.scores.spec import SCORES, ScoreSpec, is_score
+from divprism.report.words import (
+    at_equal_size,
+    comparison_sentences,
+    equal_size_note,
+    group_title,
+)
+from divprism.scores.spec import SCORES, ScoreSpec, is_score, score_spec
 
 __all__ = [
     "caption",
     "comparison_table",
     "convergence_table",
+    "curves_table",
+    "differences_table",
     "evaluation_table",
     "groups_table",
     "interval_note",
+    "interval_remarks",
     "kernel_note",
     "models_of",
+    "order_note",
     "remarks",
     "results_table",
     "scores_table",
     "sweep_table",
+    "warnings_in",
 ]
-
-Document = Mapping[str, Any]
-Documents = Mapping[str, Document]
 
 _SIDES = {"x": "outputs", "t": "prompts"}
 _INFORMATIVE = 10.0  # times the score: a bound that reaches further says nothing
 _SHOWN_SIZES = 5  # sizes of a convergence curve in its table
-
-
-def models_of(document: Document) -> Documents:
-    """The documents of a result by model; a result of one model is a mapping of one."""
-    models: Documents = document.get("models", {"": document})
-    return models
 
 
 def _is_headline(spec: ScoreSpec) -> bool:
@@ -62,7 +64,8 @@ def _measured(score: Document | None) -> Measured | None:
     return Measured(score["value"], error=score["standard_error"] or None)
 
 
-def _warnings(document: Document) -> tuple[Notice, ...]:
+def warnings_in(document: Document) -> tuple[Notice, ...]:
+    """Return the warnings of a result document."""
     return tuple(Notice(**warning) for warning in document.get("warnings", ()))
 
 
@@ -79,7 +82,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
         Column("meaning", "reads as", priority=1),
     )
     notes = (*remarks(document), kernel_note(document))
-    return Table(columns, tuple(rows), caption(document), notes, _warnings(document))
+    return Table(columns, tuple(rows), caption(document), notes, warnings_in(document))
 
 
 def _error(score: Document) -> str:
@@ -162,8 +165,6 @@ def scores_table(documents: Documents) -> Table:
 
 def comparison_table(document: Document, wide: bool = False) -> Table:
     """The ranking of a comparison, a row per model."""
-    from divprism.report.words import comparison_sentences
-
     table = results_table(document["models"], wide)
     columns = [table.columns[0], Column("rank", "rank"), *table.columns[1:]]
     rows = []
@@ -179,8 +180,26 @@ def comparison_table(document: Document, wide: bool = False) -> Table:
         tuple(columns),
         tuple(tuple(row) for row in rows),
         notes=notes,
-        warnings=_warnings(document),
+        warnings=warnings_in(document),
     )
+
+
+def differences_table(document: Document) -> Table:
+    """The ratio of the scores of every pair of models in a comparison, with its interval."""
+    columns = (
+        Column("first", "first"),
+        Column("second", "second"),
+        Column("ratio", "ratio", ".3f"),
+        Column("low", "low", ".3f", priority=1),
+        Column("high", "high", ".3f", priority=1),
+        Column("clear", "clear"),
+    )
+    rows = []
+    for difference in document["differences"]:
+        clear = "yes" if difference["clear"] else "no"
+        values = [difference[column.key] for column in columns[:-1]]
+        rows.append((*values, clear))
+    return Table(columns, tuple(rows))
 
 
 def convergence_table(document: Document, wide: bool = False) -> Table:
@@ -203,7 +222,7 @@ def convergence_table(document: Document, wide: bool = False) -> Table:
     settings = f"{order_note(document['settings'])}; {kernel_note(document)}"
     verdicts = [verdict["sentence"] for verdict in document["verdicts"].values()]
     notes = (band, settings, document["summary"], document["question"], *verdicts)
-    return Table(tuple(columns), tuple(rows), notes=notes, warnings=_warnings(document))
+    return Table(tuple(columns), tuple(rows), notes=notes, warnings=warnings_in(document))
 
 
 def _doublings(sizes: Sequence[int]) -> list[int]:
@@ -217,37 +236,75 @@ def _doublings(sizes: Sequence[int]) -> list[int]:
     return sorted(chosen)
 
 
+def curves_table(document: Document) -> Table:
+    """Everything about every curve, a row per score and size: for files."""
+    columns = (
+        Column("score", "score"),
+        Column("size", document["noun"], ",d"),
+        Column("outputs", "outputs", ",.0f"),
+        Column("mean", "mean", ".6g"),
+        Column("standard_deviation", "deviation", ".2g"),
+    )
+    repeats = document["pairs"]
+    rows = []
+    for name, means in document["means"].items():
+        for index, size in enumerate(document["sizes"]):
+            outputs = sum(repeat[index] for repeat in repeats) / len(repeats)
+            deviation = document["deviations"][name][index]
+            rows.append((name, size, outputs, means[index], deviation))
+    return Table(columns, tuple(rows))
+
+
 def sweep_table(document: Document) -> Table:
-    """Scores against the bandwidth of either side, a row per bandwidth."""
+    """Scores against the bandwidth of either side, a row per bandwidth.
+
+    The bandwidth nearest to the choice of the rule is marked.
+    """
     names = list(document["x"]["scores"])
-    columns = [Column("side", "side"), Column("bandwidth", "bandwidth", ".4g")]
-    columns += [Column(name, name, ".4g") for name in names]
-    columns.append(Column("mark", ""))
+    columns = [Column("rule", ""), Column("side", "of"), Column("bandwidth", "bandwidth", ".4g")]
+    columns += [Column(name, score_spec(name).heading, ".3f") for name in names]
     rows = []
     for side, noun in _SIDES.items():
         swept = document[side]
         if swept is None:
             continue
-        nearest = min(swept["bandwidths"], key=lambda width: abs(width - swept["chosen"]))
+        ratios = [abs(width / swept["chosen"] - 1) for width in swept["bandwidths"]]
+        nearest = ratios.index(min(ratios))
         for index, bandwidth in enumerate(swept["bandwidths"]):
+            mark = ">" if index == nearest else ""
             scores = [swept["scores"][name][index] for name in names]
-            mark = "<- rule" if bandwidth == nearest else ""
-            rows.append((noun, bandwidth, *scores, mark))
-    notes = [f"{document['n']:,} of {document['drawn_from']:,} pairs"]
+            rows.append((mark, noun, bandwidth, *scores))
+    title = number_of(document["n"], "pair")
+    if document["n"] < document["drawn_from"]:
+        title += f", a random sample of {document['drawn_from']:,}"
+    title += f"; {order_note(document['settings'])}; k = exp(-d^2 / (2 bandwidth^2))"
+    return Table(
+        tuple(columns),
+        tuple(rows),
+        title=title,
+        notes=tuple(_sweep_notes(document)),
+        warnings=warnings_in(document),
+    )
+
+
+def _sweep_notes(document: Document) -> list[str]:
+    """The choice of the rule on either side, which the other side keeps while one is swept."""
+    notes = []
     for side, noun in _SIDES.items():
         swept = document[side]
         if swept is not None:
             notes.append(
-                f"{noun}: the rule takes {swept['chosen']:.4g}, the median distance is "
+                f"bandwidth of {noun}: {swept['chosen']:.4g} by rule (>), median distance "
                 f"{swept['median']:.4g}"
             )
-    return Table(tuple(columns), tuple(rows), notes=tuple(notes))
+    if document["t"] is not None:
+        notes.append("while the bandwidth of one side varies, the other stays at that of the rule")
+    rule = f"rule: {document['settings']['bandwidth_rule']}"
+    return [*notes, "; ".join([rule, *_embedded(document)])]
 
 
 def groups_table(document: Document) -> Table:
     """The diversity inside each group of prompts, the least diverse first."""
-    from divprism.report.words import at_equal_size, entry_label, equal_size_note
-
     fair = at_equal_size(document)
     columns = [Column("group", "group")]
     if fair:
@@ -261,16 +318,13 @@ def groups_table(document: Document) -> Table:
     ]
     rows = []
     for group in document["groups"]:
-        title = group["name"]
-        if group["prompts"]:
-            title = entry_label(group["prompts"][0])
-        row: list[Cell] = [title]
+        row: list[Cell] = [group_title(group)]
         row += [group[column.key] for column in columns[1:]]
         rows.append(tuple(row))
     notes = [kernel_note(document)]
     if fair:
         notes.insert(0, equal_size_note(document))
-    return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=_warnings(document))
+    return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=warnings_in(document))
 
 
 def caption(document: Document) -> str:
@@ -306,11 +360,15 @@ def kernel_note(document: Document) -> str:
         note += "; k = exp(-d^2 / (2 bandwidth^2))"
     if settings["bandwidth_rule"] is not None:
         note += f"; bandwidth by rule: {settings['bandwidth_rule']}"
-    embedders = document.get("embedders", ())
-    made = [f"{_SIDES[entry['side']]} by {entry['id']}" for entry in embedders]
-    if made:
-        note += f"; embedded: {', '.join(made)}"
-    return note
+    return "; ".join([note, *_embedded(document)])
+
+
+def _embedded(document: Document) -> list[str]:
+    """The embedders of both sides in a few words; nothing if vectors were given."""
+    sides = [f"{_SIDES[entry['side']]} by {entry['id']}" for entry in document.get("embedders", ())]
+    if not sides:
+        return []
+    return [f"embedded: {', '.join(sides)}"]
 
 
 def interval_note(documents: Documents) -> list[str]:
@@ -329,27 +387,31 @@ def interval_note(documents: Documents) -> list[str]:
 
 
 def remarks(document: Document) -> list[str]:
-    """What stands below the scores of a model: the meaning of the interval, and the baseline."""
-    lines = []
-    interval = _any_interval([document])
-    if interval is not None:
-        units = number_of(interval["num_units"], interval["unit"])
-        lines.append(
-            f"intervals: for the mean over other samples like this one, resampling {units}"
-        )
-        bounds = _bounds_in_words(document)
-        if bounds:
-            lines.append(
-                "of infinitely many samples, whatever their distribution, at "
-                f"{interval['level']:.0%}: {bounds}"
-            )
+    """What stands below the scores of a model: the meaning of the intervals, and the baseline."""
+    lines = interval_remarks(document)
     baseline = document["baseline"]
     if baseline is not None:
         count = number_of(baseline["num_permutations"], "random pairing")
         lines.append(
-            f"excess information: {baseline['excess_information']:.3f} nats over {count} of outputs "
-            f"and prompts, whose information_vendi is {baseline['baseline']:.4f} "
+            f"excess information: {baseline['excess_information']:.3f} nats over {count} of "
+            f"outputs and prompts, whose information_vendi is {baseline['baseline']:.4f} "
             f"(p = {baseline['p_value']:.2g})"
+        )
+    return lines
+
+
+def interval_remarks(document: Document) -> list[str]:
+    """What the intervals of one model mean, and the papers' bounds; empty without intervals."""
+    interval = _any_interval([document])
+    if interval is None:
+        return []
+    units = number_of(interval["num_units"], interval["unit"])
+    lines = [f"intervals: for the mean over other samples like this one, resampling {units}"]
+    bounds = _bounds_in_words(document)
+    if bounds:
+        lines.append(
+            "of infinitely many samples, whatever their distribution, at "
+            f"{interval['level']:.0%}: {bounds}"
         )
     return lines
 

@@ -36,10 +36,10 @@ from divprism.analysis.groups.inside import (
 from divprism.analysis.inputs import as_samples, embed_samples, require_one_model
 from divprism.core.kernels import Categorical
 from divprism.data.files import write_text
+from divprism.data.inputs import as_arrays
 from divprism.data.samples import Image, Item, Samples, Text, Video
-from divprism.embedders.embedding import as_arrays
 from divprism.engines import Resources
-from divprism.errors import ArgumentError, DataError, Notice, as_notice
+from divprism.errors import ArgumentError, DataError, Notice
 from divprism.estimators import Entropy
 from divprism.estimators.base import whole_number
 from divprism.scores.problem import Problem, pose
@@ -155,7 +155,7 @@ class PromptGroups:
     data: dict[str, Any]
     warnings: tuple[Notice, ...] = ()
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Notice, ...] = ()
     items: Samples = field(default_factory=lambda: Samples(()))
     labels: tuple[str, ...] | None = None
 
@@ -513,7 +513,7 @@ def _collect_warnings(
     embedded: Samples, scores: dict[str, Score], split: Split, num_ungrouped: int
 ) -> tuple[Notice, ...]:
     """All warnings, each once."""
-    warnings = [as_notice(warning) for warning in embedded.warnings]
+    warnings = list(embedded.warnings)
     for score in scores.values():
         warnings += score.warnings
     warnings += split.warnings

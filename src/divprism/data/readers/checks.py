@@ -45,13 +45,16 @@ def check_surplus(samples: Samples, root: Root, findings: Findings) -> None:
     repeated = [path for path, count in uses.items() if count > 1]
     if repeated:
         how_many = counted(len(repeated), "file is", "files are")
-        findings.warn(f"{how_many} named more than once (first: {shown(repeated[0])}).")
+        findings.warn(
+            "files-named-twice", f"{how_many} named more than once (first: {shown(repeated[0])})."
+        )
     # An unused file often means that the table and the folder do not belong together.
     surplus = _unused_files(named, set(uses), root)
     if surplus:
         how_many = counted(len(surplus), "file is", "files are")
         findings.warn(
-            f"{how_many} not named in {shown(samples.source)} (first: {shown(surplus[0])})."
+            "files-not-named",
+            f"{how_many} not named in {shown(samples.source)} (first: {shown(surplus[0])}).",
         )
     warn_case(sorted(uses), "file name", findings)
     note_strays(root.folder, samples.source, findings)
@@ -109,7 +112,7 @@ def warn_case(names: Sequence[str], noun: str, findings: Findings) -> None:
     if clashes:
         first = " and ".join(shown(name[:60]) for name in clashes[0][:2])
         how_many = counted(len(clashes), f"group of {noun}s differs", f"groups of {noun}s differ")
-        findings.warn(f"{how_many} only by case (first: {first}).")
+        findings.warn("names-differ-by-case", f"{how_many} only by case (first: {first}).")
 
 
 def warn_case_of_prompts(samples: Samples, findings: Findings) -> None:

@@ -8,7 +8,7 @@ from divprism.data.readers.arrays import read_array
 from divprism.data.readers.guards import Root, parse_json, shown
 from divprism.data.readers.tables import Record, read_table
 from divprism.data.samples import Samples, Side, Text, clean_text
-from divprism.errors import DataError
+from divprism.errors import DataError, Notice
 
 __all__ = ["EMBEDDING", "read_embedded"]
 
@@ -52,7 +52,7 @@ def read_embedded(folder: Path, root: Root, name: str, *, keep_items: bool) -> S
         prompts,
         models,
         name,
-        warnings=tuple(map(shown, description["warnings"])),
+        warnings=tuple(_notice(entry) for entry in description["warnings"]),
         skipped=description["skipped"],
         skipped_models=tuple(map(shown, description["skipped_models"])),
         embedders=tuple(description["embedders"]),
@@ -78,12 +78,25 @@ def _is_complete(description: dict[str, Any]) -> bool:
     embedders = description.get("embedders")
     if not isinstance(embedders, list) or not all(map(_is_embedder, embedders)):
         return False
-    for name in ("warnings", "skipped_models"):
-        entries = description.get(name)
-        if not isinstance(entries, list) or not all(isinstance(text, str) for text in entries):
-            return False
+    warnings = description.get("warnings")
+    if not isinstance(warnings, list) or not all(map(_is_notice, warnings)):
+        return False
+    models = description.get("skipped_models")
+    if not isinstance(models, list) or not all(isinstance(name, str) for name in models):
+        return False
     skipped = description.get("skipped")
     return isinstance(skipped, int) and skipped >= 0
+
+
+def _notice(entry: dict[str, str]) -> Notice:
+    """A warning of the run that embedded the samples; its texts may hold anything."""
+    return Notice(shown(entry["code"]), shown(entry["text"]))
+
+
+def _is_notice(entry: object) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    return all(isinstance(entry.get(key), str) for key in ("code", "text"))
 
 
 def _is_embedder(entry: object) -> bool:

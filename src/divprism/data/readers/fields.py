@@ -9,7 +9,7 @@ from divprism.data.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.tables import Record
 from divprism.data.readers.values import MISSING, is_blank
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import ArgumentError, DataError, Notice
 
 __all__ = [
     "FIELD_NAMES",
@@ -95,22 +95,26 @@ class Findings:
     ----------
     strict : bool
         Whether to raise DataError instead of collecting warnings.
-    warnings : list of str
+    warnings : list of Notice
         What a reader of the scores should know.
-    notes : list of str
+    notes : list of Notice
         How the source was interpreted.
     """
 
     strict: bool = False
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    warnings: list[Notice] = field(default_factory=list)
+    notes: list[Notice] = field(default_factory=list)
 
-    def warn(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Add a note on how the source was interpreted."""
+        self.notes.append(Notice("source", text, "note"))
+
+    def warn(self, code: str, text: str) -> None:
         """Add a warning, or raise it as DataError if `strict`."""
         # Raised at once: with `strict`, the first problem ends the reading.
         if self.strict:
             raise DataError(f"{text.rstrip('.')} (an error because of `strict=True`).")
-        self.warnings.append(text)
+        self.warnings.append(Notice(code, text))
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,4 @@ def note_strays(folder: Path, table: str, findings: Findings) -> None:
         if kind_of(path) != ".json" or shown(path) == table:
             continue
         if path.is_file() and _is_stray(path):
-            findings.notes.append(
-                f"{shown(path)}: not read, because it names no file of the folder"
-            )
+            findings.note(f"{shown(path)}: not read, because it names no file of the folder")

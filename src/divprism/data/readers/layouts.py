@@ -72,9 +72,9 @@ def read_media_folder(
         unread = _unread(folder, depth=2)
     if not items:
         problem = f"{shown(folder)} contains neither a table nor images, videos or folders of them"
-        raise DataError("; ".join([problem, *unread]) + ".")
-    for text in unread:
-        findings.warn(f"{text}.")
+        raise DataError("; ".join([problem, *unread.values()]) + ".")
+    for code, text in unread.items():
+        findings.warn(code, f"{text}.")
     if paired is not None and prompts is not None:
         raise DataError(f"{shown(folder)} has a folder per prompt; leave out `prompts`.")
     if paired is None:
@@ -119,8 +119,9 @@ def _are_outputs(
     if previews or (not listed and 2 * num_direct <= num_deep):
         how_many = counted(num_direct, "file", "files")
         findings.warn(
+            "ignored-files",
             f"ignored {how_many} beside the folders in {shown(folder)} "
-            f"(first: {shown(direct[0].name)})."
+            f"(first: {shown(direct[0].name)}).",
         )
         return False
     # Neither group dominates, so there is no telling which one the outputs are.
@@ -131,7 +132,10 @@ def _are_outputs(
         )
     first = shown(min(counts, key=natural).name)
     how_many = counted(len(counts), "folder", "folders")
-    findings.warn(f"ignored {how_many} beside the files in {shown(folder)} (first: {first}).")
+    findings.warn(
+        "ignored-folders",
+        f"ignored {how_many} beside the files in {shown(folder)} (first: {first}).",
+    )
     return True
 
 
@@ -170,18 +174,20 @@ def _num_outputs(folder: Path, as_frames: bool) -> int:
     return count
 
 
-def _unread(folder: Path, depth: int) -> list[str]:
-    """Return warnings about dangling links, pipes, and media in unsupported formats."""
+def _unread(folder: Path, depth: int) -> dict[str, str]:
+    """Return warnings, by code, about dangling links, pipes, and media in unsupported formats."""
     paths = list(_walk(folder, depth))
     broken = [path for path in paths if _is_unreadable(path)]
     unsupported = [path for path in paths if path.suffix.lower() in _UNSUPPORTED]
-    texts = []
+    texts = {}
     if broken:
         how_many = counted(len(broken), "file or link", "files or links")
-        texts.append(f"cannot read {how_many} in {shown(folder)} (first: {shown(broken[0])})")
+        texts["unreadable-files"] = (
+            f"cannot read {how_many} in {shown(folder)} (first: {shown(broken[0])})"
+        )
     if unsupported:
         how_many = counted(len(unsupported), "image or video", "images or videos")
-        texts.append(
+        texts["unsupported-files"] = (
             f"ignored {how_many} in {shown(folder)} with an unsupported suffix "
             f"(first: {shown(unsupported[0])})"
         )
@@ -237,7 +243,7 @@ def _in_folders(
     if not prompts:
         return items, None
     num_prompts = len({prompt.text for prompt in prompts})
-    findings.notes.append(f"{shown(folder)}: {layout}, {num_prompts:,} prompts")
+    findings.note(f"{shown(folder)}: {layout}, {num_prompts:,} prompts")
     return items, prompts
 
 
@@ -256,15 +262,18 @@ def _warn_about_groups(
     empty = [path for path, group in zip(folders, groups, strict=True) if not group.items]
     if empty and len(empty) < len(folders):
         findings.warn(
+            "folders-without-outputs",
             f"no outputs in {len(empty):,} of {len(folders):,} folders of {shown(folder)} "
-            f"(first: {shown(empty[0].name)})."
+            f"(first: {shown(empty[0].name)}).",
         )
     unused: list[Path] = []
     for group in groups:
         unused += group.unused
     if unused:
         how_many = counted(len(unused), "file or folder", "files or folders")
-        findings.warn(f"ignored {how_many} beside the outputs (first: {shown(unused[0])}).")
+        findings.warn(
+            "ignored-files", f"ignored {how_many} beside the outputs (first: {shown(unused[0])})."
+        )
 
 
 def _folder_of_prompt(folder: Path, fields: Fields, root: Root) -> _Group:

@@ -30,7 +30,7 @@ def lm_eval_records(
             yield lm_eval_record(record)
         elif name not in others:
             others.add(name)
-            findings.notes.append(
+            findings.note(
                 f"{source}: only lines of filter {shown(kept)}; those of {shown(name)} repeat them"
             )
 

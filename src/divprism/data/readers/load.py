@@ -54,7 +54,7 @@ def load(
     Reads tables (JSONL, CSV and TSV, also compressed by gzip; JSON, Parquet; samples of lm-eval),
     arrays (.npy, .npz, .safetensors, .csv of numbers, also of shape (prompts, k, d)), folders (a
     table beside its files, `datasets`, a folder per prompt, `{prompt}-{index}.ext`, frames), and
-    `-` for standard input. `docs/inputs.md` shows each layout. Nothing in a file is executed.
+    `-` for standard input. `docs/how-to/inputs.md` shows each layout. Nothing in a file is executed.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ class _Source:
             return samples
         count, each, width = outputs.shape
         self.outputs_per_prompt = each
-        self.findings.notes.append(
+        self.findings.note(
             f"{self.name}: {count:,} prompts with {each:,} outputs each, {width:,} wide"
         )
         # Without prompts, outputs at the same position still share one.
@@ -364,7 +364,7 @@ class _Source:
         _check_agreement(side, ids, self.name, name)
         # For two arrays, pairing row by row is what everyone expects.
         if isinstance(samples.outputs, tuple):
-            self.findings.notes.append(f"{self.name}: prompts from {name}, row by row")
+            self.findings.note(f"{self.name}: prompts from {name}, row by row")
         return replace(samples, prompts=side)
 
     def _by_id(
@@ -385,9 +385,10 @@ class _Source:
         if num_unused:
             have = agreeing(num_unused, "has", "have")
             self.findings.warn(
-                f"{num_unused:,} of {len(row_of):,} prompts in {name} {have} no output."
+                "prompts-without-outputs",
+                f"{num_unused:,} of {len(row_of):,} prompts in {name} {have} no output.",
             )
-        self.findings.notes.append(f"{self.name}: prompts joined from {name} by id")
+        self.findings.note(f"{self.name}: prompts joined from {name} by id")
         return tuple(side[row_of[str(key)]] for key in ids)
 
 

@@ -49,7 +49,7 @@ def by_name(names: Sequence[str], folder: Path, findings: Findings) -> list[Item
             prompts.append(match[1])
     # A note and not an error: outputs alone can be scored, too.
     if not prompts:
-        findings.notes.append(
+        findings.note(
             f"{shown(folder)}: {len(names):,} files whose names contain no prompt; "
             "only vendi and rke can be computed"
         )
@@ -63,7 +63,7 @@ def by_name(names: Sequence[str], folder: Path, findings: Findings) -> list[Item
             f"contain no prompt; pass a list of prompts as `prompts`, or add {_METADATA}."
         )
     count = len(set(prompts))
-    findings.notes.append(f"{shown(folder)}: files named prompt-index, {count:,} prompts")
+    findings.note(f"{shown(folder)}: files named prompt-index, {count:,} prompts")
     return [Text(clean_text(prompt), shown(folder)) for prompt in prompts]
 
 
@@ -104,7 +104,7 @@ def by_list(
             f"{len(names):,} files in {shown(folder)} and {len(prompts):,} prompts do not pair up "
             f"one to one; pair them in {_METADATA}."
         )
-    findings.notes.append(
+    findings.note(
         f"{shown(folder)}: paired in natural order of names, "
         f"{shown(names[0])} to {shown(names[-1])}"
     )
@@ -132,7 +132,7 @@ def _by_text(
     num_given = _num_texts(prompts)
     num_used = _num_texts(paired)
     _warn_unused(num_given - num_used, num_given, folder, findings)
-    findings.notes.append(f"{shown(folder)}: files named after the prompts, {num_used:,} prompts")
+    findings.note(f"{shown(folder)}: files named after the prompts, {num_used:,} prompts")
     return paired
 
 
@@ -223,7 +223,7 @@ def _by_number(
     start = _first_number(numbers, len(prompts), folder)
     num_unused = len(prompts) - len(set(numbers))
     _warn_unused(num_unused, len(prompts), folder, findings)
-    findings.notes.append(
+    findings.note(
         f"{shown(folder)}: files named prompt number and index, prompts counted from {start}"
     )
     return [prompts[number - start] for number in numbers]
@@ -248,4 +248,7 @@ def _first_number(numbers: Sequence[int], count: int, folder: Path) -> int:
 def _warn_unused(unused: int, given: int, folder: Path, findings: Findings) -> None:
     if unused:
         have = agreeing(unused, "has", "have")
-        findings.warn(f"{unused:,} of {given:,} prompts {have} no file in {shown(folder)}.")
+        findings.warn(
+            "prompts-without-files",
+            f"{unused:,} of {given:,} prompts {have} no file in {shown(folder)}.",
+        )

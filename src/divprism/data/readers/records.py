@@ -59,14 +59,14 @@ def samples_from_records(
     head, stream = _peek(records, source)
     # An explicit output field means that the user wants something else from these files.
     if fields.output is None and is_lm_eval(head):
-        findings.notes.append(
+        findings.note(
             f"{source}: samples of lm-eval, prompts from 'arguments', outputs from 'resps'"
         )
         stream = lm_eval_records(stream, head.fields.get("filter"), source, findings)
         head = lm_eval_record(head)
         fields = Fields("resps", "arguments", fields.model, "text", "text")
     choice, seen = choose_fields(head, stream, fields, root, source)
-    findings.notes.append(choice.note(source))
+    findings.note(choice.note(source))
     rows = _Rows(choice, root)
     for record in itertools.chain(seen, stream):
         rows.add(record)
