@@ -18,7 +18,6 @@ SOURCE = Path(dp.__file__).parent
 # The folders and modules at the top of the package ("rooms"), from the lowest layer to the highest.
 # A room imports only itself and the rooms before it.
 ROOMS = [
-    "version",
     "errors",
     "engines",
     "core",
@@ -77,7 +76,8 @@ def _imported(node: ast.AST) -> list[str]:
         names = [alias.name for alias in node.names]
         return [name.removeprefix("divprism.") for name in names if name.startswith("divprism")]
     if isinstance(node, ast.ImportFrom) and node.module == "divprism":
-        return [alias.name for alias in node.names]
+        # The version belongs to the package itself, above all rooms.
+        return [alias.name for alias in node.names if alias.name != "__version__"]
     if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("divprism."):
         return [node.module.removeprefix("divprism.")]
     return []
