@@ -310,7 +310,7 @@ class _Run:
 
     def _dtypes(self) -> dict[Operator, Any]:
         """Precision of the kernel values of each operator."""
-        dtypes = {}
+        dtypes: dict[Operator, Any] = {}
         for group, sweep in zip(self.groups, self.sweeps, strict=True):
             dtypes.update(zip(group, sweep.dtypes, strict=True))
         return dtypes
