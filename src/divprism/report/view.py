@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from divprism import __version__
 from divprism.errors import DataError, Notice
 from divprism.report.documents import (
     Document,
@@ -47,7 +48,6 @@ from divprism.report.texts import (
 )
 from divprism.report.words import comparison_sentences, headline
 from divprism.scores.spec import SCORES
-from divprism.version import __version__
 
 __all__ = ["PageView", "page_view"]
 
