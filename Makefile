@@ -3,13 +3,25 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check
 
-.PHONY: demo test lint bench figures clean
+.PHONY: demo test check lint bench figures clean
+
+# Python files that differ from the last commit, new ones included.
+CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- '*.py'; \
+                  git ls-files --others --exclude-standard -- '*.py')
+# The inner loop: golden values, laws, contract tables, refusals and the public surface, on NumPy.
+CORE = $(addprefix tests/test_,golden.py laws.py estimators.py refusals.py surface.py)
 
 demo: $(VENV)/.text $(VENV)/.report
 	$(VENV)/bin/divprism demo
 
 test: $(VENV)/.test $(VENV)/.peers
 	$(VENV)/bin/python -m pytest
+
+check: $(VENV)/.lint $(VENV)/.test
+	@if [ -n "$(CHANGED)" ]; then \
+	  $(VENV)/bin/ruff check $(CHANGED) && $(VENV)/bin/ruff format --check $(CHANGED); fi
+	@if [ -n "$(filter src/%,$(CHANGED))" ]; then $(VENV)/bin/mypy $(filter src/%,$(CHANGED)); fi
+	$(VENV)/bin/python -m pytest -q -n 2 -m 'not other_library' $(CORE)
 
 lint: $(VENV)/.lint
 	$(VENV)/bin/ruff check .

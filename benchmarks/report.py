@@ -12,27 +12,27 @@ import time
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+import PIL.Image
 
 import divprism as dp
-from divprism.data.samples import Picture, Samples
+from divprism.data.samples import Image, Samples
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from browser import chromium, show
 
 
-def pictures(count: int, rng: np.random.Generator) -> tuple[Picture, ...]:
+def images(count: int, rng: np.random.Generator) -> tuple[Image, ...]:
     """Pictures of 256 x 256: smooth noise with grain, as a photograph has it."""
     made = []
     for place in range(count):
-        rough = Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).resize(
-            (256, 256), Image.Resampling.BICUBIC
+        rough = PIL.Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).resize(
+            (256, 256), PIL.Image.Resampling.BICUBIC
         )
         grain = rng.normal(0, 8, (256, 256, 3))
         pixels = np.clip(np.asarray(rough) + grain, 0, 255).astype(np.uint8)
         buffer = io.BytesIO()
-        Image.fromarray(pixels).save(buffer, "JPEG", quality=90)
-        made.append(Picture(buffer.getvalue(), f"images/{place:05d}.jpg"))
+        PIL.Image.fromarray(pixels).save(buffer, "JPEG", quality=90)
+        made.append(Image(buffer.getvalue(), f"images/{place:05d}.jpg"))
     return tuple(made)
 
 
@@ -47,7 +47,7 @@ def main() -> None:
     labels = rng.integers(0, kinds, n)
     prompts = rng.standard_normal((kinds, 32))[labels]
     outputs = np.concatenate([prompts, rng.standard_normal((n, 32))], axis=1)
-    few = pictures(500, rng)
+    few = images(500, rng)
     given = Samples(tuple(few[place % len(few)] for place in range(n)), prompts)
     start = time.perf_counter()
     result = dp.evaluate(Samples(outputs, prompts, given=given), interval=0.95)

@@ -1,12 +1,13 @@
-"""Does prompt-aware guidance do what the paper says? Conditional Vendi, Table 1, on a model small enough for two cores.
+"""Does prompt-aware guidance do what the paper claims? Conditional Vendi, Table 1, on a tiny model.
 
     python experiments/guidance_digits.py --quick              # two minutes
-    python experiments/guidance_digits.py --json digits.json   # more seeds, and strengths compared
-    python experiments/guidance_digits.py --write              # the same, and puts the tables into docs/guidance_digits.md
+    python experiments/guidance_digits.py --json digits.json   # more seeds, several strengths
+    python experiments/guidance_digits.py --write              # updates docs/explanation/guidance_digits.md too
 
-A diffusion model learns the digits that come with scikit-learn from sentences that name them. It then draws pictures without
-guidance and with the gradients of four scores, from the same noise and the same prompts. What comes out is judged by features
-of a classifier that has seen real digits only. Needs torch, diffusers, scikit-learn and wordllama.
+A diffusion model learns the digits of scikit-learn from sentences that name them. It then generates
+images without guidance and with the gradients of four scores, from the same noise and the same
+prompts. The images are judged by features of a classifier that was trained on real digits only.
+Needs torch, diffusers, scikit-learn and wordllama.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import math
 import sys
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,12 +30,15 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import divprism as dp
 from divprism.guidance import Bank, DiversityGuidance
+from divprism.guidance.objectives import objective
 
 MARK = "<!-- made by experiments/guidance_digits.py -->"
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TEMPLATES = ("a handwritten {}", "a {} written by hand", "the number {}", "a {}")
 METHODS = ("none", "vendi", "rke", "conditional_vendi", "conditional_rke")
-COLUMNS = {  # name: (title, factor in tables, decimals, +1 if the claim is that it rises)
+PAIRS = {"vendi": "conditional_vendi", "rke": "conditional_rke"}  # plain score: with prompts
+# name: (title, factor in tables, decimals, direction that the paper claims: +1 is higher)
+COLUMNS = {
     "alignment": ("alignment, %", 100, 2, 0),
     "kernel_distance": ("kernel distance x 100", 100, 2, -1),
     "conditional_vendi": ("Conditional-Vendi", 1, 2, 1),
@@ -42,16 +46,17 @@ COLUMNS = {  # name: (title, factor in tables, decimals, +1 if the claim is that
     "in_batch_similarity": ("in-batch similarity x 100", 100, 2, -1),
 }
 REACH = ("recall", "coverage")
-SHARES = ("alignment", *REACH)  # between 0 and 1, and so are the ends of their intervals
+SHARES = ("alignment", *REACH)  # between 0 and 1: intervals are clipped to that range
 PIXELS = 64
 LEVEL = 0.95
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that the numbers depend on. Each method is seen at `strength` and, if there are any, at its own of `strengths`.
+    """Everything that the numbers depend on.
 
-    Those are chosen on `tuning_seeds`.
+    Each method runs at `strength` and, unless `strengths` is empty, at the best of these for the
+    method, chosen on `tuning_seeds`.
     """
 
     train_steps: int = 5000
@@ -69,9 +74,8 @@ class Settings:
     strengths: tuple[float, ...] = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3)
     tuning_seeds: tuple[int, ...] = (100, 101, 102)
     tolerated: float = 0.005  # alignment that guidance may cost
-    bandwidth_t: float = (
-        0.3  # of prompts, in guidance and in scores: that of Conditional Vendi, App. E.3
-    )
+    # Of prompts, in guidance and in scores: that of Conditional Vendi, App. E.3.
+    bandwidth_t: float = 0.3
 
 
 QUICK = Settings(train_steps=2000, train_batch=64, rounds=5, seeds=(0, 1, 2), strengths=())
@@ -79,32 +83,33 @@ QUICK = Settings(train_steps=2000, train_batch=64, rounds=5, seeds=(0, 1, 2), st
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Real pictures as rows in [-1, 1], what they show, and the sentences: embeddings, digit by digit, template by template."""
+    """Real images as rows in [-1, 1], their digits, and embeddings of the prompts.
 
-    pictures: torch.Tensor
+    The prompts are ordered by digit, and by template within a digit.
+    """
+
+    images: torch.Tensor
     labels: torch.Tensor
     prompts: torch.Tensor
 
     @classmethod
     def load(cls) -> "Digits":
-        """All 1,797 pictures of scikit-learn."""
-        found = load_digits()
+        """Return all 1,797 images of scikit-learn."""
+        dataset = load_digits()
         sentences = [template.format(digit) for digit in DIGITS for template in TEMPLATES]
-        embedded = torch.tensor(dp.WordLlama().embed_batch(sentences))
-        return cls(
-            torch.tensor(found.data / 8 - 1, dtype=torch.float32),
-            torch.tensor(found.target),
-            embedded,
-        )
+        # Grey levels run from 0 to 16.
+        images = torch.tensor(dataset.data / 8 - 1, dtype=torch.float32)
+        prompts = torch.tensor(dp.WordLlama().embed_batch(sentences))
+        return cls(images, torch.tensor(dataset.target), prompts)
 
 
 class Denoiser(nn.Module):
-    """A residual network on 64 pixels that is told the time and the prompt."""
+    """A residual network on 64 pixels, conditioned on the time and the prompt."""
 
     def __init__(self, width: int, prompt_width: int) -> None:
         super().__init__()
         self.register_buffer("frequencies", torch.exp(torch.linspace(0, -math.log(1e4), 32)))
-        self.told = nn.Sequential(
+        self.condition = nn.Sequential(
             nn.Linear(64 + prompt_width, width), nn.SiLU(), nn.Linear(width, width)
         )
         self.first = nn.Linear(PIXELS, width)
@@ -119,12 +124,12 @@ class Denoiser(nn.Module):
     def forward(
         self, latents: torch.Tensor, times: torch.Tensor, prompts: torch.Tensor
     ) -> torch.Tensor:
-        """The velocity that the schedulers ask for."""
+        """Return the velocity, which the schedulers take as the prediction."""
         angles = times[:, None].float() * self.frequencies
-        told = self.told(torch.cat([angles.sin(), angles.cos(), 4 * prompts], dim=1))
+        condition = self.condition(torch.cat([angles.sin(), angles.cos(), 4 * prompts], dim=1))
         hidden = self.first(latents)
         for block in self.blocks:
-            hidden = hidden + block(hidden + told)
+            hidden = hidden + block(hidden + condition)
         return self.last(hidden)
 
 
@@ -133,21 +138,25 @@ def _schedule(kind: type) -> DDPMScheduler | DPMSolverMultistepScheduler:
 
 
 def train_denoiser(digits: Digits, settings: Settings) -> Denoiser:
-    """A denoiser with a moving average of the weights; one prompt in ten is left out, for classifier-free guidance."""
+    """Return a trained denoiser, with a moving average of its weights.
+
+    One prompt in ten is left out in training, for classifier-free guidance.
+    """
     model = Denoiser(settings.width, digits.prompts.shape[1])
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.98))
     schedule, size = _schedule(DDPMScheduler), settings.train_batch
     optimiser = torch.optim.AdamW(model.parameters(), 2e-3, fused=True)
     rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-3, total_steps=settings.train_steps)
     for step in range(settings.train_steps):
-        rows, times = torch.randint(len(digits.pictures), (size,)), torch.randint(1000, (size,))
+        # The order of these calls decides the random numbers, and so the published tables.
+        rows = torch.randint(len(digits.images), (size,))
+        times = torch.randint(1000, (size,))
         sentences = digits.labels[rows] * len(TEMPLATES) + torch.randint(len(TEMPLATES), (size,))
         prompts = digits.prompts[sentences] * (torch.rand(size, 1) > 0.1)
-        pictures, noise = digits.pictures[rows], torch.randn(size, PIXELS)
-        wanted = schedule.get_velocity(pictures, noise, times)
-        loss = nn.functional.mse_loss(
-            model(schedule.add_noise(pictures, noise, times), times, prompts), wanted
-        )
+        images, noise = digits.images[rows], torch.randn(size, PIXELS)
+        target = schedule.get_velocity(images, noise, times)
+        prediction = model(schedule.add_noise(images, noise, times), times, prompts)
+        loss = nn.functional.mse_loss(prediction, target)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -158,46 +167,52 @@ def train_denoiser(digits: Digits, settings: Settings) -> Denoiser:
 
 
 class Judge:
-    """A classifier of real digits; its features, all of one length, are what pictures are compared by.
+    """A classifier of real digits, whose features compare images.
 
-    One real digit in five is held out of its training. A raw judge looks at pixels beyond black and white as well, and its
-    features grow with the contrast; those of real digits have the same mean square as otherwise.
+    One real digit in five is held out of its training. The features all have the same length. A
+    raw judge also sees pixels beyond black and white, and its features grow with the contrast; they
+    are scaled so that those of real digits have the same mean square as the usual ones.
     """
 
     def __init__(self, digits: Digits, steps: int, *, raw: bool = False) -> None:
-        self.limit = math.inf if raw else 1.0
-        end = nn.ReLU() if raw else nn.LayerNorm(64, elementwise_affine=False)
-        self.body = nn.Sequential(nn.Linear(PIXELS, 128), nn.ReLU(), nn.Linear(128, 64), end)
+        self.limit = 1.0
+        last_layer: nn.Module = nn.LayerNorm(64, elementwise_affine=False)
+        if raw:
+            self.limit = math.inf
+            last_layer = nn.ReLU()
+        self.body = nn.Sequential(nn.Linear(PIXELS, 128), nn.ReLU(), nn.Linear(128, 64), last_layer)
         self.head = nn.Linear(64, 10)
-        held_out = torch.arange(len(digits.pictures)) % 5 == 0
-        pictures, labels = digits.pictures[~held_out], digits.labels[~held_out]
-        optimiser = torch.optim.AdamW(
-            [*self.body.parameters(), *self.head.parameters()], 1e-3, weight_decay=0.05
-        )
+        held_out = torch.arange(len(digits.images)) % 5 == 0
+        self._train(digits.images[~held_out], digits.labels[~held_out], steps)
+        with torch.no_grad():
+            self.unit = float(self.body(digits.images).square().mean().sqrt())
+        self.images = digits.images.numpy()
+        self.real, seen = self.look(digits.images)
+        self.bandwidth = dp.StableScore().bandwidth(self.real)
+        is_right = seen == digits.labels.numpy()
+        self.accuracy = float(is_right[held_out.numpy()].mean())
+
+    def _train(self, images: torch.Tensor, labels: torch.Tensor, steps: int) -> None:
+        parameters = [*self.body.parameters(), *self.head.parameters()]
+        optimiser = torch.optim.AdamW(parameters, 1e-3, weight_decay=0.05)
         for _ in range(steps):
-            rows = torch.randint(len(pictures), (128,))
-            noisy = pictures[rows] + 0.2 * torch.randn(128, PIXELS)
+            rows = torch.randint(len(images), (128,))
+            noisy = images[rows] + 0.2 * torch.randn(128, PIXELS)
             loss = nn.functional.cross_entropy(self.head(self.body(noisy)), labels[rows])
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-        with torch.no_grad():
-            self.unit = float(self.body(digits.pictures).square().mean().sqrt())
-        self.pictures = digits.pictures.numpy()
-        self.real, seen = self.look(digits.pictures)
-        self.bandwidth = dp.StableScore().bandwidth(self.real)
-        self.accuracy = float((seen == digits.labels.numpy())[held_out.numpy()].mean())
 
     @torch.no_grad()
-    def look(self, pictures: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Features, and which digit each picture shows."""
-        features = self.body(pictures)
+    def look(self, images: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Return the features of images, and the digit that each shows."""
+        features = self.body(images)
         return (features / self.unit).numpy(), self.head(features).argmax(dim=1).numpy()
 
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """From noise to digits, as a pipeline of diffusers does it: a model, and the scheduler that `attach` looks for."""
+    """From noise to digits, like a pipeline of diffusers: a model, and a scheduler to attach to."""
 
     model: Denoiser
     scheduler: DPMSolverMultistepScheduler
@@ -205,52 +220,57 @@ class Pipeline:
 
     @torch.no_grad()
     def __call__(self, latents: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
-        """Latents at the end of a run."""
+        """Return the latents at the end of a run."""
         self.scheduler.set_timesteps(self.settings.sampling_steps)
         for time in self.scheduler.timesteps:
-            latents = self.scheduler.step(
-                self._velocity(latents, time, prompts), time, latents
-            ).prev_sample
+            velocity = self._velocity(latents, time, prompts)
+            latents = self.scheduler.step(velocity, time, latents).prev_sample
         return latents
 
     def _velocity(
         self, latents: torch.Tensor, time: torch.Tensor, prompts: torch.Tensor
     ) -> torch.Tensor:
-        """What the model says, led away from what it says without prompts."""
+        """Return the prediction of the model, moved away from the one without prompts."""
         times = time.repeat(len(latents))
         both = torch.cat([torch.zeros_like(prompts), prompts])
-        free, told = self.model(latents.repeat(2, 1), times.repeat(2), both).chunk(2)
-        return free + self.settings.prompt_weight * (told - free)
+        free, prompted = self.model(latents.repeat(2, 1), times.repeat(2), both).chunk(2)
+        return free + self.settings.prompt_weight * (prompted - free)
 
 
 def generate(
     model: Denoiser, digits: Digits, method: str, strength: float, seed: int, settings: Settings
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Latents and the places of their prompts, batch after batch; noise and prompts depend on the seed only.
+    """Return latents and the indices of their prompts; the seed decides noise and prompts.
 
-    Every few steps each latent is pushed along the gradient of the score of batch and earlier pictures, the window (Conditional
-    Vendi, eq. 14), with the median distance for bandwidth.
+    Every few steps each latent is pushed along the gradient of the score of the batch and the
+    window of earlier images (Conditional Vendi, eq. 14). The bandwidth is the median distance.
     """
-    source = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     pipe = Pipeline(model, _schedule(DPMSolverMultistepScheduler), settings)
-    guide = None if method == "none" else _guide(method, strength, settings)
-    drawn, places = [], []
+    guide = None
+    if method != "none":
+        guide = _guide(method, strength, settings)
+    batches, indices = [], []
     for _ in range(settings.rounds):
-        chosen = torch.randint(len(digits.prompts), (settings.batch,), generator=source)
-        latents, prompts = (
-            torch.randn(settings.batch, PIXELS, generator=source),
-            digits.prompts[chosen],
-        )
-        with nullcontext() if guide is None else guide.attach(pipe, prompts=prompts):
-            drawn.append(pipe(latents, prompts))
-        places.append(chosen)
-    return torch.cat(drawn), torch.cat(places)
+        chosen = torch.randint(len(digits.prompts), (settings.batch,), generator=generator)
+        latents = torch.randn(settings.batch, PIXELS, generator=generator)
+        prompts = digits.prompts[chosen]
+        hook: AbstractContextManager[object] = nullcontext()
+        if guide is not None:
+            hook = guide.attach(pipe, prompts=prompts)
+        with hook:
+            batches.append(pipe(latents, prompts))
+        indices.append(chosen)
+    return torch.cat(batches), torch.cat(indices)
 
 
 def _guide(method: str, strength: float, settings: Settings) -> DiversityGuidance:
-    bandwidth_t = settings.bandwidth_t if method.startswith("conditional") else None
+    score = objective(method)
+    bandwidth_t = None
+    if score.conditional:
+        bandwidth_t = settings.bandwidth_t
     return DiversityGuidance(
-        method,
+        score,
         strength=strength,
         every=settings.guide_every,
         bandwidth_t=bandwidth_t,
@@ -259,129 +279,145 @@ def _guide(method: str, strength: float, settings: Settings) -> DiversityGuidanc
 
 
 def measure(
-    latents: torch.Tensor, places: torch.Tensor, digits: Digits, judge: Judge, settings: Settings
+    latents: torch.Tensor, indices: torch.Tensor, digits: Digits, judge: Judge, settings: Settings
 ) -> dict[str, float]:
-    """The columns of Table 1 for one set of pictures, and how much of the real data it reaches (in pixels)."""
-    pictures = latents.clamp(-judge.limit, judge.limit)
-    features, seen = judge.look(pictures)
+    """Return the columns of Table 1 for a set of images, and its recall and coverage in pixels."""
+    images = latents.clamp(-judge.limit, judge.limit)
+    features, seen = judge.look(images)
     scores = dp.evaluate(
         features,
-        digits.prompts[places].numpy(),
+        digits.prompts[indices].numpy(),
         kernel_x=dp.Gaussian(judge.bandwidth),
         kernel_t=dp.Gaussian(settings.bandwidth_t),
     )
     return {
-        "alignment": float((seen == places.numpy() // len(TEMPLATES)).mean()),
+        "alignment": float((seen == indices.numpy() // len(TEMPLATES)).mean()),
         "kernel_distance": float(dp.kernel_distance(features, judge.real)),
         "conditional_vendi": float(scores.conditional_vendi),
         "vendi": float(scores.vendi),
-        "in_batch_similarity": dp.in_batch_similarity(features, places.numpy()),
-        "recall": dp.recall(pictures.numpy(), judge.pictures),
-        "coverage": dp.coverage(pictures.numpy(), judge.pictures),
+        "in_batch_similarity": dp.in_batch_similarity(features, indices.numpy()),
+        "recall": dp.recall(images.numpy(), judge.images),
+        "coverage": dp.coverage(images.numpy(), judge.images),
     }
 
 
 def interval(values: Sequence[float]) -> dict[str, float]:
-    """Mean over seeds with its interval by Student's t."""
+    """Return the mean over seeds with its interval by Student's t."""
     mean, n = float(np.mean(values)), len(values)
     half = float(student.ppf((1 + LEVEL) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
     return {"mean": mean, "low": mean - half, "high": mean + half}
 
 
 def _column(name: str, rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """A column of the table, over seeds."""
-    found = interval([row[name] for row in rows])
-    return (
-        {key: min(max(value, 0.0), 1.0) for key, value in found.items()}
-        if name in SHARES
-        else found
-    )
+    """Return the interval of a column over seeds, within its range."""
+    entry = interval([row[name] for row in rows])
+    if name not in SHARES:
+        return entry
+    return {key: min(max(value, 0.0), 1.0) for key, value in entry.items()}
 
 
 class Study:
-    """The trained model and its judge; `rows` draws and measures. What is drawn once is kept."""
+    """The trained model and its judges. Images that were generated once are kept."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.digits = Digits.load()
-        self.drawn: dict[tuple[str, float, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        self.generated: dict[tuple[str, float, int], tuple[torch.Tensor, torch.Tensor]] = {}
         with torch.random.fork_rng():
             torch.manual_seed(0)
             self.model = train_denoiser(self.digits, settings)
             self.judge = Judge(self.digits, settings.classifier_steps)
             self.raw_judge = Judge(self.digits, settings.classifier_steps, raw=True)
 
-    def draw(self, method: str, strength: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Latents and the places of their prompts."""
+    def generate(
+        self, method: str, strength: float, seed: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return latents and the indices of their prompts."""
         key = method, strength, seed
-        if key not in self.drawn:
-            self.drawn[key] = generate(
+        if key not in self.generated:
+            self.generated[key] = generate(
                 self.model, self.digits, method, strength, seed, self.settings
             )
-        return self.drawn[key]
+        return self.generated[key]
 
     def rows(
         self, method: str, strength: float, seeds: Sequence[int], judge: Judge
     ) -> list[dict[str, float]]:
-        """What is measured, for each seed."""
-        drawn = [self.draw(method, strength, seed) for seed in seeds]
-        found = [
-            measure(latents, places, self.digits, judge, self.settings) for latents, places in drawn
-        ]
-        print(
-            f"{method} at {strength:g}: alignment {np.mean([row['alignment'] for row in found]):.4f}",
-            file=sys.stderr,
-        )
-        return found
+        """Return the measurements for each seed."""
+        rows = []
+        for seed in seeds:
+            latents, indices = self.generate(method, strength, seed)
+            rows.append(measure(latents, indices, self.digits, judge, self.settings))
+        mean_alignment = np.mean([row["alignment"] for row in rows])
+        print(f"{method} at {strength:g}: alignment {mean_alignment:.4f}", file=sys.stderr)
+        return rows
 
     def sweep(self) -> dict[str, dict[str, dict[str, float]]]:
-        """Means over the tuning seeds: method -> strength -> column."""
-        found: dict[str, dict[str, dict[str, float]]] = {}
+        """Return means over the tuning seeds: method -> strength -> column."""
+        means: dict[str, dict[str, dict[str, float]]] = {}
         for method in METHODS:
-            for strength in self.settings.strengths if method != "none" else (0.0,):
+            strengths = self.settings.strengths
+            if method == "none":
+                strengths = (0.0,)
+            means[method] = {}
+            for strength in strengths:
                 rows = self.rows(method, strength, self.settings.tuning_seeds, self.judge)
-                means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
-                found.setdefault(method, {})[f"{strength:g}"] = means
-        return found
+                means[method][f"{strength:g}"] = _means(rows)
+        return means
+
+
+def _means(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    means = {}
+    for name in rows[0]:
+        means[name] = float(np.mean([row[name] for row in rows]))
+    return means
 
 
 def chosen_strengths(sweep: dict, tolerated: float) -> dict[str, float]:
-    """For each method the largest strength up to which alignment stays within what is tolerated of that without guidance."""
-    least = sweep["none"]["0"]["alignment"] - tolerated
-    found = {}
+    """Return for each method the largest strength up to which alignment hardly suffers.
+
+    Alignment may be lower by `tolerated` than without guidance, at this and all smaller strengths.
+    """
+    lowest = sweep["none"]["0"]["alignment"] - tolerated
+    chosen = {}
     for method in METHODS[1:]:
-        kept = []
+        accepted = []
         for strength, means in sweep[method].items():
-            if means["alignment"] < least:
+            if means["alignment"] < lowest:
                 break
-            kept.append(float(strength))
-        found[method] = max(kept, default=min(map(float, sweep[method])))
-    return found
+            accepted.append(float(strength))
+        chosen[method] = max(accepted, default=min(map(float, sweep[method])))
+    return chosen
 
 
 def differences(rows: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, dict[str, float]]]:
-    """What prompts in the score change, seed by seed: each conditional score less its plain one."""
-    found = {}
-    for plain in ("vendi", "rke"):
-        pairs = list(zip(rows[f"conditional_{plain}"], rows[plain], strict=True))
-        found[plain] = {
-            name: interval([there[name] - here[name] for there, here in pairs])
-            for name in (*COLUMNS, *REACH)
-        }
-    return found
+    """Return what prompts in the score change: each conditional score minus its plain one.
+
+    The differences are taken seed by seed, because methods share noise and prompts.
+    """
+    entries: dict[str, dict[str, dict[str, float]]] = {}
+    for plain, conditional in PAIRS.items():
+        pairs = list(zip(rows[conditional], rows[plain], strict=True))
+        entries[plain] = {}
+        for name in (*COLUMNS, *REACH):
+            entries[plain][name] = interval(
+                [with_[name] - without[name] for with_, without in pairs]
+            )
+    return entries
 
 
 def summary(study: Study, strengths: dict[str, float], judge: Judge) -> dict:
-    """Every method on the seeds of the report, as the JSON has it."""
-    rows = {
-        method: study.rows(method, strengths.get(method, 0.0), study.settings.seeds, judge)
-        for method in METHODS
-    }
+    """Return every method on the seeds of the report, as in the JSON file."""
+    rows = {}
+    for method in METHODS:
+        strength = strengths.get(method, 0.0)
+        rows[method] = study.rows(method, strength, study.settings.seeds, judge)
 
     def columns(names: Sequence[str]) -> dict:
-        return {
-            method: {name: _column(name, found) for name in names} for method, found in rows.items()
-        }
+        entries = {}
+        for method, method_rows in rows.items():
+            entries[method] = {name: _column(name, method_rows) for name in names}
+        return entries
 
     return {
         "strengths": strengths,
@@ -392,19 +428,18 @@ def summary(study: Study, strengths: dict[str, float], judge: Judge) -> dict:
 
 
 def run(settings: Settings) -> dict:
-    """Train, and report at one strength for all and, if there are any to choose from, at one for each."""
+    """Train, and report at one strength for all methods and at one chosen for each."""
     study = Study(settings)
     strengths = dict.fromkeys(METHODS[1:], settings.strength)
-    found = summary(study, strengths, study.judge)
-    judged = {"accuracy": study.judge.accuracy, "bandwidth": study.judge.bandwidth}
-    found.update(
-        settings=asdict(settings), judge=judged, raw=summary(study, strengths, study.raw_judge)
-    )
+    results = summary(study, strengths, study.judge)
+    results["settings"] = asdict(settings)
+    results["judge"] = {"accuracy": study.judge.accuracy, "bandwidth": study.judge.bandwidth}
+    results["raw"] = summary(study, strengths, study.raw_judge)
     if settings.strengths:
-        sweep = study.sweep()
-        own = summary(study, chosen_strengths(sweep, settings.tolerated), study.judge)
-        found.update(sweep=sweep, own_strengths=own)
-    return found
+        results["sweep"] = study.sweep()
+        own = chosen_strengths(results["sweep"], settings.tolerated)
+        results["own_strengths"] = summary(study, own, study.judge)
+    return results
 
 
 def _cell(entry: dict[str, float], factor: float, decimals: int) -> str:
@@ -412,122 +447,126 @@ def _cell(entry: dict[str, float], factor: float, decimals: int) -> str:
     return f"{mean} ({low} to {high})"
 
 
-def _table(found: dict) -> str:
-    """Table 1, with intervals, and what is reached of the real data."""
+def _header() -> list[str]:
     titles = [title for title, *_ in COLUMNS.values()]
-    lines = [
+    return [
         "| guidance | strength | " + " | ".join([*titles, *REACH]) + " |",
         "|---|---:|" + "---:|" * (len(titles) + 2),
     ]
-    for method, entries in found["methods"].items():
-        cells = [
-            _cell(entries[name], factor, decimals)
-            for name, (_, factor, decimals, _) in COLUMNS.items()
-        ]
-        cells += [f"{found['reach'][method][name]['mean']:.2f}" for name in REACH]
-        lines.append(
-            f"| {method} | {found['strengths'].get(method, 0):g} | " + " | ".join(cells) + " |"
-        )
+
+
+def _table(results: dict) -> str:
+    """Return Table 1 with intervals, recall and coverage."""
+    lines = _header()
+    for method, entries in results["methods"].items():
+        cells = [f"{results['strengths'].get(method, 0):g}"]
+        for name, (_, factor, decimals, _) in COLUMNS.items():
+            cells.append(_cell(entries[name], factor, decimals))
+        for name in REACH:
+            cells.append(f"{results['reach'][method][name]['mean']:.2f}")
+        lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def _verdict(entry: dict[str, float], sign: int) -> str:
-    """Whether a paired difference goes the way that the paper says."""
+    """Return whether a paired difference has the direction that the paper claims."""
     low, high = sorted((sign * entry["low"], sign * entry["high"]))
     if sign == 0:
         return "equal" if entry["low"] <= 0 <= entry["high"] else "differs"
-    return "holds" if low > 0 else "the reverse" if high < 0 else "undecided"
+    if low > 0:
+        return "holds"
+    if high < 0:
+        return "the reverse"
+    return "undecided"
 
 
-def _claims(found: dict) -> str:
-    """The paper's claims, column by column."""
+def _claims(results: dict) -> str:
+    """Return the paper's claims, column by column."""
     lines = [
         "| column | claimed | conditional_vendi - vendi | | conditional_rke - rke | |",
         "|---|---|---:|---|---:|---|",
     ]
     for name, (title, factor, decimals, sign) in COLUMNS.items():
         cells = []
-        for plain in ("vendi", "rke"):
-            entry = found["differences"][plain][name]
+        for plain in PAIRS:
+            entry = results["differences"][plain][name]
             cells += [_cell(entry, factor, decimals), _verdict(entry, sign)]
-        lines.append(
-            f"| {title} | {('equal', 'higher', 'lower')[sign]} | " + " | ".join(cells) + " |"
-        )
+        claim = {0: "equal", 1: "higher", -1: "lower"}[sign]
+        lines.append(f"| {title} | {claim} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def _sweep_table(sweep: dict) -> str:
-    titles = [title for title, *_ in COLUMNS.values()]
-    lines = [
-        "| guidance | strength | " + " | ".join([*titles, *REACH]) + " |",
-        "|---|---:|" + "---:|" * (len(titles) + 2),
-    ]
+    lines = _header()
     for method, strengths in sweep.items():
         for strength, means in strengths.items():
-            cells = [
-                f"{factor * means[name]:.{decimals}f}"
-                for name, (_, factor, decimals, _) in COLUMNS.items()
-            ]
+            cells = [strength]
+            for name, (_, factor, decimals, _) in COLUMNS.items():
+                cells.append(f"{factor * means[name]:.{decimals}f}")
             cells += [f"{means[name]:.2f}" for name in REACH]
-            lines.append(f"| {method} | {strength} | " + " | ".join(cells) + " |")
+            lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def page(found: dict) -> str:
-    """All tables, with the settings in words."""
-    s = Settings(**found["settings"])
-    n = s.batch * s.rounds
+def page(results: dict) -> str:
+    """Return all tables, with the settings in words."""
+    s = Settings(**results["settings"])
+    judge = results["judge"]
     parts = [
-        f"{len(s.seeds)} seeds, {n} pictures each, {s.sampling_steps} steps of DPM-Solver++, guidance every {s.guide_every}, "
-        f"window {s.window}, classifier-free weight {s.prompt_weight:g}; denoiser trained for {s.train_steps:,} steps of "
-        f"{s.train_batch}. The judge knows {100 * found['judge']['accuracy']:.1f} % of held-out real digits; bandwidth "
-        f"{found['judge']['bandwidth']:.2f} of its features, {s.bandwidth_t:g} of prompts. In brackets: {100 * LEVEL:g} % "
-        "intervals over seeds, Student's t.",
-        f"## One strength for all\n\n{_table(found)}",
-        f"What prompts in the score change, on the same noise and prompts:\n\n{_claims(found)}",
-        "## A judge that contrast impresses\n\nThe same pictures, pixels beyond black and white left as they are, features "
-        f"that grow with the contrast.\n\n{_claims(found['raw'])}",
+        f"{len(s.seeds)} seeds with {s.batch * s.rounds} images each, {s.sampling_steps} steps of "
+        f"DPM-Solver++, guidance every {s.guide_every} steps, window {s.window}, classifier-free "
+        f"weight {s.prompt_weight:g}; denoiser trained for {s.train_steps:,} steps with batches of "
+        f"{s.train_batch}. The judge recognises {100 * judge['accuracy']:.1f} % of held-out real "
+        f"digits; bandwidth {judge['bandwidth']:.2f} for its features, {s.bandwidth_t:g} for "
+        f"prompts. In brackets: {100 * LEVEL:g} % intervals over seeds, Student's t.",
+        f"## One strength for all\n\n{_table(results)}",
+        "Effect of prompts in the score, on the same noise and prompts:\n\n" + _claims(results),
+        "## A judge that rewards contrast\n\nThe same images with pixels beyond black and white "
+        f"unchanged, and features that grow with the contrast.\n\n{_claims(results['raw'])}",
     ]
-    if "sweep" in found:
-        own = found["own_strengths"]
+    if "sweep" in results:
+        own = results["own_strengths"]
         parts += [
-            f"## Each at its own strength\n\nThe largest that costs at most {100 * s.tolerated:g} points of alignment, "
-            f"on the seeds that strengths are chosen on.\n\n{_table(own)}\n\n{_claims(own)}",
-            f"## Strengths\n\nMeans over {len(s.tuning_seeds)} other seeds, on which strengths are chosen.\n\n"
-            f"{_sweep_table(found['sweep'])}",
+            "## Each method at its own strength\n\nThe largest strength that costs at most "
+            f"{100 * s.tolerated:g} points of alignment on the tuning seeds.\n\n"
+            f"{_table(own)}\n\n{_claims(own)}",
+            f"## Strengths\n\nMeans over the {len(s.tuning_seeds)} tuning seeds, which are not "
+            f"used above.\n\n{_sweep_table(results['sweep'])}",
         ]
     return "\n\n".join(parts) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run, print, and write what is asked for."""
+    """Run, print, and write the requested files."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="three seeds, fewer pictures, a shorter training, one strength",
+        help="three seeds, fewer images, a shorter training, one strength",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to a file")
     parser.add_argument(
-        "--write", action="store_true", help="replace the figures in docs/guidance_digits.md"
+        "--write", action="store_true", help="replace the tables in docs/explanation/guidance_digits.md"
     )
-    chosen = parser.parse_args(arguments)
-    torch.set_num_threads(
-        1
-    )  # sums of two threads round differently, and these networks are too small to gain
+    options = parser.parse_args(arguments)
+    # Sums over two threads round differently, and these networks are too small to gain from them.
+    torch.set_num_threads(1)
     warnings.simplefilter("ignore", dp.BandwidthWarning)
-    if chosen.quick and chosen.write:
-        parser.error("--write is for the figures of the full run, and --quick is a shorter one.")
-    found = run(QUICK if chosen.quick else Settings())
-    print(page(found))
-    if chosen.json:
-        chosen.json.write_text(json.dumps(found, indent=1) + "\n")
-    if chosen.write:
-        file = Path(__file__).parent.parent / "docs" / "guidance_digits.md"
+    if options.quick and options.write:
+        parser.error("--write publishes the full run; drop --quick, which is shorter.")
+    settings = Settings()
+    if options.quick:
+        settings = QUICK
+    results = run(settings)
+    print(page(results))
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if options.write:
+        file = Path(__file__).parent.parent / "docs" / "explanation" / "guidance_digits.md"
         head, _, _ = file.read_text().partition(MARK)
-        file.write_text(f"{head}{MARK}\n\n{page(found)}")
+        file.write_text(f"{head}{MARK}\n\n{page(results)}")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,46 @@
-"""Fixtures: the array library under test, and small data."""
+"""Settings that all runs of the tests share, and fixtures: the array library under test, small data."""
 
-from collections.abc import Callable
-from typing import Any
+import os
 
-import numpy as np
-import pytest
-from cases import LIBRARIES, read_only
-from threadpoolctl import threadpool_limits
+# Parallel workers already fill the cores: several BLAS threads in each of them wait for each other
+# and take many times as long. Libraries read these variables when they load, so they come first;
+# processes that tests start inherit them.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+from collections.abc import Callable  # noqa: E402
+from typing import Any  # noqa: E402
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from cases import LIBRARIES, sixty_pairs  # noqa: E402
+from hypothesis import settings  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
+
+# The same examples in every run and on every worker: a failure can be repeated.
+settings.register_profile("divprism", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("divprism")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # In pyproject.toml this filter would import NumPy (by way of divprism) before this file.
+    config.addinivalue_line("filterwarnings", "ignore::divprism.errors.BandwidthWarning")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return a worker for each core if the whole suite runs, and none for a selection of files.
+
+    A file or two start faster in this process, and there `--pdb` and `-s` work.
+    """
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return 0
+    # More than eight workers import torch more often than they save time.
+    return min(os.cpu_count() or 1, 8)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def cache_of_the_tests(tmp_path_factory):
-    """Vectors that tests embed are kept for the run, and away from those of whoever runs the tests."""
+    """Keep embedded vectors for the run of this worker, away from the user's own cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIVPRISM_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -19,12 +48,18 @@ def cache_of_the_tests(tmp_path_factory):
 
 @pytest.fixture
 def one_thread():
-    """A thread for BLAS: thousands of small matrices are solved faster by one than by several that wait for each other."""
+    """Limit BLAS to one thread also where the environment asks for more: small matrices need no more."""
     with threadpool_limits(1):
         yield
 
 
-@pytest.fixture(params=list(LIBRARIES))
+def _marked(name: str) -> object:
+    if name == "numpy":
+        return pytest.param(name)
+    return pytest.param(name, marks=pytest.mark.other_library)
+
+
+@pytest.fixture(params=[_marked(name) for name in LIBRARIES])
 def library(request) -> Callable[[np.ndarray], Any]:
     """Turns a NumPy array into one of the library under test."""
     return LIBRARIES[request.param]
@@ -33,9 +68,4 @@ def library(request) -> Callable[[np.ndarray], Any]:
 @pytest.fixture(scope="session")
 def pairs() -> tuple[np.ndarray, np.ndarray]:
     """Sixty pairs with repeated prompts, repeated outputs and a few repeated pairs."""
-    rng = np.random.default_rng(3)
-    x = rng.standard_normal((60, 5)) + 3
-    t = rng.standard_normal((12, 4))[rng.integers(0, 12, 60)]
-    x[10:14], t[10:14] = x[0], t[0]
-    x[20] = x[21]
-    return read_only(x), read_only(t)
+    return sixty_pairs()

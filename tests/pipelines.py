@@ -1,4 +1,4 @@
-"""Pipelines of diffusers with a few thousand random weights each, built from configurations: nothing is downloaded."""
+"""Pipelines of diffusers with a few thousand random weights each, built without downloads."""
 
 import diffusers
 import torch
@@ -53,9 +53,8 @@ def _text_config(width=WIDTH):
 def _tokenizer():
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["<|startoftext|>", "<|endoftext|>", *letters, *(letter + "</w>" for letter in letters)]
-    return CLIPTokenizer(
-        vocab={word: place for place, word in enumerate(words)}, merges=[], model_max_length=16
-    )
+    vocabulary = {word: index for index, word in enumerate(words)}
+    return CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=16)
 
 
 def stable_diffusion():
@@ -202,10 +201,21 @@ def wan():
 
 def lumina():
     transformer = diffusers.LuminaNextDiT2DModel(
-        sample_size=4, patch_size=2, in_channels=4, hidden_size=4, num_layers=2, num_attention_heads=1, num_kv_heads=1,
-        multiple_of=16, ffn_dim_multiplier=None, norm_eps=1e-5, learn_sigma=True, qk_norm=True, cross_attention_dim=WIDTH,
+        sample_size=4,
+        patch_size=2,
+        in_channels=4,
+        hidden_size=4,
+        num_layers=2,
+        num_attention_heads=1,
+        num_kv_heads=1,
+        multiple_of=16,
+        ffn_dim_multiplier=None,
+        norm_eps=1e-5,
+        learn_sigma=True,
+        qk_norm=True,
+        cross_attention_dim=WIDTH,
         scaling_factor=1.0,
-    )  # fmt: skip
+    )
     return diffusers.LuminaPipeline(
         transformer=transformer, scheduler=flow(), vae=_vae(), text_encoder=None, tokenizer=None
     )
@@ -248,13 +258,15 @@ OTHERS = {
         **_UNSPACED, lower_order_final=True
     ),
 }
-"""Schedulers that keep latents of their own, or several model outputs."""
+"""Schedulers that keep copies of latents, or several model outputs."""
 
 
 def embeddings(count, seed=0, tokens=TOKENS):
-    """Random prompt embeddings: sequences of tokens, or one vector each."""
-    made = torch.Generator().manual_seed(seed)
-    return torch.randn((count, tokens, WIDTH) if tokens else (count, WIDTH), generator=made)
+    """Random prompt embeddings: sequences of tokens, or a vector each where `tokens` is 0."""
+    shape = (count, WIDTH)
+    if tokens:
+        shape = (count, tokens, WIDTH)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def _sequences(count, seed):
@@ -282,15 +294,15 @@ def _masked(count, seed):
 
 
 def arguments(name, count=3, seed=0):
-    """What a call of a pipeline takes for so many prompts."""
-    if name in ("sdxl", "sd3"):
-        made = _pooled(count, seed)
-        if name == "sdxl":
-            made = {
-                key: value[:, : WIDTH // 2] if "pooled" in key else value
-                for key, value in made.items()
-            }
-        return made
+    """Arguments of a call of a pipeline with `count` prompts."""
+    if name == "sd3":
+        return _pooled(count, seed)
+    if name == "sdxl":
+        options = _pooled(count, seed)
+        # Only the second text encoder of SDXL gives pooled embeddings, of half the width.
+        for key in ("pooled_prompt_embeds", "negative_pooled_prompt_embeds"):
+            options[key] = options[key][:, : WIDTH // 2]
+        return options
     if name == "lumina":
         return _masked(count, seed)
     if name.startswith("pixart"):
@@ -301,9 +313,13 @@ def arguments(name, count=3, seed=0):
             "use_resolution_binning": False,
         }
     if name == "flux":
-        return {key: value for key, value in _pooled(count, seed).items() if "negative" not in key} | {
-            "height": 16, "width": 16
-        }  # fmt: skip
+        pooled = _pooled(count, seed)
+        return {
+            "prompt_embeds": pooled["prompt_embeds"],
+            "pooled_prompt_embeds": pooled["pooled_prompt_embeds"],
+            "height": 16,
+            "width": 16,
+        }
     if name == "wan":
         return {**_sequences(count, seed), "height": 16, "width": 16, "num_frames": 5}
     return _sequences(count, seed)
@@ -322,7 +338,7 @@ CALLBACKS = ["sd", "sdxl", "sd3", "flux", "wan"]
 
 
 def build(name):
-    """The pipeline of this name, with the same weights each time."""
+    """Build the pipeline of this name, with the same weights each time."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         pipe = {**PIPELINES, "lumina": lumina}[name]()
@@ -331,9 +347,11 @@ def build(name):
 
 
 def run(pipe, name, steps=4, seed=0, images=1, **options):
-    """What a pipeline ends with: latents, or images if `output_type` is told."""
+    """The latents at the end of a run, or images if `output_type` is given."""
     given = {**arguments(name), "output_type": "latent", **options}
-    per_prompt = "num_videos_per_prompt" if name == "wan" else "num_images_per_prompt"
+    per_prompt = "num_images_per_prompt"
+    if name == "wan":
+        per_prompt = "num_videos_per_prompt"
     return pipe(
         **given,
         **{per_prompt: images},

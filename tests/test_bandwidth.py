@@ -5,7 +5,7 @@ import pytest
 
 import divprism as dp
 from divprism.core.arrays import distinct_rows
-from divprism.scores.score import SATURATED
+from divprism.scores.score import SATURATION
 
 RNG = np.random.default_rng(7)
 CLUSTERS = (3 * RNG.standard_normal((12, 6)))[RNG.integers(0, 12, 400)] + 0.3 * RNG.standard_normal(
@@ -93,9 +93,9 @@ DEGENERATE = {
 
 @pytest.mark.parametrize("name", DEGENERATE)
 def test_bandwidths_that_say_nothing_are_named(name):
-    with pytest.warns(dp.BandwidthWarning, match=f"{name}: .*(raise|lower) bandwidth_[xt]"):
+    with pytest.warns(dp.BandwidthWarning, match=f"{name}: .*(raise|lower) the bandwidth of"):
         found = dp.evaluate(CLUSTERS[:120], PROMPTS, **DEGENERATE[name])
-    assert [text.split(":")[0] for text in found.warnings] == [name]
+    assert [notice.code for notice in found.warnings] == [name]
     if name.startswith("outputs"):
         assert (
             dp.vendi(CLUSTERS[:120], kernel=DEGENERATE[name]["kernel_x"]).warnings == found.warnings
@@ -121,16 +121,16 @@ def test_prompts_that_are_all_apart_and_repeat_are_asked_for_exactly(recwarn):
     tiny = dp.evaluate(CLUSTERS[:120], np.eye(12)[t], kernel_t=dp.Gaussian(1e-3), **arguments)
     by_id = dp.evaluate(CLUSTERS[:120], t, **arguments)
     assert float(tiny.conditional_vendi) == pytest.approx(float(by_id.conditional_vendi))
-    assert not [text for text in tiny.warnings if text.startswith("prompts")] and not recwarn
+    assert not [notice for notice in tiny.warnings if notice.code in SATURATION] and not recwarn
 
 
 def test_what_is_no_matter_of_bandwidth_is_not_named(recwarn):
     constant = dp.evaluate(np.ones((40, 2)), np.repeat(np.arange(4), 10))
     unlike = dp.evaluate(np.eye(40), np.repeat(np.arange(40), 1), kernel_x=dp.Cosine())
     assert not [
-        text
+        notice
         for found in (constant, unlike)
-        for text in found.warnings
-        if text.startswith(SATURATED)
+        for notice in found.warnings
+        if notice.code in SATURATION
     ]
     assert not recwarn

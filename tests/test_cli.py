@@ -10,17 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made import jsonl, records, write
+from command_line import run
+from sample_files import jsonl, records, write
 
 import divprism as dp
 
 X = np.random.default_rng(0).standard_normal((40, 3))
 T = np.arange(40) // 4
-
-
-def run(*arguments, stdin=b"", cwd=None):
-    call = [sys.executable, "-m", "divprism", *map(str, arguments)]
-    return subprocess.run(call, input=stdin, capture_output=True, cwd=cwd, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -354,7 +350,7 @@ def test_warnings_go_to_stderr(tmp_path):
     done = run("score", tmp_path / "o.jsonl", "--format", "json", "-q")
     assert (
         done.stderr.decode()
-        == "warning: 1 outputs were skipped: they, or their prompts, are empty.\n"
+        == "warning: 1 output was skipped because the output or its prompt is empty.\n"
     )
     document = json.loads(done.stdout)
     assert document["warnings"] and document["data"]["skipped"] == 1

@@ -1,20 +1,16 @@
 """Scores against sample size: laws on paper, and whether the verdicts are right where the truth is known."""
 
-import csv
-import io
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
-import typer
-from made import jsonl, records, write
-from typer.testing import CliRunner
 
 import divprism as dp
-from divprism.analysis.convergence import Convergence, _ladder, _subsets, _thinned, converge
-from divprism.cli.converge import converge as command
+from divprism.analysis.convergence import Convergence, converge
+from divprism.analysis.subsets import ladder_of_sizes, nested_subsets, thinned_subsets
 
 PLAIN = ["vendi", "rke", "truncated_vendi"]
 PAIRED = [
@@ -191,7 +187,7 @@ def test_limits_are_those_of_more_outputs_under_the_same_prompts():
 
 def test_subsets_hold_a_like_share_of_every_prompt():
     prompts = np.repeat(np.arange(4), [2, 8, 12, 18])
-    for repeat in _thinned(prompts, np.array([5, 10, 20, 40]), 3, 0):
+    for repeat in thinned_subsets(prompts, np.array([5, 10, 20, 40]), 3, 0):
         first = [set(blocks[0].tolist()) for blocks in repeat]
         assert all(small < large for small, large in pairwise(first))
         for size, blocks in zip((5, 10, 20), repeat, strict=True):
@@ -207,15 +203,17 @@ def test_two_outputs_of_a_prompt_tell_nothing_of_more():
     assert {(verdict.status, verdict.limit) for verdict in found.verdicts.values()} == {
         ("unclear", None)
     }
-    assert "rke: cannot be told. Prompts have too few outputs" in found.verdicts["rke"].sentence
-    assert "with 2 of each here, neither can be told" in found.question
+    assert "rke is undetermined: prompts have too few outputs" in found.verdicts["rke"].sentence
+    assert "with 2 of each here, both are undetermined" in found.question
 
 
 @pytest.mark.parametrize("each", [2, 3, 5, 30])
 def test_settings_of_outputs_under_the_same_prompts_give_the_result_again(each):
     t = np.repeat(np.arange(12), each)
     first = converge(kinds(3, 12 * each), t, kernel_x=dp.Cosine(), num_repeats=2)
-    again = converge(kinds(3, 12 * each), t, **first.settings)
+    again = converge(
+        kinds(3, 12 * each), t, sizes=first.sizes, num_repeats=2, settings=first.settings
+    )
     assert (again.means["conditional_vendi"] == first.means["conditional_vendi"]).all()
 
 
@@ -239,9 +237,9 @@ def test_the_last_point_is_evaluate_on_all_data(pairs, order, unit):
 def test_other_points_are_evaluate_on_the_subset(pairs):
     x, t = pairs
     found = converge(x, t, num_repeats=2, rng=5)
-    kernels = {name: found.settings[name] for name in ("kernel_x", "kernel_t")}
+    kernels = {"kernel_x": found.settings.kernel_x, "kernel_t": found.settings.kernel_t}
     prompts = np.unique(t, axis=0, return_inverse=True)[1].reshape(-1)
-    subsets = _thinned(prompts, found.sizes, 2, 5)
+    subsets = thinned_subsets(prompts, found.sizes, 2, 5)
 
     def weights(rows):
         return (np.bincount(prompts) / np.bincount(prompts[rows]))[prompts[rows]] / 60
@@ -266,7 +264,7 @@ def test_other_points_are_evaluate_on_the_subset(pairs):
 def test_subsets_are_nested_and_stretches_part_the_data(units):
     total = int(units.max()) + 1
     ladder = np.array([total // 4, total // 2 - 1, total // 2, total - 3, total])
-    for repeat in _subsets(units, ladder, 3, 0):
+    for repeat in nested_subsets(units, ladder, 3, 0):
         first = [set(blocks[0].tolist()) for blocks in repeat]
         assert all(small < large for small, large in pairwise(first))
         for size, blocks in zip(ladder, repeat, strict=False):
@@ -282,7 +280,7 @@ def test_prompts_keep_their_outputs_so_that_conditional_scores_mean_the_same():
     """Five outputs under each of forty prompts: five at every number of prompts, fewer where pairs are drawn."""
     x, t = np.tile(np.eye(5), (40, 1)), np.repeat(np.arange(40), 5)
     found = converge(x, t, kernel_x=dp.Cosine())
-    assert found.settings["unit"] == "prompt"
+    assert found.settings.unit == "prompt"
     assert found.curves["conditional_vendi"] == pytest.approx(
         np.full(found.curves["vendi"].shape, 5.0)
     )
@@ -297,13 +295,13 @@ def test_prompts_keep_their_outputs_so_that_conditional_scores_mean_the_same():
 def test_the_default_unit_is_the_prompt_where_there_are_many_that_repeat():
     x = kinds(4, 120)
     assert (
-        converge(x, np.arange(120) // 6, kernel_x=dp.Cosine()).settings["unit"] == "prompt"
+        converge(x, np.arange(120) // 6, kernel_x=dp.Cosine()).settings.unit == "prompt"
     )  # 20 prompts
-    assert converge(x, np.arange(120) // 8, kernel_x=dp.Cosine()).settings["unit"] == "pair"  # 15
+    assert converge(x, np.arange(120) // 8, kernel_x=dp.Cosine()).settings.unit == "pair"  # 15
     assert (
-        converge(x, np.arange(120), kernel_x=dp.Cosine()).settings["unit"] == "pair"
+        converge(x, np.arange(120), kernel_x=dp.Cosine()).settings.unit == "pair"
     )  # one output each
-    assert converge(x, kernel_x=dp.Cosine()).settings["unit"] == "pair"
+    assert converge(x, kernel_x=dp.Cosine()).settings.unit == "pair"
     for each in (6, 8):  # intervals decide alike
         found = (
             dp.evaluate(x, np.arange(120) // each, kernel_x=dp.Cosine(), interval=0.95)
@@ -316,14 +314,15 @@ def test_the_default_unit_is_the_prompt_where_there_are_many_that_repeat():
 def test_same_seed_same_bits_and_settings_give_the_result_again(pairs):
     first = converge(*pairs, rng=3, num_repeats=3, order=0.7)
     again = converge(*pairs, rng=3, num_repeats=3, order=0.7)
-    fed_back = converge(*pairs, **first.settings)
-    other = converge(*pairs, **first.settings | {"rng": 4})
+    shape = {"sizes": first.sizes, "num_repeats": first.num_repeats, "settings": first.settings}
+    fed_back = converge(*pairs, **shape)
+    other = converge(*pairs, **shape, rng=4)
     assert json.dumps(first.to_dict()) == json.dumps(again.to_dict())
     for name, curve in first.curves.items():
         assert (curve == fed_back.curves[name]).all()
         assert (curve[:, :-1] != other.curves[name][:, :-1]).any()
         assert (curve[:, -1] == other.curves[name][:, -1]).all()
-    assert first.settings | {"bandwidth_rule": None} == fed_back.settings
+    assert replace(first.settings, bandwidth_rule=None) == fed_back.settings
 
 
 def test_the_order_of_the_rows_is_no_part_of_the_last_point(pairs):
@@ -339,7 +338,7 @@ def test_the_order_of_the_rows_is_no_part_of_the_last_point(pairs):
 
 def test_one_bandwidth_serves_all_sizes(pairs):
     found = converge(*pairs, num_repeats=2)
-    assert found.settings["kernel_x"] == dp.evaluate(*pairs).settings["kernel_x"]
+    assert found.settings.kernel_x == dp.evaluate(*pairs).settings.kernel_x
 
 
 def test_every_array_library_gives_the_same_curve(pairs, library):
@@ -371,17 +370,23 @@ def test_an_estimator_that_draws_is_asked_for_each_score(pairs):
         )  # the tolerance, three entropies, five errors, and the cut
 
 
-def test_text_ids_are_told_once():
-    found = converge(
-        kinds(3, 40), [f"prompt {place % 5}" for place in range(40)], kernel_x=dp.Cosine()
-    )
-    assert len(found.warnings) == 1 and "equal texts count as the same prompt" in found.warnings[0]
+def test_texts_are_embedded_as_evaluate_embeds_them():
+    x, t = kinds(3, 40), [f"prompt {index % 5}" for index in range(40)]
+    found = converge(x, t, kernel_x=dp.Cosine(), num_repeats=2)
+    right = dp.evaluate(x, t, kernel_x=dp.Cosine())
+    assert found.settings.embedder_t == dp.WordLlama()
+    assert [entry["side"] for entry in found.embedders] == ["t"]
+    assert found.means["conditional_vendi"][-1] == right.conditional_vendi
+    as_ids = converge(x, t, kernel_x=dp.Cosine(), kernel_t=dp.Categorical(), num_repeats=2)
+    by_number = converge(x, np.arange(40) % 5, kernel_x=dp.Cosine(), num_repeats=2)
+    assert as_ids.embedders == as_ids.warnings == ()
+    np.testing.assert_allclose(as_ids.curves["vendi"], by_number.curves["vendi"], rtol=1e-12)
 
 
 def test_at_order_two_nothing_is_truncated_unless_asked(pairs):
     found = converge(*pairs, order=2, num_repeats=2)
     assert list(found.curves) == PAIRED[:6]
-    assert found.settings["truncation"] is None and "order 2; kernel" in str(found)
+    assert found.settings.truncation is None and "order 2; kernel" in str(found)
     for name in ("vendi", "conditional_vendi", "information_vendi"):
         assert (found.curves[name] == found.curves[name.replace("vendi", "rke")]).all()
     assert list(converge(*pairs, order=2, num_repeats=2, truncation=5).curves) == PAIRED
@@ -403,8 +408,7 @@ def test_progress_is_told_and_ends_with_one(pairs):
 
 
 def test_the_default_ladder_halves_and_goes_on_by_the_root_of_two():
-    settings = {"unit": "pair", "kernel_t": None}
-    assert _ladder(None, 1000, settings).tolist() == [
+    assert ladder_of_sizes(None, 1000, "outputs").tolist() == [
         16,
         22,
         31,
@@ -418,9 +422,15 @@ def test_the_default_ladder_halves_and_goes_on_by_the_root_of_two():
         500,
         1000,
     ]
-    assert _ladder(None, 16, settings).tolist() == [4, 6, 8, 16]
-    assert _ladder(None, 12, settings).tolist() == [4, 6, 12]
-    assert _ladder([40, 10, 20, 10], 80, settings).tolist() == [10, 20, 40, 80]
+    assert ladder_of_sizes(None, 16, "outputs").tolist() == [4, 6, 8, 16]
+    assert ladder_of_sizes(None, 12, "outputs").tolist() == [4, 6, 12]
+    assert ladder_of_sizes([40, 10, 20, 10], 80, "outputs").tolist() == [10, 20, 40, 80]
+
+
+def test_the_default_ladder_under_the_same_prompts_holds_whole_outputs_of_each():
+    ladder = ladder_of_sizes(None, 120, "pairs", 6)
+    assert ladder.tolist() == [6, 12, 24, 30, 42, 60, 120]
+    assert ladder_of_sizes(None, 40, "pairs", 8).tolist() == [8, 16, 24, 32, 40]
 
 
 def test_a_dozen_outputs_are_enough_to_speak_of():
@@ -432,43 +442,48 @@ def test_a_dozen_outputs_are_enough_to_speak_of():
 
 
 def test_the_text_has_a_table_and_a_sentence_for_each_score():
-    text = str(converge(kinds(10, 200), kernel_x=dp.Cosine()))
-    lines = text.splitlines()
+    found = converge(kinds(10, 200), kernel_x=dp.Cosine())
+    lines = str(found).splitlines()
     assert lines[0].split() == ["outputs", "12", "25", "50", "100", "200"]
     assert [line.split()[0] for line in lines[1:4]] == PLAIN
-    assert "+-: standard deviation over 5 random orders; near 200 they share most outputs." in text
+    text = " ".join(str(found).split())  # notes are wrapped to the width of the terminal
+    assert "±: standard deviation over 5 random orders; near 200 they share most outputs." in text
     assert "order 1, truncation 25; kernel of outputs: cosine" in text
     assert "A limit is that of more outputs." in text
-    [rke] = [line for line in lines if line.startswith("rke has not converged: it grows by ")]
-    assert (
-        "below the limit of " in rke
-        and "outputs would bring it within 1 %." in rke
-        and "By chance it varies by" in rke
-    )
+    for verdict in found.verdicts.values():
+        assert verdict.sentence in text
+    rke = found.verdicts["rke"].sentence
+    assert rke.startswith("rke has not converged: it grows by ")
+    assert "below the limit of " in rke
+    assert "outputs would bring it within 1 %." in rke
+    assert "By chance it varies by" in rke
 
 
 def test_a_number_beyond_reach_is_not_named():
     """A hundred times the sample is as far as a curve is followed: tolerances below that ask for more than it can tell."""
     found = converge(kinds(10, 200), kernel_x=dp.Cosine(), tolerance=1e-4).verdicts["rke"]
     assert (found.status, found.needed) == ("approaching", None)
-    assert (
-        "more than 20,000 outputs would be needed to come within 0.01 %, further than a curve can tell"
-        in found.sentence
+    beyond = (
+        "more than 20,000 outputs would be needed to come within 0.01 %, "
+        "further than the curve can be extrapolated"
     )
+    assert beyond in found.sentence
 
 
 def test_sentences_name_what_cannot_be_named():
     found = converge(np.eye(100), kernel_x=dp.Cosine())
     assert found.verdicts["vendi"].sentence == (
-        "vendi shows no sign of convergence: it grows by 100 % when the number of outputs doubles, too steadily for a limit, "
-        "or a number of outputs, to be named. By chance it varies by less than 0.01 % between samples of this size."
+        "vendi shows no sign of convergence: it grows by 100 % when the number of outputs doubles, "
+        "too steadily to estimate a limit or a sufficient number of outputs. "
+        "By chance it varies by less than 0.01 % between samples of this size."
     )
     assert "100 outputs suffice for truncated_vendi; they do not suffice for vendi, rke." in str(
         found
     )
     same = converge(np.ones((64, 1)), kernel_x=dp.Cosine()).verdicts["vendi"].sentence
     assert same.startswith(
-        "vendi has converged: 1 is the limit of 1 that its curve points to; 4 outputs would have done."
+        "vendi has converged: 1 is the limit of 1 that its curve points to; "
+        "4 outputs would have been enough."
     )
     noise = converge(
         kinds(2, 16, seed=3), kernel_x=dp.Cosine(), num_repeats=2, tolerance=1e-6
@@ -480,7 +495,11 @@ def test_sentences_name_what_cannot_be_named():
     ("t", "unit", "question"),
     [
         (np.arange(60), None, "more prompts, with one output each"),
-        (np.arange(60) // 2, None, "more prompts, with as many outputs each as here (2)"),
+        (
+            np.arange(60) // 2,
+            None,
+            "more prompts, each with the same number of outputs as here (2)",
+        ),
         (
             np.arange(60) // 2,
             "pair",
@@ -545,122 +564,8 @@ def test_too_few_to_tell():
     with pytest.raises(dp.DataError, match="a curve needs at least 12 outputs; there are 11"):
         converge(np.eye(11), kernel_x=dp.Cosine())
     with pytest.raises(
-        dp.ArgumentError, match="`sizes` must leave one output of each of 5 prompts at least"
+        dp.ArgumentError, match="`sizes` must leave at least one output of each of 5 prompts"
     ):
         converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), sizes=[4, 10, 20])
     with pytest.raises(dp.DataError, match=r'at least 12 prompts; there are 5\. Use unit="pair"'):
         converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), unit="prompt")
-
-
-# the command
-
-
-@pytest.fixture(scope="module")
-def run():
-    app = typer.Typer()
-    app.command()(command)
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("files")
-    np.save(path / "x.npy", np.random.default_rng(0).standard_normal((40, 3)))
-    np.save(path / "ids.npy", np.arange(40) // 4)
-    return path
-
-
-def test_the_command_prints_what_the_library_says(run, folder):
-    done = run(
-        folder / "x.npy", "--prompts", folder / "ids.npy", "--num-repeats", 2, "--order", 1.5, "-q"
-    )
-    assert done.exit_code == 0, done.output
-    x, t = np.load(folder / "x.npy"), np.load(folder / "ids.npy")
-    assert done.stdout == str(converge(x, t, num_repeats=2, order=1.5))
-
-
-def test_the_command_writes_json_and_csv(run, folder, tmp_path):
-    flags = (
-        folder / "x.npy",
-        "--sizes",
-        "5,10,20",
-        "--kernel-x",
-        "cosine",
-        "--truncation",
-        3,
-        "-q",
-    )
-    assert run(*flags, "--format", "json", "-o", tmp_path / "r.json").exit_code == 0
-    document = json.loads((tmp_path / "r.json").read_text())
-    assert document["sizes"] == [5, 10, 20, 40]
-    assert document["settings"]["truncation"] == 3 and document["data"]["source"].endswith("x.npy")
-    rows = list(csv.DictReader(io.StringIO(run(*flags, "--format", "csv").stdout)))
-    assert [row["score"] for row in rows] == [name for name in PLAIN for _ in range(4)]
-    assert float(rows[3]["mean"]) == document["means"]["vendi"][-1] and rows[3]["size"] == "40"
-
-
-def test_the_command_wants_one_model(run, tmp_path):
-    rows = [
-        row | {"output": f"{row['output']} {place}"}
-        for place in range(6)
-        for row in records(("one", "t\nwo"))
-    ]
-    write(tmp_path, {"o.jsonl": jsonl(rows)})
-    done = run(tmp_path / "o.jsonl", "-q")
-    assert isinstance(done.exception, dp.ArgumentError)
-    assert "holds outputs of 2 models; choose one by --model: one, 't\\nwo'." in str(done.exception)
-    assert "there is no model three in " in str(
-        run(tmp_path / "o.jsonl", "--model", "three").exception
-    )
-    done = run(
-        tmp_path / "o.jsonl",
-        "--model",
-        "one",
-        "--format",
-        "json",
-        "-q",
-        "--kernel-t",
-        "categorical",
-    )
-    assert done.exit_code == 0, done.output
-    document = json.loads(done.stdout)
-    assert (
-        document["n"] == 24
-        and document["data"]["model"] == "one"
-        and document["embedders"][0]["side"] == "x"
-    )
-
-
-def test_a_result_is_a_config(run, folder, tmp_path):
-    flags = (folder / "x.npy", "--format", "json", "-q", "-o")
-    run(*flags, tmp_path / "a.json", "--bandwidth-x", 2, "--sizes", "5,10,20", "--rng", 3)
-    done = run(*flags, tmp_path / "b.json", "--config", tmp_path / "a.json")
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
-    run(*flags, tmp_path / "c.json", "--config", tmp_path / "a.json", "--kernel-x", "cosine")
-    settings = json.loads((tmp_path / "c.json").read_text())["settings"]
-    assert (
-        settings["kernel_x"] == "cosine"
-        and settings["bandwidth_x"] is None
-        and settings["sizes"] == [5, 10, 20, 40]
-    )
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ((), "name the outputs: a file or folder, or - for stdin."),
-        (("-", "--prompts", "-"), "only one of IN and --prompts can be -"),
-        (
-            ("x.npy", "--sizes", "5;10"),
-            "--sizes must be whole numbers with commas between, as 100,200,400; got '5;10'",
-        ),
-        (("x.npy", "--format", "md"), "--format must be one of table, json, csv"),
-        (("x.npy", "--unit", "word"), "`unit` must be pair or prompt"),
-    ],
-)
-def test_refused_commands(run, folder, monkeypatch, flags, message):
-    monkeypatch.chdir(folder)
-    done = run(*flags)
-    assert isinstance(done.exception, dp.ArgumentError)
-    assert message in str(done.exception)

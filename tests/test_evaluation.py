@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import reference
-from made import jsonl, records
+from sample_files import jsonl, records
 
 import divprism as dp
 from divprism.data import toy
@@ -15,29 +15,27 @@ from divprism.scores import registry
 
 def test_settings_fed_back_give_the_same_bits(pairs):
     first = dp.evaluate(*pairs, order=1.5, truncation=9)
-    again = dp.evaluate(*pairs, **first.settings)
+    again = dp.evaluate(*pairs, settings=first.settings)
     assert [float(score) for score in again.scores.values()] == [
         float(score) for score in first.scores.values()
     ]
     for name in ("conditional_vendi", "information_rke"):
         score = first.scores[name]
-        assert float(getattr(dp, name)(*pairs, **score.settings)) == pytest.approx(
-            float(score), rel=1e-14
-        )
+        again = getattr(dp, name)(*pairs, settings=score.settings)
+        assert float(again) == pytest.approx(float(score), rel=1e-14)
     for name in ("vendi", "rke"):
         score = first.scores[name]
-        assert float(getattr(dp, name)(pairs[0], **score.settings)) == pytest.approx(
-            float(score), rel=1e-14
-        )
+        again = getattr(dp, name)(pairs[0], settings=score.settings)
+        assert float(again) == pytest.approx(float(score), rel=1e-14)
 
 
 def test_the_rule_and_the_number_are_recorded(pairs):
     found = dp.evaluate(*pairs)
-    assert found.settings["bandwidth_rule"] == dp.StableScore()
-    assert found.settings["kernel_x"].bandwidth == dp.StableScore().bandwidth(pairs[0])
-    assert found.settings["kernel_t"].bandwidth == dp.StableScore().bandwidth(pairs[1], name="t")
+    assert found.settings.bandwidth_rule == dp.StableScore()
+    assert found.settings.kernel_x.bandwidth == dp.StableScore().bandwidth(pairs[0])
+    assert found.settings.kernel_t.bandwidth == dp.StableScore().bandwidth(pairs[1], name="t")
     given = dp.evaluate(*pairs, kernel_x=dp.Gaussian(1.0), kernel_t=dp.Cosine())
-    assert given.settings["bandwidth_rule"] is None
+    assert given.settings.bandwidth_rule is None
 
 
 def test_the_median_distance_is_that_of_distinct_rows(pairs, library):
@@ -66,7 +64,7 @@ def test_the_document_is_json_with_finite_numbers(pairs):
     document = json.loads(
         found.to_json(), parse_constant=lambda name: pytest.fail(f"{name} in the document")
     )
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     assert document["settings"]["order"] == "inf"
     assert document["scores"]["vendi"]["value"] == found.vendi.value
     assert document["data"]["n"] == 60
@@ -110,12 +108,12 @@ def test_texts_are_embedded(kind, pairs):
     assert {name: score.value for name, score in found.scores.items()} == {
         name: score.value for name, score in by_hand.scores.items()
     }
-    assert found.settings["embedder_t"] == dp.WordLlama()
-    assert found.settings["embedder_x"] is None
+    assert found.settings.embedder_t == dp.WordLlama()
+    assert found.settings.embedder_x is None
     (entry,) = found.to_dict()["embedders"]
     assert (entry["side"], entry["id"], entry["dimension"]) == ("t", "wordllama", 256)
     assert found.to_dict()["settings"]["embedder_t"] == "wordllama"
-    again = dp.evaluate(pairs[0], TEXTS, **found.settings)
+    again = dp.evaluate(pairs[0], TEXTS, settings=found.settings)
     assert again.to_dict()["scores"] == found.to_dict()["scores"]
 
 
@@ -143,13 +141,15 @@ def test_texts_are_ids_where_the_kernel_says_so(pairs):
     assert by_text.embedders == by_text.warnings == ()
     single = dp.conditional_vendi(pairs[0], TEXTS)  # a single score embeds nothing, and says so
     assert float(single) == pytest.approx(float(by_text.conditional_vendi), rel=1e-14)
-    assert "equal texts count as the same prompt" in single.warnings[0]
+    [notice] = single.warnings
+    assert notice.code == "texts-as-ids"
+    assert "equal texts count as the same prompt" in notice.text
 
 
 def test_empty_texts_are_skipped_and_counted():
     found = dp.evaluate(["a", " ", "b"], ["p", "p", "q"])
     assert (found.data["n"], found.data["skipped"]) == (2, 1)
-    assert found.warnings[0].startswith("1 outputs were skipped")
+    assert found.warnings[0].text.startswith("1 output was skipped")
     with pytest.raises(
         dp.DataError, match="1 outputs are empty and left out, so labels and weights do not fit"
     ):
@@ -176,7 +176,7 @@ def test_an_embedder_of_ones_own(pairs):
     refusals = [
         (
             {"embedder_x": dp.EfficientNetLite0()},
-            "efficientnet-lite0 embeds pictures, but the outputs are texts",
+            "`embedder_x` must embed texts, as the outputs are; efficientnet-lite0 embeds images",
         ),
         ({"embedder_t": dp.WordLlama()}, "`embedder_t` was given, but the prompts are missing"),
         ({"embedder_x": "wordllama"}, "`embedder_x` must be an embedder such as dp.WordLlama"),
@@ -203,14 +203,16 @@ def test_models_share_embedding_and_bandwidth(tmp_path):
         == "stable(threshold=0.01, num_subsets=20, max_rows=500)"
     )
     assert (first["data"]["model"], second["data"]["model"]) == ("one", "two")
-    alone = dp.evaluate(dp.load(path).by_model()["one"], **results["one"].settings)
+    alone = dp.evaluate(dp.load(path).by_model()["one"], settings=results["one"].settings)
     assert alone.to_dict()["scores"] == first["scores"]
-    with pytest.raises(dp.DataError, match="holds outputs of 2 models, and a score is of one"):
+    with pytest.raises(
+        dp.DataError, match="holds outputs of 2 models, and an evaluation is of one"
+    ):
         dp.evaluate(path)
     with pytest.raises(dp.ArgumentError, match="`x` is Samples, which hold their own prompts"):
         dp.evaluate(dp.load(path), ["p"])
     with pytest.raises(
-        dp.ArgumentError, match="prompts of a file or folder must be a file or folder too"
+        dp.ArgumentError, match="`t` must be a path too if `x` is the path of a file or folder"
     ):
         dp.evaluate(path, ["p"])
 
@@ -237,7 +239,7 @@ def test_cluster_scores_are_means_over_groups(order, truncation, pairs, library)
     if order == 2:
         alone = dp.cluster_rke(library(x), labels, kernel=kernel, truncation=truncation)
         assert float(alone) == pytest.approx(value, rel=1e-9)
-        assert alone.settings["kernel"] == kernel
+        assert alone.settings.kernel_x == kernel
 
 
 def test_cluster_scores_weigh_groups_by_mass(pairs):
@@ -259,7 +261,7 @@ def test_kmeans_finds_groups_that_are_apart(library):
 
 def test_a_generator_is_recorded_as_a_seed(pairs):
     found = dp.evaluate(*pairs, rng=np.random.default_rng(7))
-    assert found.settings["rng"] == int(np.random.default_rng(7).integers(2**63))
+    assert found.settings.rng == int(np.random.default_rng(7).integers(2**63))
 
 
 def test_a_score_is_a_float_with_a_name(pairs):

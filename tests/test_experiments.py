@@ -1,4 +1,4 @@
-"""The experiments run, and write what they say: in the smallest setting, whose numbers mean nothing."""
+"""The experiments run and write their tables, in a setting too small for meaningful numbers."""
 
 import dataclasses
 import importlib.util
@@ -26,7 +26,7 @@ def guidance():
     spec.loader.exec_module(module)
     every = module.Digits.load()
     module.Digits.load = lambda: module.Digits(
-        every.pictures[:200], every.labels[:200], every.prompts
+        every.images[:200], every.labels[:200], every.prompts
     )
     yield module
     del sys.modules[spec.name]
@@ -35,36 +35,41 @@ def guidance():
 @pytest.fixture(scope="module")
 def tiny(guidance):
     return guidance.Settings(
-        train_steps=20, train_batch=32, width=16, classifier_steps=30, sampling_steps=4, guide_every=2, window=20, batch=12,
-        rounds=2, seeds=(0, 1), strengths=(0.01, 0.02), tuning_seeds=(5,), tolerated=1.0,
-    )  # fmt: skip
+        train_steps=20,
+        train_batch=32,
+        width=16,
+        classifier_steps=30,
+        sampling_steps=4,
+        guide_every=2,
+        window=20,
+        batch=12,
+        rounds=2,
+        seeds=(0, 1),
+        strengths=(0.01, 0.02),
+        tuning_seeds=(5,),
+        tolerated=1.0,
+    )
 
 
 def test_guidance_of_digits_fills_the_table(guidance, tiny, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(guidance, "QUICK", tiny)
     monkeypatch.setattr(guidance.torch, "set_num_threads", lambda threads: None)
-    guidance.main(["--quick", "--json", str(tmp_path / "found.json")])
-    found = json.loads((tmp_path / "found.json").read_text())
+    guidance.main(["--quick", "--json", str(tmp_path / "result.json")])
+    result = json.loads((tmp_path / "result.json").read_text())
     columns = {"alignment", "kernel_distance", "conditional_vendi", "vendi", "in_batch_similarity"}
-    for table in (found, found["raw"], found["own_strengths"]):
-        assert set(table["methods"]) == {
-            "none",
-            "vendi",
-            "rke",
-            "conditional_vendi",
-            "conditional_rke",
-        }
+    for table in (result, result["raw"], result["own_strengths"]):
+        assert set(table["methods"]) == set(guidance.METHODS)
         for entries in table["methods"].values():
             assert set(entries) == columns
             for entry in entries.values():
                 assert entry["low"] <= entry["mean"] <= entry["high"]
-    assert set(found["strengths"].values()) == set(found["raw"]["strengths"].values()) == {0.03}
-    assert set(found["own_strengths"]["strengths"].values()) == {
-        0.02
-    }  # everything is tolerated, so the largest
-    told = capsys.readouterr().out
-    assert told.count("| conditional_rke | 0.02 |") == 2  # for each, and in the sweep
-    assert guidance.Settings(**found["settings"]).train_steps == 20
+    assert set(result["strengths"].values()) == set(result["raw"]["strengths"].values()) == {0.03}
+    # Any loss of alignment is tolerated, so every method gets the largest strength.
+    assert set(result["own_strengths"]["strengths"].values()) == {0.02}
+    output = capsys.readouterr().out
+    # Once in the table of own strengths, and once in the sweep.
+    assert output.count("| conditional_rke | 0.02 |") == 2
+    assert guidance.Settings(**result["settings"]).train_steps == 20
 
 
 def test_a_quick_run_has_one_strength_and_is_not_published(
@@ -72,10 +77,10 @@ def test_a_quick_run_has_one_strength_and_is_not_published(
 ):
     monkeypatch.setattr(guidance, "QUICK", dataclasses.replace(tiny, strengths=()))
     monkeypatch.setattr(guidance.torch, "set_num_threads", lambda threads: None)
-    guidance.main(["--quick", "--json", str(tmp_path / "found.json")])
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert len(set(found["strengths"].values())) == 1
-    assert "sweep" not in found
+    guidance.main(["--quick", "--json", str(tmp_path / "result.json")])
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert len(set(result["strengths"].values())) == 1
+    assert "sweep" not in result
     with pytest.raises(SystemExit):
         guidance.main(["--quick", "--write"])
 
@@ -95,19 +100,17 @@ def test_guidance_of_digits_moves_samples_from_the_same_start(guidance, tiny):
 
 def test_intervals_over_seeds_are_those_of_student(guidance):
     """t = 4.303 for three seeds: 2 +- 4.303 x 1 / sqrt(3)."""
-    found = guidance.interval([1.0, 2.0, 3.0])
-    assert found["mean"] == 2
+    result = guidance.interval([1.0, 2.0, 3.0])
+    assert result["mean"] == 2
     assert np.allclose(
-        [found["low"], found["high"]], [2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5]
+        [result["low"], result["high"]], [2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5]
     )
 
 
-def test_a_strength_is_taken_only_if_no_smaller_one_cost_alignment(guidance):
+def test_a_strength_is_chosen_only_if_no_smaller_one_costs_alignment(guidance):
     def means(*alignments):
-        return {
-            f"{strength:g}": {"alignment": value}
-            for strength, value in zip((0.1, 0.2, 0.3), alignments, strict=True)
-        }
+        entries = [{"alignment": value} for value in alignments]
+        return dict(zip(("0.1", "0.2", "0.3"), entries, strict=True))
 
     sweep = {
         "none": {"0": {"alignment": 1.0}},
@@ -120,7 +123,7 @@ def test_a_strength_is_taken_only_if_no_smaller_one_cost_alignment(guidance):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "sign", "said"),
+    ("low", "high", "sign", "verdict"),
     [
         (1, 2, 1, "holds"),
         (-2, -1, -1, "holds"),
@@ -129,5 +132,5 @@ def test_a_strength_is_taken_only_if_no_smaller_one_cost_alignment(guidance):
         (-1, 1, 0, "equal"),
     ],
 )
-def test_verdicts_read_the_interval(guidance, low, high, sign, said):
-    assert guidance._verdict({"low": low, "high": high}, sign) == said
+def test_verdicts_follow_the_interval(guidance, low, high, sign, verdict):
+    assert guidance._verdict({"low": low, "high": high}, sign) == verdict

@@ -1,4 +1,4 @@
-"""Folders without a table: which prompt each file gets, what is told, and what is refused because two readings fit."""
+"""Folders without a table: the prompt of each file, warnings, and ambiguous layouts."""
 
 import json
 import os
@@ -6,14 +6,14 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from made import PROMPTS, clip, jsonl, picture, records, write
+from sample_files import PROMPTS, image_bytes, jsonl, records, write, write_video
 
 import divprism as dp
-from divprism.data.samples import Clip, Picture
+from divprism.data.samples import Image, Video
 
 
-def pictures(*names):
-    return {f"{name}.png": picture(place) for place, name in enumerate(names)}
+def image_files(*names):
+    return {f"{name}.png": image_bytes(seed) for seed, name in enumerate(names)}
 
 
 def named(samples):
@@ -24,8 +24,8 @@ def named(samples):
 
 
 def listed(folder, names, prompts):
-    """What files of these names get from a list of prompts."""
-    write(folder / "images", pictures(*names))
+    """Return the samples of files with these names and a list of prompts."""
+    write(folder / "images", image_files(*names))
     write(folder, {"prompts.txt": "\n".join(prompts)})
     return dp.load(folder / "images", folder / "prompts.txt")
 
@@ -39,31 +39,31 @@ def test_files_named_after_listed_prompts_get_them_whatever_their_order(join, tm
     names = [join.format(text) for text in ("zebra", "apple", "a cat_dog")]
     samples = listed(tmp_path, names, prompts)
     assert named(samples) == dict(zip(names, prompts, strict=True))
-    assert "named after the prompts, 3 prompts" in samples.notes[-1] and samples.warnings == ()
+    assert "named after the prompts, 3 prompts" in samples.notes[-1].text and samples.warnings == ()
 
 
-def test_one_file_that_no_prompt_names_is_refused_and_not_paired_by_order(tmp_path):
+def test_a_file_without_prompt_is_refused_instead_of_paired_by_order(tmp_path):
     with pytest.raises(
         dp.DataError,
-        match=r"1 of 3 files in .*images are named after no prompt .*\(first: cow-0\).*metadata",
+        match=r"1 of 3 files in .*images matches no prompt .*\(first: cow-0\).*metadata",
     ):
         listed(tmp_path, ["zebra-0", "apple-0", "cow-0"], ["zebra", "apple", "dog"])
 
 
-def test_a_form_that_two_prompts_share_is_no_match(tmp_path):
+def test_a_file_name_that_fits_two_prompts_matches_neither(tmp_path):
     with pytest.raises(dp.DataError, match=r"1 of 3 files .*\(first: a cat_dog-0\)"):
         listed(tmp_path, ["a cat_dog-0", "x-0", "y-0"], ["a cat/dog", "a cat:dog", "x", "y"])
     both = listed(tmp_path / "exact", ["a cat_dog-0", "x-0"], ["a cat/dog", "a cat_dog", "x"])
     assert named(both) == {"a cat_dog-0": "a cat_dog", "x-0": "x"}
-    assert both.warnings[0].startswith("1 of 3 prompts have no file in")
+    assert both.warnings[0].text.startswith("1 of 3 prompts has no file in")
 
 
-def test_names_and_prompts_meet_whatever_their_unicode_form(tmp_path):
+def test_names_and_prompts_match_in_any_unicode_form(tmp_path):
     names = [unicodedata.normalize("NFD", "café-0"), "apple-0"]
     assert list(named(listed(tmp_path, names, ["café", "apple"])).values()) == ["apple", "café"]
 
 
-def test_a_prompt_that_ends_like_an_index_is_told_from_one(tmp_path):
+def test_a_prompt_that_ends_like_an_index_is_distinguished_from_one(tmp_path):
     assert named(listed(tmp_path / "whole", ["route", "route 66"], ["route 66", "route"])) == {
         "route": "route",
         "route 66": "route 66",
@@ -72,17 +72,17 @@ def test_a_prompt_that_ends_like_an_index_is_told_from_one(tmp_path):
         listed(tmp_path / "both", ["route", "route 66", "apple-0"], ["route 66", "route", "apple"])
 
 
-def test_blanks_and_punctuation_may_be_replaced_in_names(tmp_path):
+def test_spaces_and_punctuation_may_be_replaced_in_names(tmp_path):
     prompts = ["What is this?", "a dog, running", "a cat"]
     names = ["What_is_this-0", "a_dog_running-0", "a cat-0"]
     assert named(listed(tmp_path, names, prompts)) == dict(zip(names, prompts, strict=True))
 
 
-def test_numbers_that_count_prompts_from_0_or_1_alike_are_refused(tmp_path):
+def test_numbers_that_fit_counting_from_0_and_from_1_are_refused(tmp_path):
     names = [f"{i}_{j}" for i in (1, 2, 3) for j in (0, 1)]
     with pytest.raises(
         dp.DataError,
-        match=r"count prompts from 1 to 3, of 4 given, which fits a count from 0 and one from 1",
+        match=r"number their prompts 1 to 3, of 4 given, which fits counting from 0 and from 1",
     ):
         listed(tmp_path / "both", names, "abcd")
     assert set(named(listed(tmp_path / "one", names, "abc")).items()) >= {
@@ -91,28 +91,36 @@ def test_numbers_that_count_prompts_from_0_or_1_alike_are_refused(tmp_path):
     }
     zero = listed(tmp_path / "zero", [*names, "0_0"], "abcd")
     assert named(zero)["1_1"] == "b" and zero.warnings == ()
-    with pytest.raises(dp.DataError, match=r"count prompts from 0 to 3, of 3 given"):
+    with pytest.raises(
+        dp.DataError,
+        match=r"number their prompts 0 to 3, of 3 given; the list of prompts is too short",
+    ):
         listed(tmp_path / "beyond", [*names, "0_0"], "abc")
 
 
-def test_numbers_count_prompts_even_if_files_and_prompts_are_as_many(tmp_path):
+def test_repeated_numbers_count_prompts_even_if_there_is_a_prompt_per_file(tmp_path):
     samples = listed(tmp_path, ["0_0", "0_1", "1_0", "1_1"], "abcd")
     assert named(samples) == {"0_0": "a", "0_1": "a", "1_0": "b", "1_1": "b"}
-    assert samples.warnings[0].startswith("2 of 4 prompts have no file in")
-    with pytest.raises(dp.DataError, match=r"1 of 4 files in .* are not named number_index: last"):
+    assert samples.warnings[0].text.startswith("2 of 4 prompts have no file in")
+    with pytest.raises(
+        dp.DataError, match=r"1 of 4 files in .* is not named number_index \(first: last\)"
+    ):
         listed(tmp_path / "mixed", ["0_0", "0_1", "1_0", "last"], "abcd")
 
 
 def test_numbers_that_never_repeat_pair_one_to_one(tmp_path):
     samples = listed(tmp_path, ["00000-99123", "00001-77", "00010-5"], "abc")
-    assert list(named(samples).values()) == ["a", "b", "c"] and "natural order" in samples.notes[-1]
+    assert (
+        list(named(samples).values()) == ["a", "b", "c"]
+        and "natural order" in samples.notes[-1].text
+    )
 
 
-def test_names_of_digits_only_are_no_prompts(tmp_path):
-    write(tmp_path, pictures("00000-99123", "00001-99124"))
+def test_names_of_digits_are_not_prompts(tmp_path):
+    write(tmp_path, image_files("00000-99123", "00001-99124"))
     with pytest.raises(
         dp.DataError,
-        match=r"are numbers only \(first: 00000-99123\).*--prompts LIST.*metadata\.jsonl",
+        match=r"are only numbers \(first: 00000-99123\).*as `prompts`.*metadata\.jsonl",
     ):
         dp.load(tmp_path)
 
@@ -120,28 +128,29 @@ def test_names_of_digits_only_are_no_prompts(tmp_path):
 # --- folders inside the folder
 
 
-def test_folders_of_folders_of_pictures_need_to_be_told_to_be_clips(tmp_path):
+def test_images_two_folders_deep_are_videos_only_on_request(tmp_path):
     write(
         tmp_path,
-        {f"model {m}/{p}/{i}.png": picture(i) for m in "ab" for p in PROMPTS for i in range(2)},
+        {f"model {m}/{p}/{i}.png": image_bytes(i) for m in "ab" for p in PROMPTS for i in range(2)},
     )
     with pytest.raises(
         dp.DataError,
-        match=r"--output-kind video.*clips.*if they are prompts instead, name .*model a",
+        match=r"frames of a video, pass `output_kind='video'`; "
+        r"if the folder is a prompt, name .*model a",
     ):
         dp.load(tmp_path)
     samples = dp.load(tmp_path, output_kind="video")
-    assert [type(output) for output in samples.outputs] == [Clip] * 4
+    assert [type(output) for output in samples.outputs] == [Video] * 4
     assert {prompt.text for prompt in samples.prompts} == {"model a", "model b"}
     assert {prompt.text for prompt in dp.load(tmp_path / "model a").prompts} == set(PROMPTS)
 
 
 @pytest.mark.parametrize("kind", [None, "video"])
-def test_folders_of_folders_of_videos_are_never_clips(kind, tmp_path):
+def test_videos_two_folders_deep_are_refused(kind, tmp_path):
     (tmp_path / "model" / "a dog").mkdir(parents=True)
-    clip(tmp_path / "model" / "a dog" / "0.mp4")
+    write_video(tmp_path / "model" / "a dog" / "0.mp4")
     with pytest.raises(
-        dp.DataError, match=r"holds videos two folders deep; name .*model, .*a folder per prompt"
+        dp.DataError, match=r"contains videos two folders deep; name .*model, .*a folder per prompt"
     ):
         dp.load(tmp_path, output_kind=kind)
 
@@ -151,34 +160,42 @@ def geneval(count=2):
         f"{i:05}/metadata.jsonl": jsonl([{"tag": "colors", "prompt": PROMPTS[i]}])
         for i in range(count)
     }
-    grids = {f"{i:05}/grid.png": picture(90 + i) for i in range(count)}
+    grids = {f"{i:05}/grid.png": image_bytes(90 + i) for i in range(count)}
     return (
         lines
         | grids
-        | {f"{i:05}/samples/{j:04}.png": picture(4 * i + j) for i in range(count) for j in range(4)}
+        | {
+            f"{i:05}/samples/{j:04}.png": image_bytes(4 * i + j)
+            for i in range(count)
+            for j in range(4)
+        }
     )
 
 
-def test_folders_of_geneval_give_each_sample_the_prompt_of_its_metadata(tmp_path):
+def test_geneval_folders_give_each_sample_the_prompt_of_its_metadata(tmp_path):
     write(tmp_path, geneval())
     samples = dp.load(tmp_path, strict=True)
-    assert [type(output) for output in samples.outputs] == [Picture] * 8
+    assert [type(output) for output in samples.outputs] == [Image] * 8
     assert [prompt.text for prompt in samples.prompts] == [
         text for text in PROMPTS for _ in range(4)
     ]
-    assert "GenEval" in samples.notes[-1]
+    assert "GenEval" in samples.notes[-1].text
     write(
-        tmp_path, {"00002/metadata.jsonl": jsonl([{"prompt": "p"}]), "00000/other.png": picture(8)}
+        tmp_path,
+        {"00002/metadata.jsonl": jsonl([{"prompt": "p"}]), "00000/other.png": image_bytes(8)},
     )
-    told = dp.load(tmp_path).warnings
-    assert "1 of 3 folders" in told[0] and "hold no output (first: 00002)" in told[0]
-    assert told[1].startswith("1 files or folders") and "other.png" in told[1]
+    warnings = dp.load(tmp_path).warnings
+    assert (
+        "no outputs in 1 of 3 folders" in warnings[0].text and "(first: 00002)" in warnings[0].text
+    )
+    assert warnings[1].text.startswith("ignored 1 file or folder")
+    assert "other.png" in warnings[1].text
 
 
 @pytest.mark.parametrize(
     "content", [b"", jsonl([{"prompt": "a"}] * 2), jsonl([{"tag": "a"}]), jsonl([{"prompt": 3}])]
 )
-def test_a_line_of_geneval_without_its_prompt_is_refused(content, tmp_path):
+def test_geneval_metadata_without_a_prompt_is_refused(content, tmp_path):
     write(tmp_path, geneval() | {"00001/metadata.jsonl": content})
     with pytest.raises(
         dp.DataError, match=r"00001/metadata.jsonl must be one line with the prompt in 'prompt'"
@@ -189,95 +206,98 @@ def test_a_line_of_geneval_without_its_prompt_is_refused(content, tmp_path):
         dp.load(tmp_path)
 
 
-PER_PROMPT = {f"{PROMPTS[i // 2]}/{i}.png": picture(i) for i in range(4)}
+PER_PROMPT = {f"{PROMPTS[i // 2]}/{i}.png": image_bytes(i) for i in range(4)}
 
 
-def told(folder, *words, **options):
-    """The one warning that a folder gives, which --strict refuses."""
+def warned(folder, *words, **options):
+    """Return the samples of a folder that gives one warning, which `strict` makes an error."""
     samples = dp.load(folder, **options)
-    assert len(samples.warnings) == 1 and all(word in samples.warnings[0] for word in words), (
+    assert len(samples.warnings) == 1 and all(word in samples.warnings[0].text for word in words), (
         samples.warnings
     )
-    with pytest.raises(dp.DataError, match=r"\(--strict\)"):
+    with pytest.raises(dp.DataError, match=r"\(an error because of `strict=True`\)"):
         dp.load(folder, strict=True, **options)
     return samples
 
 
-def test_a_stray_picture_beside_the_folders_is_told_and_the_folders_are_read(tmp_path):
-    write(tmp_path, PER_PROMPT | {"contact_sheet.png": picture(9)})
-    samples = told(tmp_path, "1 files beside the folders", "contact_sheet.png")
+def test_a_stray_image_beside_the_folders_is_ignored_with_a_warning(tmp_path):
+    write(tmp_path, PER_PROMPT | {"contact_sheet.png": image_bytes(9)})
+    samples = warned(tmp_path, "ignored 1 file beside the folders", "contact_sheet.png")
     assert len(samples) == 4 and {prompt.text for prompt in samples.prompts} == set(PROMPTS)
 
 
-def test_folders_that_are_links_count_as_folders_unless_they_lead_outside(tmp_path):
+def test_linked_folders_count_as_folders_unless_they_lead_outside(tmp_path):
     write(
         tmp_path,
         {f".kept/{name}": content for name, content in PER_PROMPT.items()}
-        | {"in/sheet.png": picture(9)},
+        | {"in/sheet.png": image_bytes(9)},
     )
     write(tmp_path / "in", {f".kept/{name}": content for name, content in PER_PROMPT.items()})
     for text in PROMPTS:
         (tmp_path / "in" / text).symlink_to(tmp_path / "in" / ".kept" / text)
-    assert len(told(tmp_path / "in", "1 files beside the folders", "sheet.png")) == 4
-    write(tmp_path / "out", pictures("a-0", "a-1"))
+    assert len(warned(tmp_path / "in", "ignored 1 file beside the folders", "sheet.png")) == 4
+    write(tmp_path / "out", image_files("a-0", "a-1"))
     (tmp_path / "out" / "link").symlink_to(tmp_path / ".kept" / PROMPTS[0])
-    assert dp.load(tmp_path / "out").warnings == ()  # what lies outside is nobody's loss
+    assert dp.load(tmp_path / "out").warnings == ()  # links outside are not outputs
 
 
-def test_a_folder_of_grids_beside_the_pictures_is_told_and_the_pictures_are_read(tmp_path):
-    write(tmp_path, pictures("a-0", "a-1", "b-0", "b-1") | {"grids/0.png": picture(7)})
-    assert len(told(tmp_path, "1 folders", "(first: grids)")) == 4
-    write(tmp_path, {"p.txt": "b\na", **{f"grids/{i}.png": picture(i) for i in range(20)}})
+def test_a_folder_of_grids_beside_the_images_is_ignored_with_a_warning(tmp_path):
+    write(tmp_path, image_files("a-0", "a-1", "b-0", "b-1") | {"grids/0.png": image_bytes(7)})
+    assert len(warned(tmp_path, "ignored 1 folder", "(first: grids)")) == 4
+    write(tmp_path, {"p.txt": "b\na", **{f"grids/{i}.png": image_bytes(i) for i in range(20)}})
     assert len(dp.load(tmp_path, tmp_path / "p.txt")) == 4  # a list of prompts goes with files
 
 
-def test_as_many_pictures_beside_folders_as_in_them_are_refused(tmp_path):
-    write(tmp_path, PER_PROMPT | pictures("a-0", "b-0", "c-0"))
+def test_similar_numbers_of_images_beside_and_inside_folders_are_refused(tmp_path):
+    write(tmp_path, PER_PROMPT | image_files("a-0", "b-0", "c-0"))
     with pytest.raises(
-        dp.DataError, match=r"holds 3 outputs, and 4 more in folders beside them; .*apart"
+        dp.DataError, match=r"contains 3 outputs, and 4 more in folders beside them; .*separate"
     ):
         dp.load(tmp_path)
 
 
-def test_a_preview_beside_folders_of_frames_is_told(tmp_path):
+def test_previews_beside_folders_of_frames_are_ignored_with_a_warning(tmp_path):
     write(
         tmp_path,
-        {f"a-{i}/{j}.png": picture(j) for i in range(2) for j in range(2)}
-        | pictures("x", "y", "z"),
+        {f"a-{i}/{j}.png": image_bytes(j) for i in range(2) for j in range(2)}
+        | image_files("x", "y", "z"),
     )
-    assert len(told(tmp_path, "3 files beside the folders", output_kind="video")) == 2
-    write(tmp_path / "in", {"a-0/0.png": picture(), "a-0/thumbs/0.png": picture()})
-    assert len(told(tmp_path / "in", "1 files or folders", "thumbs", output_kind="video")) == 1
+    assert len(warned(tmp_path, "ignored 3 files beside the folders", output_kind="video")) == 2
+    write(tmp_path / "in", {"a-0/0.png": image_bytes(), "a-0/thumbs/0.png": image_bytes()})
+    assert (
+        len(warned(tmp_path / "in", "ignored 1 file or folder", "thumbs", output_kind="video")) == 1
+    )
 
 
-def test_prompt_folders_without_output_are_told(tmp_path):
+def test_prompt_folders_without_outputs_get_a_warning(tmp_path):
     write(tmp_path, PER_PROMPT)
-    (tmp_path / "an empty one").mkdir()
-    told(tmp_path, "1 of 3 folders", "hold no output (first: an empty one)")
+    (tmp_path / "an empty folder").mkdir()
+    warned(tmp_path, "no outputs in 1 of 3 folders", "(first: an empty folder)")
 
 
-@pytest.mark.parametrize("place", ["", "a red square"])
-def test_links_to_nowhere_loops_and_pipes_are_told(place, tmp_path):
-    write(tmp_path, PER_PROMPT if place else pictures("a-0", "a-1"))
-    inside = tmp_path / place
+@pytest.mark.parametrize("subfolder", ["", "a red square"])
+def test_dangling_links_loops_and_pipes_get_a_warning(subfolder, tmp_path):
+    write(tmp_path, PER_PROMPT if subfolder else image_files("a-0", "a-1"))
+    inside = tmp_path / subfolder
     (inside / "a-5.png").symlink_to(tmp_path / "nowhere.png")
     (inside / "a-6.png").symlink_to(inside / "a-6.png")
     os.mkfifo(inside / "a-7.png")
     (inside / "b").symlink_to(tmp_path / "no folder")
-    told(tmp_path, "4 files or links", "cannot be read", "(first: ", "a-5.png)")
+    warned(tmp_path, "cannot read 4 files or links", "(first: ", "a-5.png)")
 
 
-def test_pictures_of_kinds_that_are_not_read_are_told(tmp_path):
-    write(tmp_path, pictures("a-0", "a-1") | {"a-2.heic": b"?", "notes.md": "no output"})
-    told(tmp_path, "1 pictures or videos", "a-2.heic")
+def test_images_in_unsupported_formats_get_a_warning(tmp_path):
+    write(tmp_path, image_files("a-0", "a-1") | {"a-2.heic": b"?", "notes.md": "no output"})
+    warned(tmp_path, "ignored 1 image or video", "unsupported", "a-2.heic")
     write(tmp_path / "only", {"a-2.heic": b"?"})
     with pytest.raises(
-        dp.DataError, match=r"holds neither a table nor pictures.* 1 pictures or videos .*a-2\.heic"
+        dp.DataError,
+        match=r"contains neither a table nor images.* ignored 1 image or video .*a-2\.heic",
     ):
         dp.load(tmp_path / "only")
 
 
-# --- JSON that is no table
+# --- JSON files that are not tables
 
 
 ARGUMENTS = {
@@ -290,31 +310,33 @@ ARGUMENTS = {
 }
 
 
-def test_a_json_object_that_names_no_file_is_noted_and_not_a_table(tmp_path):
+def test_a_json_object_that_names_no_file_is_not_a_table(tmp_path):
     args = {"args.json": json.dumps(ARGUMENTS)}
-    write(tmp_path / "flat", pictures("a-0", "b-0") | args | {"p.txt": "a\nb", "../p.txt": "a"})
+    write(tmp_path / "flat", image_files("a-0", "b-0") | args | {"p.txt": "a\nb", "../p.txt": "a"})
     samples = dp.load(tmp_path / "flat", strict=True)
     assert [prompt.text for prompt in samples.prompts] == ["a", "b"]
-    assert any("args.json: not read, for it names no file" in note for note in samples.notes)
+    assert any(
+        "args.json: not read, because it names no file" in note.text for note in samples.notes
+    )
     write(tmp_path / "deep", PER_PROMPT | args)
     assert len(dp.load(tmp_path / "deep")) == 4
     rows = [{"file_name": f"{name}.png", "prompt": "p"} for name in ("x", "y")]
-    write(tmp_path / "table", pictures("x", "y") | args | {"data.jsonl": jsonl(rows)})
+    write(tmp_path / "table", image_files("x", "y") | args | {"data.jsonl": jsonl(rows)})
     samples = dp.load(tmp_path / "table")
-    assert len(samples) == 2 and any("args.json: not read" in note for note in samples.notes)
+    assert len(samples) == 2 and any("args.json: not read" in note.text for note in samples.notes)
 
 
 @pytest.mark.parametrize(
     "content", [{"gone.png": "a"}, {"a prompt": ["gone.png"]}, {"gone.png": {"prompt": "a"}}]
 )
-def test_a_map_of_files_that_are_gone_is_still_a_map(content, tmp_path):
-    write(tmp_path, pictures("0", "1") | {"map.json": json.dumps(content)})
+def test_a_map_of_missing_files_is_still_a_map(content, tmp_path):
+    write(tmp_path, image_files("0", "1") | {"map.json": json.dumps(content)})
     with pytest.raises(dp.DataError, match=r"names gone.png, but there is no such file"):
         dp.load(tmp_path)
 
 
-def test_json_that_is_broken_or_without_pictures_is_refused_as_before(tmp_path):
-    write(tmp_path / "broken", pictures("0", "1") | {"map.json": "{"})
+def test_invalid_json_and_json_without_images_are_refused(tmp_path):
+    write(tmp_path / "broken", image_files("0", "1") | {"map.json": "{"})
     with pytest.raises(dp.DataError, match="is not JSON"):
         dp.load(tmp_path / "broken")
     write(tmp_path / "alone", {"args.json": json.dumps(ARGUMENTS)})
@@ -341,7 +363,7 @@ def state(*names):
     }
 
 
-def test_a_datasets_folder_is_the_files_of_its_state_and_no_caches(tmp_path):
+def test_a_datasets_folder_is_read_without_its_caches(tmp_path):
     write(tmp_path, state("data-00000-of-00002.arrow", "data-00001-of-00002.arrow"))
     for name in (
         "cache-0123.arrow",
@@ -353,7 +375,7 @@ def test_a_datasets_folder_is_the_files_of_its_state_and_no_caches(tmp_path):
     assert len(dp.load(tmp_path)) == 2 * len(records())
 
 
-def test_a_mapped_dataset_leaves_the_saved_one_as_it_was(tmp_path):
+def test_mapping_a_dataset_does_not_change_the_saved_one(tmp_path):
     datasets = pytest.importorskip("datasets")
     datasets.Dataset.from_list(records()).save_to_disk(str(tmp_path / "saved"))
     datasets.load_from_disk(str(tmp_path / "saved")).map(
@@ -365,7 +387,7 @@ def test_a_mapped_dataset_leaves_the_saved_one_as_it_was(tmp_path):
     ]
 
 
-def test_a_state_names_files_inside_its_folder_only(tmp_path):
+def test_a_state_cannot_name_files_outside_its_folder(tmp_path):
     arrow(tmp_path / "out.arrow", records())
     write(tmp_path / "in", state("../out.arrow"))
     with pytest.raises(dp.DataError, match=r"state.json leads to .*out.arrow, outside"):
@@ -381,7 +403,7 @@ def test_a_state_names_files_inside_its_folder_only(tmp_path):
 @pytest.mark.parametrize(
     "content", ["[]", "{}", '{"_data_files": 3}', '{"_data_files": [{"name": "a"}]}']
 )
-def test_a_state_that_lists_no_files_is_refused(content, tmp_path):
+def test_a_state_without_files_is_refused(content, tmp_path):
     write(tmp_path, {"state.json": content})
     with pytest.raises(
         dp.DataError,

@@ -1,10 +1,7 @@
 """Groups of prompts: what is inside each, what they add up to, and which are told first."""
 
-import csv
-import io
 import json
 import math
-import subprocess
 import sys
 
 import numpy as np
@@ -12,16 +9,15 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made import jsonl, picture, write
 
 import divprism as dp
 from divprism.analysis.groups.decomposition import prompt_groups
 from divprism.analysis.groups.grouping import (
-    EigenDirections,
-    EigenGroups,
-    KMeansGroups,
-    LabelGroups,
-    PromptGroups,
+    EigenDirectionGrouping,
+    EigenGrouping,
+    ExactPromptGrouping,
+    KMeansGrouping,
+    LabelGrouping,
     rotation,
 )
 from divprism.analysis.groups.nested import nested_scores
@@ -60,10 +56,10 @@ def test_disjoint_groups_add_up_to_the_conditional_score_exactly(order, grouping
     )  # sizes all different: eigenvectors are the indicators
     x = rng.standard_normal((30, 3)) + group[:, None]
     ways = {
-        "labels": LabelGroups(group),
-        "prompts": PromptGroups(),
-        "eigen": EigenGroups(),
-        "directions": EigenDirections(),
+        "labels": LabelGrouping(group),
+        "prompts": ExactPromptGrouping(),
+        "eigen": EigenGrouping(),
+        "directions": EigenDirectionGrouping(),
     }
     found = prompt_groups(x, group, ways[grouping], kernel_x=dp.Gaussian(1.5), order=order)
     assert found.gap == pytest.approx(
@@ -78,7 +74,7 @@ def test_disjoint_groups_add_up_to_the_conditional_score_exactly(order, grouping
 
 def test_the_aggregate_is_geometric_at_order_one_and_harmonic_by_squared_share_at_order_two():
     x, group, _ = world([2, 6], [2, 3])
-    found = prompt_groups(x, group, PromptGroups(), kernel_x=dp.Cosine(), min_size=2)
+    found = prompt_groups(x, group, ExactPromptGrouping(), kernel_x=dp.Cosine(), min_size=2)
     assert found.aggregate == pytest.approx(2 ** (2 / 8) * 3 ** (6 / 8), rel=1e-12)
     assert found.aggregate_rke == pytest.approx((4 + 36) / (4 / 2 + 36 / 3), rel=1e-12)
     assert found.cluster_vendi == pytest.approx((2 * 2 + 6 * 3) / 8, rel=1e-12)
@@ -87,7 +83,7 @@ def test_the_aggregate_is_geometric_at_order_one_and_harmonic_by_squared_share_a
 def test_cluster_scores_are_those_of_the_functions():
     rng = np.random.default_rng(0)
     x, labels = rng.standard_normal((40, 4)), rng.integers(0, 5, 40)
-    found = prompt_groups(x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(2.0), order=1.7)
+    found = prompt_groups(x, labels, LabelGrouping(labels), kernel_x=dp.Gaussian(2.0), order=1.7)
     assert found.cluster_vendi == pytest.approx(
         float(dp.cluster_vendi(x, labels, kernel=dp.Gaussian(2.0), order=1.7))
     )
@@ -127,7 +123,7 @@ def test_groups_know_neither_names_nor_order(seed, names):
     rows = np.random.default_rng(seed).permutation(40)
     right, found = (
         prompt_groups(
-            x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(1.0), min_size=2, num_modes=0
+            x, labels, LabelGrouping(labels), kernel_x=dp.Gaussian(1.0), min_size=2, num_modes=0
         )
         for x, labels in ((ROWS, KINDS), (ROWS[rows], np.array(names)[KINDS[rows]]))
     )
@@ -164,7 +160,7 @@ def test_weights_of_outputs_weigh_their_clusters():
 def test_a_group_is_scored_as_its_outputs_alone():
     rng = np.random.default_rng(0)
     x, labels = rng.standard_normal((40, 4)), np.repeat(["b", "a"], [25, 15])
-    found = prompt_groups(x, labels, LabelGroups(labels), kernel_x=dp.Gaussian(2.0), order=3)
+    found = prompt_groups(x, labels, LabelGrouping(labels), kernel_x=dp.Gaussian(2.0), order=3)
     for group in found.groups:
         inside = x[labels == group.name]
         assert group.vendi == pytest.approx(
@@ -179,7 +175,12 @@ def test_plain_directions_are_the_eigenvectors_of_the_whole_matrix():
     rng = np.random.default_rng(2)
     x, t = rng.standard_normal((30, 3)), rng.standard_normal((12, 2))[rng.integers(0, 12, 30)]
     found = prompt_groups(
-        x, t, EigenDirections(4), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.7), order=1
+        x,
+        t,
+        EigenDirectionGrouping(4),
+        kernel_x=dp.Gaussian(1.0),
+        kernel_t=dp.Gaussian(0.7),
+        order=1,
     )
     values, vectors = np.linalg.eigh(reference.gaussian(t, 0.7) / 30)
     by_name = {group.name: group for group in found.groups}
@@ -205,7 +206,7 @@ def test_all_directions_together_are_the_joint_matrix():
     found = prompt_groups(
         np.zeros((8, 1)),
         t,
-        EigenDirections(8),
+        EigenDirectionGrouping(8),
         kernel_x=dp.Gaussian(1.0),
         kernel_t=dp.Gaussian(0.5),
     )
@@ -225,7 +226,7 @@ def test_disjoint_groups_of_equal_size_are_recovered_exactly(rng, spread):
     """All eigenvalues are equal, so the eigenvectors are any rotation of the groups."""
     x, group, _ = world([12] * 7, [1, 2, 3, 4, 3, 2, 1], rng)
     t = vectors_of(group, spread, rng)
-    found = prompt_groups(x, t, EigenGroups(7), kernel_x=dp.Cosine(), kernel_t=dp.Gaussian(5.0))
+    found = prompt_groups(x, t, EigenGrouping(7), kernel_x=dp.Cosine(), kernel_t=dp.Gaussian(5.0))
     pairs = set(zip(found.labels, group.tolist(), strict=True))
     assert len(pairs) == len({name for name, _ in pairs}) == 7
     assert sorted(round(group.vendi, 6) for group in found.groups) == [1, 1, 2, 2, 3, 3, 4]
@@ -239,7 +240,7 @@ def test_groups_are_seen_through_a_wide_bandwidth():
     """Where the first eigenvector is everything at once."""
     x, group, _ = world([10, 20, 30], [1, 2, 3])
     t = np.eye(3)[group] + 0.05 * np.random.default_rng(0).standard_normal((60, 3))
-    found = prompt_groups(x, t, EigenGroups(3), kernel_x=dp.Cosine(), kernel_t=dp.Gaussian(3.0))
+    found = prompt_groups(x, t, EigenGrouping(3), kernel_x=dp.Cosine(), kernel_t=dp.Gaussian(3.0))
     assert sorted(group.size for group in found.groups) == [10, 20, 30]
     assert len(set(zip(found.labels, group.tolist(), strict=True))) == 3
 
@@ -257,9 +258,9 @@ def test_a_rotation_does_not_depend_on_how_the_columns_were_mixed():
 
 def test_a_cut_through_equal_eigenvalues_is_told():
     x, group, _ = world([5] * 6, [2] * 6)
-    found = prompt_groups(x, group, EigenGroups(4), kernel_x=dp.Cosine())
-    assert any("eigenvalues 4 and 5" in text for text in found.warnings)
-    assert any("10 outputs are in no group" in text for text in found.warnings)
+    found = prompt_groups(x, group, EigenGrouping(4), kernel_x=dp.Cosine())
+    assert any("eigenvalues 4 and 5" in notice.text for notice in found.warnings)
+    assert any("10 outputs are in no group" in notice.text for notice in found.warnings)
     assert (found.data["grouped"], found.labels.count("")) == (20, 10)
     assert found.coverage == pytest.approx(20 / 30)
 
@@ -270,7 +271,7 @@ def test_prompts_that_have_nothing_in_common_are_not_forced_into_groups():
     ring = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     with pytest.raises(dp.DataError, match="200 distinct prompts are all but unrelated"):
         prompt_groups(
-            ring, ring, EigenGroups(1), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.01)
+            ring, ring, EigenGrouping(1), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.01)
         )
 
 
@@ -280,7 +281,12 @@ def test_modes_share_no_outputs_and_show_only_what_is_theirs():
     kind = np.repeat([0, 1, 2], [12, 8, 2])
     x = 6.0 * np.eye(3)[kind] + 0.3 * rng.standard_normal((22, 3))
     found = prompt_groups(
-        x, np.zeros(22, int), PromptGroups(), kernel_x=dp.Gaussian(1.5), num_modes=3, num_examples=6
+        x,
+        np.zeros(22, int),
+        ExactPromptGrouping(),
+        kernel_x=dp.Gaussian(1.5),
+        num_modes=3,
+        num_examples=6,
     )
     modes = found.groups[0].modes
     shown = [row for mode in modes for row in mode.outputs]
@@ -294,7 +300,11 @@ def test_groups_of_one_size_are_ranked_by_their_exact_score():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((160, 3)) * np.repeat([1.0, 1.02, 1.01, 0.99], 40)[:, None]
     found = prompt_groups(
-        x, np.repeat(np.arange(4), 40), PromptGroups(), kernel_x=dp.Gaussian(1.0), num_modes=0
+        x,
+        np.repeat(np.arange(4), 40),
+        ExactPromptGrouping(),
+        kernel_x=dp.Gaussian(1.0),
+        num_modes=0,
     )
     assert [group.rarefied for group in found.groups] == [group.vendi for group in found.groups]
     assert [group.vendi for group in found.groups] == sorted(group.vendi for group in found.groups)
@@ -304,13 +314,13 @@ def test_groups_of_one_size_are_ranked_by_their_exact_score():
 
 def test_a_group_knows_how_many_prompts_it_has():
     x, t = np.eye(12), np.repeat(np.arange(6), 2)
-    found = prompt_groups(x, t, LabelGroups(t // 3), kernel_x=dp.Cosine(), num_modes=0)
+    found = prompt_groups(x, t, LabelGrouping(t // 3), kernel_x=dp.Cosine(), num_modes=0)
     assert [group.num_prompts for group in found.groups] == [3, 3]
 
 
 def test_kmeans_groups_are_those_of_the_labels():
     x, group, _ = world([10, 20, 30], [1, 2, 3])
-    found = prompt_groups(x, vectors_of(group), KMeansGroups(3), kernel_x=dp.Cosine())
+    found = prompt_groups(x, vectors_of(group), KMeansGrouping(3), kernel_x=dp.Cosine())
     assert [(group.size, round(group.vendi, 9)) for group in found.groups] == [
         (10, 1),
         (20, 2),
@@ -321,7 +331,12 @@ def test_kmeans_groups_are_those_of_the_labels():
 def test_equal_prompts_are_told_by_their_text_and_not_by_their_vectors():
     texts = ["one dog", "One  dog", "one dog", "a cat"]
     found = prompt_groups(
-        np.eye(4), texts, PromptGroups(), kernel_x=dp.Cosine(), min_size=2, embedder_t=_lengths
+        np.eye(4),
+        texts,
+        ExactPromptGrouping(),
+        kernel_x=dp.Cosine(),
+        min_size=2,
+        embedder_t=_lengths,
     )
     assert sorted((group.name, group.size) for group in found.groups) == [
         ("One  dog", 1),
@@ -335,7 +350,8 @@ def _lengths(texts):
 
 
 @pytest.mark.parametrize(
-    "grouping", [EigenGroups(3), EigenDirections(3), KMeansGroups(3), PromptGroups()]
+    "grouping",
+    [EigenGrouping(3), EigenDirectionGrouping(3), KMeansGrouping(3), ExactPromptGrouping()],
 )
 def test_the_same_seed_gives_the_same_result(grouping, pairs):
     first, again = (prompt_groups(*pairs, grouping, rng=3) for _ in range(2))
@@ -343,7 +359,7 @@ def test_the_same_seed_gives_the_same_result(grouping, pairs):
 
 
 def test_every_library_gives_the_same_groups(library, pairs):
-    for grouping in (EigenGroups(3), EigenDirections(3), PromptGroups()):
+    for grouping in (EigenGrouping(3), EigenDirectionGrouping(3), ExactPromptGrouping()):
         settings = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Gaussian(1.0), "min_size": 2}
         right = prompt_groups(*pairs, grouping, **settings)
         found = prompt_groups(*(library(np.array(side)) for side in pairs), grouping, **settings)
@@ -360,9 +376,9 @@ def test_large_sets_of_prompts_are_solved_by_lanczos_alike(monkeypatch):
     group = rng.integers(0, 4, 300)
     t = vectors_of(group, 1.0)
     settings = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Gaussian(20.0), "num_modes": 0}
-    right = prompt_groups(t, t, EigenGroups(4), **settings)
-    monkeypatch.setattr(sys.modules[EigenGroups.__module__], "_DENSE", 100)
-    assert prompt_groups(t, t, EigenGroups(4), **settings).labels == right.labels
+    right = prompt_groups(t, t, EigenGrouping(4), **settings)
+    monkeypatch.setattr(sys.modules[EigenGrouping.__module__], "_DENSE", 100)
+    assert prompt_groups(t, t, EigenGrouping(4), **settings).labels == right.labels
 
 
 # --- what is told of a group
@@ -370,7 +386,7 @@ def test_large_sets_of_prompts_are_solved_by_lanczos_alike(monkeypatch):
 
 def test_modes_are_the_kinds_of_outputs_with_their_shares():
     x, group, mode = world([12, 12], [3, 2])
-    found = prompt_groups(x, group, PromptGroups(), kernel_x=dp.Cosine())
+    found = prompt_groups(x, group, ExactPromptGrouping(), kernel_x=dp.Cosine())
     two, three = found.groups
     assert [round(one.share, 9) for one in two.modes] == [0.5, 0.5]
     assert [round(one.share, 9) for one in three.modes] == [round(1 / 3, 9)] * 3
@@ -382,18 +398,19 @@ def test_no_more_modes_are_told_than_there_are_kinds():
     rng = np.random.default_rng(0)
     x = np.concatenate([1e-3 * rng.standard_normal((20, 3)), 100 * np.eye(3)[np.arange(20) % 2]])
     found = prompt_groups(
-        x, np.repeat([0, 1], 20), PromptGroups(), kernel_x=dp.Gaussian(1.0), num_modes=5
+        x, np.repeat([0, 1], 20), ExactPromptGrouping(), kernel_x=dp.Gaussian(1.0), num_modes=5
     )
     assert [len(group.modes) for group in found.groups] == [1, 2]
     assert (
-        prompt_groups(x, np.repeat([0, 1], 20), PromptGroups(), num_modes=0).groups[0].modes == ()
+        prompt_groups(x, np.repeat([0, 1], 20), ExactPromptGrouping(), num_modes=0).groups[0].modes
+        == ()
     )
 
 
 def test_typical_prompts_lie_in_the_middle_of_their_group():
     t = np.array([[0.0], [1.0], [0.5], [0.5], [10.0], [11.0], [10.4]])
     found = prompt_groups(
-        np.eye(7), t, LabelGroups([0, 0, 0, 0, 1, 1, 1]), kernel_t=dp.Gaussian(1.0), min_size=2
+        np.eye(7), t, LabelGrouping([0, 0, 0, 0, 1, 1, 1]), kernel_t=dp.Gaussian(1.0), min_size=2
     )
     assert {group.name: group.prompts[0] for group in found.groups} == {"0": 2, "1": 6}
     assert all(len(set(group.prompts)) == 3 for group in found.groups)
@@ -401,7 +418,7 @@ def test_typical_prompts_lie_in_the_middle_of_their_group():
 
 def test_the_least_diverse_come_first_and_small_groups_last():
     x, group, _ = world([20, 20, 20, 1, 2], [5, 1, 3, 1, 1])
-    found = prompt_groups(x, group, PromptGroups(), kernel_x=dp.Cosine(), min_size=5)
+    found = prompt_groups(x, group, ExactPromptGrouping(), kernel_x=dp.Cosine(), min_size=5)
     assert [one.name for one in found.groups][:3] == ["1", "2", "0"]
     assert [one.small for one in found.groups] == [False] * 3 + [True] * 2
     assert (found.num_small, found.equal_size) == (2, 20)
@@ -420,7 +437,7 @@ def test_groups_are_compared_at_equal_size():
         ]
     )
     found = prompt_groups(
-        x, np.repeat([0, 1, 2], [10, 500, 300]), PromptGroups(), kernel_x=dp.Cosine()
+        x, np.repeat([0, 1, 2], [10, 500, 300]), ExactPromptGrouping(), kernel_x=dp.Cosine()
     )
     one = {group.name: group for group in found.groups}
     assert found.equal_size == 10
@@ -440,7 +457,9 @@ def test_the_error_of_a_comparison_is_honest():
     x = np.random.default_rng(0).standard_normal((200, 2))
     settings = {"kernel_x": dp.Gaussian(0.5), "num_modes": 0}
     found = [
-        prompt_groups(x, np.repeat([0, 1], [190, 10]), PromptGroups(), rng=seed, **settings).groups
+        prompt_groups(
+            x, np.repeat([0, 1], [190, 10]), ExactPromptGrouping(), rng=seed, **settings
+        ).groups
         for seed in range(40)
     ]
     large = [next(group for group in groups if group.name == "0") for groups in found]
@@ -455,7 +474,7 @@ def test_the_document_is_plain_and_names_what_rows_stand_for():
     found = prompt_groups(
         texts,
         ["p"] * 6 + ["q"] * 6,
-        PromptGroups(),
+        ExactPromptGrouping(),
         embedder_x=_letters,
         embedder_t=_letters,
         order=math.inf,
@@ -465,7 +484,7 @@ def test_the_document_is_plain_and_names_what_rows_stand_for():
     assert group["prompts"][0]["text"] == group["name"]
     assert group["modes"][0]["outputs"][0]["text"] in texts
     assert document["settings"]["order"] == "inf"
-    assert document["data"]["grouping"] == "PromptGroups"
+    assert document["data"]["grouping"] == "ExactPromptGrouping"
 
 
 def _letters(texts):
@@ -494,7 +513,7 @@ class Column:
 def test_labels_are_taken_by_their_place():
     labels = ["b"] * 4 + ["a"] * 4 + ["c"] * 4
     found = prompt_groups(
-        np.eye(12), np.arange(12), kernel_x=dp.Cosine(), grouping=LabelGroups(Column(labels))
+        np.eye(12), np.arange(12), kernel_x=dp.Cosine(), grouping=LabelGrouping(Column(labels))
     )
     assert {group.name for group in found.groups} == {"a", "b", "c"} and found.labels == tuple(
         labels
@@ -566,12 +585,12 @@ T = np.arange(12) // 4
     ("arguments", "settings", "message"),
     [
         ((X,), {}, "groups are of prompts, and memory holds none"),
-        ((X, T, "eigen"), {}, "`grouping` must be an object such as EigenGroups"),
-        ((X, T, EigenGroups(0)), {}, "`num_groups` must be a whole number of at least 1"),
-        ((X, T, KMeansGroups(2)), {}, "K-means needs a row of numbers per prompt"),
-        ((X, X, KMeansGroups(99)), {}, "`num_clusters` must be a whole number from 1 to"),
-        ((X, T, LabelGroups([1, 2])), {}, "must pair up row by row; got 12 outputs and 2 labels"),
-        ((X, T, LabelGroups(X)), {}, "`labels` must be flat"),
+        ((X, T, "eigen"), {}, "`grouping` must be an object such as EigenGrouping"),
+        ((X, T, EigenGrouping(0)), {}, "`num_groups` must be a whole number of at least 1"),
+        ((X, T, KMeansGrouping(2)), {}, "K-means needs a row of numbers per prompt"),
+        ((X, X, KMeansGrouping(99)), {}, "`num_clusters` must be a whole number from 1 to"),
+        ((X, T, LabelGrouping([1, 2])), {}, "must pair up row by row; got 12 outputs and 2 labels"),
+        ((X, T, LabelGrouping(X)), {}, "`labels` must be flat"),
         ((X, T), {"num_modes": -1}, "`num_modes` must be a whole number of at least 0"),
         ((X, T), {"num_examples": 0}, "`num_examples`"),
         ((X, T), {"min_size": 1}, "`min_size`"),
@@ -582,7 +601,7 @@ T = np.arange(12) // 4
             r"eigenvectors of 12 distinct prompts need .* above the memory budget",
         ),
         (
-            (X, T, PromptGroups()),
+            (X, T, ExactPromptGrouping()),
             {"memory": 200, "order": 2},
             r"outputs of a group need .* num_modes=0 leaves the modes out",
         ),
@@ -601,7 +620,7 @@ def test_what_cannot_be_grouped_is_refused(arguments, settings, message):
 def test_several_models_are_refused_with_the_way_to_one():
     samples = dp.Samples(X, T, models=("one", "two") * 6)
     with pytest.raises(
-        dp.DataError, match=r"2 models, and groups are of one: dp.load\(...\).by_model"
+        dp.DataError, match=r"2 models, and groups are of one: select it by dp.load\(...\).by_model"
     ):
         prompt_groups(samples)
 
@@ -620,287 +639,18 @@ def test_subsets_must_be_nested(subsets, message):
         nested_scores(X, T, T, subsets, kernel_x=dp.Gaussian(1.0))
 
 
-# --- the command line
-
-
-def run(*arguments, stdin=b""):
-    call = [sys.executable, "-m", "divprism", "groups", *map(str, arguments)]
-    return subprocess.run(call, input=stdin, capture_output=True, timeout=120)
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("groups")
-    rows = [
-        {"model": model, "prompt": f"Name a {kind}.", "output": answer, "topic": topic}
-        for model in ("first", "second")
-        for kind, topic, answers in (
-            ("fruit", "food", ["apple"] * 6),
-            (
-                "city",
-                "places",
-                ["Oslo", "Lima", "Cairo", "Quito", "Paris \\| ![x](y) <b> \x1b[31m", "Rome"],
-            ),
-            ("dish", "food", ["soup"] * 3 + ["a long line\nof bread"] * 3),
-            ("word", "rare", ["yes"]),
-        )
-        for answer in answers
-    ]
-    write(
-        folder,
-        {
-            "all.jsonl": jsonl(rows),
-            "one.jsonl": jsonl(row for row in rows if row["model"] == "first"),
-        },
-    )
-    return folder
-
-
-def test_the_table_starts_with_the_least_diverse_group(source):
-    done = run(source / "one.jsonl", "--by", "prompt", "-q")
-    assert (done.returncode, done.stderr) == (0, b"")
-    lines = done.stdout.decode().splitlines()
-    assert lines[0] == "19 pairs, 4 distinct prompts, 4 groups; least diverse first"
-    assert lines[1].split() == ["vendi", "rke", "share", "n", "prompts"]
-    assert lines[2].split() == ["1.00", "1.00", "31.6%", "6", "Name", "a", "fruit."]
-    assert lines[3].split() == ["100%", "apple"]
-    text = done.stdout.decode()
-    assert text.index("Name a dish.") < text.index("Name a city.")
-    assert "1 group with fewer than 5 outputs: too small to tell" in text
-    assert "Name a word." not in text
-    assert "nats from Conditional-Vendi" in text
-    assert "exp(-d^2 / (2 bandwidth^2))" in text
-
-
-def test_groups_of_different_sizes_are_compared_at_one_that_is_explained(source):
-    text = run(source / "one.jsonl", "--by", "topic", "-q").stdout.decode()
-    assert text.splitlines()[1].split()[:3] == ["vendi", "of", "6"]
-    assert (
-        "vendi of 6: mean over random draws of 6 outputs, so that large groups compare with small ones"
-        in text
-    )
-
-
-@pytest.mark.parametrize("form", ["table", "md"])
-def test_texts_of_strangers_cannot_drive_the_terminal_or_the_table(source, form):
-    done = run(
-        source / "one.jsonl",
-        "--by",
-        "prompt",
-        "--format",
-        form,
-        "--num-modes",
-        9,
-        "--bandwidth-x",
-        0.1,
-        "-q",
-    )
-    assert done.returncode == 0, done.stderr
-    text = done.stdout.decode()
-    assert "\x1b" not in text
-    assert "a long line of bread" in text
-    if form == "md":
-        rows = [line for line in text.splitlines() if line.startswith("|")]
-        assert len({line.replace("\\\\", "").replace("\\|", "").count("|") for line in rows}) == 1
-        assert "![x]" not in text
-
-
-def test_a_field_groups_the_outputs_and_json_holds_everything(source):
-    done = run(
-        source / "all.jsonl", "--model", "second", "--by", "topic", "--format", "json", "--nested"
-    )
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert {group["name"]: group["size"] for group in document["groups"]} == {
-        "food": 12,
-        "places": 6,
-        "rare": 1,
-    }
-    assert document["data"]["model"] == "second"
-    assert len(document["nested"]["sizes"]) == 3
-    samples = dp.load(source / "one.jsonl")
-    right = prompt_groups(
-        samples, grouping=LabelGroups(["food"] * 6 + ["places"] * 6 + ["food"] * 6 + ["rare"])
-    )
-    assert document["aggregate"] == pytest.approx(right.aggregate)
-    assert document["cluster_vendi"] == pytest.approx(right.cluster_vendi)
-
-
-def test_rows_in_no_group_are_no_group_of_the_nested_parts(tmp_path):
-    """Three kinds of prompts, and three prompts that are like none of them and too few to be a direction of their own."""
-    t = np.concatenate([np.repeat(np.eye(6)[:3], 8, axis=0), 5 * np.eye(6)[3:]])
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((27, 2)))
-    np.save(tmp_path / "t.npy", t)
-    flags = (
-        "--prompts",
-        tmp_path / "t.npy",
-        "--bandwidth-t",
-        0.3,
-        "--num-groups",
-        3,
-        "--nested",
-        "--format",
-        "json",
-        "-q",
-    )
-    done = run(tmp_path / "x.npy", *flags)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["nested"]["sizes"] == [8, 16, 24]
-
-
-def test_csv_has_a_row_for_each_group(source):
-    done = run(source / "one.jsonl", "--by", "prompt", "--format", "csv", "-q")
-    assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader(io.StringIO(done.stdout.decode())))
-    assert [row["name"] for row in rows][:1] == ["Name a fruit."]
-    assert [row["small"] for row in rows] == ["False"] * 3 + ["True"]
-    assert rows[0]["mode_1_output"] == "apple"
-
-
-def test_limit_and_labels_go_together_with_rows(source, tmp_path):
-    np.save(tmp_path / "labels.npy", np.arange(12) % 2)
-    done = run(
-        source / "all.jsonl",
-        "--model",
-        "first",
-        "--limit",
-        12,
-        "--labels",
-        tmp_path / "labels.npy",
-        "--format",
-        "json",
-    )
-    assert done.returncode == 0, done.stderr
-    assert [group["size"] for group in json.loads(done.stdout)["groups"]] == [6, 6]
-    done = run(
-        source / "all.jsonl", "--model", "first", "--limit", 12, "--by", "topic", "--format", "json"
-    )
-    assert sorted(group["name"] for group in json.loads(done.stdout)["groups"]) == [
-        "food",
-        "places",
-    ]
-
-
-def test_pictures_are_told_by_their_files(tmp_path):
-    rows = [{"file": f"{place}.png", "prompt": "abc"[place % 3]} for place in range(9)]
-    write(
-        tmp_path,
-        {"metadata.jsonl": jsonl(rows), **{f"{place}.png": picture(place) for place in range(9)}},
-    )
-    done = run(tmp_path, "--by", "prompt", "--min-size", 2, "-q")
-    assert done.returncode == 0, done.stderr
-    assert ".png" in done.stdout.decode()
-    assert str(tmp_path) not in done.stdout.decode()
-
-
-@pytest.mark.parametrize("way", ["eigen", "directions", "kmeans"])
-def test_arrays_are_told_by_their_rows(tmp_path, way):
-    x, group, _ = world([6, 6], [1, 3])
-    np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "t.npy", vectors_of(group))
-    done = run(tmp_path / "x.npy", "--prompts", tmp_path / "t.npy", "--by", way, "--num-groups", 2)
-    assert done.returncode == 0, done.stderr
-    assert "row " in done.stdout.decode()
-
-
-def test_groups_that_are_all_too_small_are_said_to_be(source):
-    for form in ("table", "csv", "md", "json"):
-        done = run(
-            source / "one.jsonl",
-            "--by",
-            "prompt",
-            "--min-size",
-            50,
-            "--num-modes",
-            0,
-            "--format",
-            form,
-            "-q",
-        )
-        assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["num_small"] == 4
-    text = run(source / "one.jsonl", "--by", "prompt", "--min-size", 50, "-q").stdout.decode()
-    assert "4 groups with fewer than 50 outputs: too small to tell" in text
-
-
-def test_what_is_not_shown_is_said(source):
-    """Three of four topics left out by --top, the groups' gap explained, and the parts that nested scores come from."""
-    text = run(
-        source / "one.jsonl",
-        "--by",
-        "prompt",
-        "--top",
-        1,
-        "--min-size",
-        2,
-        "--bandwidth-t",
-        5,
-        "--nested",
-        "-q",
-    )
-    lines = text.stdout.decode().splitlines()
-    assert "2 more groups are not shown (--top)" in lines
-    assert "1 group with fewer than 2 outputs: too small to tell" in lines
-    assert "(the prompt kernel sees fewer kinds of prompts than these groups)" in lines
-    assert any(
-        line.startswith("Conditional with Cluster over 4 nested parts: Vendi: Pearson ")
-        for line in lines
-    )
-    few = run(
-        source / "one.jsonl", "--by", "directions", "--num-groups", 2, "--min-size", 2, "-q"
-    ).stdout.decode()
-    assert "the groups hold " in few and " of all" in few
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        ((), 2, "name the outputs: a file or folder"),
-        (("all.jsonl",), 2, "holds outputs of 2 models; choose one by --model: first, second."),
-        (("all.jsonl", "--model", "third"), 2, "there is no model third in"),
-        (
-            ("one.jsonl", "--by", "colour"),
-            2,
-            "--by colour is neither eigen, directions, prompt, kmeans nor a field",
-        ),
-        (("one.jsonl", "--format", "latex"), 2, "--format must be one of table, json, csv, md"),
-        (
-            ("one.jsonl", "--by", "directions", "--nested"),
-            2,
-            "--nested needs groups that rows belong to",
-        ),
-        (
-            ("one.jsonl", "--by", "kmeans", "--num-groups", "9"),
-            2,
-            "`num_clusters` must be a whole number from 1 to",
-        ),
-    ],
-)
-def test_what_the_command_cannot_do_is_one_sentence(source, arguments, code, message):
-    done = run(
-        *(source / word if str(word).endswith("jsonl") else word for word in arguments), "-q"
-    )
-    assert done.returncode == code
-    assert message in done.stderr.decode()
-    assert done.stdout == b""
-
-
-def test_a_field_of_standard_input_is_refused(source):
-    done = run("-", "--by", "topic", stdin=(source / "one.jsonl").read_bytes())
-    assert done.returncode == 2
-    assert b"standard input" in done.stderr
-
-
 def test_vectors_that_were_kept_know_their_texts(tmp_path):
     """What `divprism embed` wrote is grouped by the texts that it was made from."""
-    from made import jsonl, records, write
+    from sample_files import jsonl, records, write
 
     from divprism.embedders.embedding import save_embedded
 
     source = write(tmp_path, {"a.jsonl": jsonl(records() * 3)}) / "a.jsonl"
     samples = dp.load(source)
     save_embedded(tmp_path / "kept", samples, dp.embed(samples, cache=False))
-    found = dp.prompt_groups(dp.load(tmp_path / "kept"), grouping=dp.PromptGroups()).to_dict()
+    found = dp.prompt_groups(
+        dp.load(tmp_path / "kept"), grouping=dp.ExactPromptGrouping()
+    ).to_dict()
     assert {entry["text"] for group in found["groups"] for entry in group["prompts"]} == {
         "a red square",
         "a blue circle",

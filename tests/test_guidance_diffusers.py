@@ -1,4 +1,4 @@
-"""Guidance of real pipelines of diffusers, of a few thousand random weights: the push, the hooks, and what stays as it is."""
+"""Guidance of diffusers pipelines with random weights: the push, the hooks, and what stays."""
 
 import copy
 import doctest
@@ -28,13 +28,10 @@ pytestmark = [
 ]
 SCORES = ["vendi", "rke", "conditional_vendi", "conditional_rke"]
 ROOT = Path(__file__).parent.parent
-GUIDE = ROOT / "docs/guidance.md"
-SHORT = [
-    block
-    for page in (GUIDE, ROOT / "README.md")
-    for block in re.findall(r"```text\n(.*?)```", page.read_text(), re.DOTALL)
-    if "pipe(" in block
-]
+GUIDE = ROOT / "docs/how-to/guidance.md"
+_PAGES = GUIDE.read_text() + (ROOT / "README.md").read_text()
+_TEXT_BLOCKS = re.findall(r"```text\n(.*?)```", _PAGES, re.DOTALL)
+SHORT = [block for block in _TEXT_BLOCKS if "pipe(" in block]
 
 
 @pytest.fixture(scope="module", params=list(PIPELINES))
@@ -56,7 +53,7 @@ def _hooked(guide):
 
 
 def _guided(pipe, name, guide, **options):
-    """What a guided run ends with, by the callback where there is one."""
+    """The result of a guided run, by the callback if the pipeline has one."""
     if name in CALLBACKS:
         return run(pipe, name, **_hooked(guide), **options)
     with guide.attach(pipe):
@@ -67,9 +64,9 @@ def _norms(a):
     return a.double().flatten(1).norm(dim=1)
 
 
-def _moved(found, plain):
+def _moved(guided, plain):
     """How far each sample was moved, relative to its norm."""
-    return _norms(found.double() - plain.double()) / _norms(plain)
+    return _norms(guided.double() - plain.double()) / _norms(plain)
 
 
 def _unit(a):
@@ -81,10 +78,13 @@ def _random(*shape, seed=0):
 
 
 class _Watched:
-    """A callback that passes everything on to a guide, and notes after which steps it pushed, and how far."""
+    """A callback that calls a guide, and records after which steps it pushed, and how far."""
 
     def __init__(self, guide):
-        self.guide, self.tensor_inputs, self.pushed, self.moved = guide, guide.tensor_inputs, [], []
+        self.guide = guide
+        self.tensor_inputs = guide.tensor_inputs
+        self.pushed = []
+        self.moved = []
 
     def __call__(self, pipe, step, timestep, tensors):
         before = tensors["latents"]
@@ -102,31 +102,32 @@ class _Watched:
 def test_every_pipeline_is_guided(named, score):
     name, pipe = named
     plain, guide = run(pipe, name), DiversityGuidance(score, every=2)
-    found = _guided(pipe, name, guide)
-    assert (found.shape, found.dtype, found.device) == (plain.shape, plain.dtype, plain.device)
-    assert torch.isfinite(found).all()
-    moved = _moved(found, plain)
-    assert (moved > 0.03).all()  # two pushes of 0.03 each, which the models answer a little
+    result = _guided(pipe, name, guide)
+    assert (result.shape, result.dtype, result.device) == (plain.shape, plain.dtype, plain.device)
+    assert torch.isfinite(result).all()
+    moved = _moved(result, plain)
+    # Two pushes of 0.03 each, to which the models react a little.
+    assert (moved > 0.03).all()
     assert (moved < 0.09).all()
     assert guide.bank.shape == tuple(plain.shape[1:])
-    assert torch.allclose(guide.bank.latents.double(), _unit(found), atol=1e-6)
+    assert torch.allclose(guide.bank.latents.double(), _unit(result), atol=1e-6)
 
 
 @pytest.mark.parametrize("output", ["latent", "np"])
-def test_strength_zero_leaves_every_bit(named, output):
+def test_strength_zero_changes_no_bit(named, output):
     name, pipe = named
     guide = DiversityGuidance(strength=0, every=1)
     plain = run(pipe, name, output_type=output)
-    found = [_guided(pipe, name, guide, output_type=output)]
+    results = [_guided(pipe, name, guide, output_type=output)]
     with guide.attach(pipe):
-        found.append(run(pipe, name, output_type=output))
-    for other in found:
-        assert np.array_equal(np.asarray(other), np.asarray(plain))
-    assert len(guide.bank) == 6  # filled all the same
+        results.append(run(pipe, name, output_type=output))
+    for guided in results:
+        assert np.array_equal(np.asarray(guided), np.asarray(plain))
+    assert len(guide.bank) == 6  # the bank fills nevertheless
 
 
 @pytest.mark.parametrize("name", CALLBACKS)
-def test_attached_is_the_same_as_called_back(name):
+def test_attaching_equals_the_callback(name):
     pipe = build(name)
     guides = [DiversityGuidance(every=1) for _ in range(2)]
     called = run(pipe, name, **_hooked(guides[0]))
@@ -139,12 +140,12 @@ def test_attached_is_the_same_as_called_back(name):
 
 def test_results_repeat_for_the_same_seed(named):
     name, pipe = named
-    found = [
+    first, again, other = (
         _guided(pipe, name, DiversityGuidance("conditional_vendi", every=1), seed=seed)
         for seed in (5, 5, 6)
-    ]
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -153,20 +154,20 @@ def test_the_order_of_the_batch_does_not_matter(sd, score):
     given = pipelines.arguments("sd")
     bank = Bank()
     DiversityGuidance(score, bank=bank).remember(_random(5, 4, 8, 8, seed=9), embeddings(5, 8))
-    found = []
+    results = []
     for order in (torch.arange(3), turned):
         guide = DiversityGuidance(score, every=1, bank=copy.deepcopy(bank))
         options = {key: value[order] for key, value in given.items()}
-        found.append(run(sd, "sd", latents=noise[order], **options, **_hooked(guide)))
-    assert torch.allclose(
-        found[0][turned], found[1], rtol=1e-4, atol=1e-4 * float(found[0].abs().max())
-    )  # single precision
+        results.append(run(sd, "sd", latents=noise[order], **options, **_hooked(guide)))
+    # The pipeline computes in single precision.
+    tolerance = 1e-4 * float(results[0].abs().max())
+    assert torch.allclose(results[0][turned], results[1], rtol=1e-4, atol=tolerance)
 
 
 # the push
 
 
-def test_a_push_has_the_length_that_was_asked_for_and_keeps_the_norm():
+def test_a_push_has_the_given_length_and_keeps_the_norm():
     latents = _random(5, 4, 8, 8) * torch.tensor([0.01, 1, 10, 100, 1000]).reshape(-1, 1, 1, 1)
     for score in SCORES:
         push = DiversityGuidance(score, strength=0.05).push(latents, embeddings(5))
@@ -177,38 +178,31 @@ def test_a_push_has_the_length_that_was_asked_for_and_keeps_the_norm():
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("banked", [False, True])
 def test_a_push_is_uphill(score, banked):
-    latents, prompts, guide = (
-        _random(6, 4, 4, 4),
-        embeddings(6),
-        DiversityGuidance(score, strength=1e-3, bandwidth_z=0.8),
-    )
+    latents, prompts = _random(6, 4, 4, 4), embeddings(6)
+    guide = DiversityGuidance(score, strength=1e-3, bandwidth_z=0.8)
     if banked:
         guide.remember(_random(20, 4, 4, 4, seed=1), embeddings(20, 2))
-    conditional = guide.score.conditional
-    t = _unit(prompts.mean(1)) if conditional else None
+    t = _unit(prompts.mean(1))
 
     def value(z):
         return score_gradient(
             _unit(z).flatten(1), t, bank=guide.bank, score=score, kernel_x=Gaussian(0.8)
         ).value
 
-    push = guide.push(latents, prompts if conditional else None)
+    push = guide.push(latents, prompts)
     assert value(latents + push) > value(latents) > value(latents - push)
 
 
 @pytest.mark.parametrize("score", SCORES)
 def test_the_direction_is_that_of_the_gradient_by_autograd(score):
-    """Through the normalisation of latents, by torch, from the definition of the score."""
+    """From the definition of the score, through the normalisation of latents."""
     latents, prompts = _random(4, 2, 3, 3).double().requires_grad_(), embeddings(4).double()
-    guide = DiversityGuidance(
-        score, bandwidth_z=0.8, **({"bandwidth_t": 0.3} if "conditional" in score else {})
-    )
+    guide = DiversityGuidance.preset(score)
 
     def kernel(rows, bandwidth):
         rows = rows / rows.norm(dim=1, keepdim=True)
-        return torch.exp(-((rows[:, None] - rows[None]) ** 2).sum(-1) / (2 * bandwidth**2)) / len(
-            rows
-        )
+        squares = ((rows[:, None] - rows[None]) ** 2).sum(-1)
+        return torch.exp(-squares / (2 * bandwidth**2)) / len(rows)
 
     def entropy(matrix):
         if guide.score.order == 2:
@@ -235,19 +229,19 @@ def test_the_scale_of_the_latents_does_not_matter(bandwidth):
 
 
 def test_nothing_moves_without_a_slope():
-    one = _random(1, 4, 8, 8)
+    latent = _random(1, 4, 8, 8)
     for score in SCORES:
-        for latents in (one, one.repeat(3, 1, 1, 1), torch.zeros(2, 4, 8, 8)):
+        for latents in (latent, latent.repeat(3, 1, 1, 1), torch.zeros(2, 4, 8, 8)):
             guide = DiversityGuidance(score, bandwidth_z=0.8)
             assert not guide.push(latents, embeddings(1)).any()
-    mixed = torch.cat([torch.zeros_like(one), one, -one])
+    mixed = torch.cat([torch.zeros_like(latent), latent, -latent])
     push = DiversityGuidance("rke").push(mixed)
     assert not push[0].any()
     assert torch.isfinite(push).all()
 
 
 def test_samples_of_unrelated_prompts_leave_each_other_alone():
-    """Four latents, two of each prompt: with ids only those of one prompt push each other."""
+    """Four latents, two for each prompt: with ids only those of one prompt push each other."""
     latents = _random(4, 2, 3, 3)
     push = DiversityGuidance("conditional_rke", bandwidth_z=0.8).push(
         latents, ["a dog", "a cat", "a dog", "a cat"]
@@ -272,24 +266,23 @@ def _displacement(pipe, scheduler, steps=10, **settings):
 def test_a_strength_moves_latents_as_far_with_euler_as_with_ddim(sd, score, strength):
     """Their latents differ by a factor of up to 15."""
     settings = {"score": score, "strength": strength, "every": 3}
-    found = [
-        _displacement(sd, scheduler, **settings)
-        for scheduler in (pipelines.euler(), pipelines.ddim())
-    ]
-    for _, guide in found:
+    with_euler, euler_guide = _displacement(sd, pipelines.euler(), **settings)
+    with_ddim, ddim_guide = _displacement(sd, pipelines.ddim(), **settings)
+    for guide in (euler_guide, ddim_guide):
         assert guide.pushed == [0, 3, 6]
         for moved in guide.moved:
             assert torch.allclose(moved, torch.tensor(strength).double(), rtol=1e-4)
-    assert torch.allclose(found[0][0], found[1][0], rtol=0.2)  # at the end of the run
+    # At the end of the run, after the reaction of the model.
+    assert torch.allclose(with_euler, with_ddim, rtol=0.2)
 
 
 @pytest.mark.parametrize("name", list(pipelines.OTHERS))
 @pytest.mark.parametrize("start", [0.0, 0.4])
 def test_samplers_that_keep_latents_do_not_undo_the_push(sd, name, start):
-    """Of one push of 0.03 they kept 0.003 (PNDM) and 0.008 (UniPC) where their copies were left as they were."""
-    found, guide = _displacement(sd, pipelines.OTHERS[name](), every=100, start=start)
+    """Without a push of their copies, 0.003 (PNDM) and 0.008 (UniPC) of 0.03 would remain."""
+    moved, guide = _displacement(sd, pipelines.OTHERS[name](), every=100, start=start)
     assert len(guide.pushed) == 1
-    assert ((found > 0.025) & (found < 0.04)).all()
+    assert ((moved > 0.025) & (moved < 0.04)).all()
 
 
 def test_steps_of_two_stages_count_once(sd):
@@ -324,7 +317,7 @@ def test_half_precision_stays_half_and_finite(sd, dtype, scheduler):
         assert torch.isfinite(latents).all()
 
 
-def test_half_precision_at_the_end_of_its_range():
+def test_half_precision_stays_within_its_range():
     guide = DiversityGuidance("rke", strength=0.5, every=1, bank=None)
     latents = _random(3, 4, 4, 4).sign().half() * 65504
     tensors = {"latents": latents}
@@ -344,7 +337,7 @@ def test_half_precision_at_the_end_of_its_range():
         ({}, 1, []),
     ],
 )
-def test_the_steps_that_are_followed_by_a_push(settings, steps, expected):
+def test_pushes_follow_the_scheduled_steps(settings, steps, expected):
     pipe, guide = build("flux"), _Watched(DiversityGuidance(**settings))
     run(pipe, "flux", steps=steps, **_hooked(guide))
     assert guide.pushed == expected
@@ -380,11 +373,14 @@ def test_a_pipeline_that_puts_its_prompts_first():
 
 
 @pytest.mark.parametrize("kind", ["texts", "numbers", "tensor", "rows", "array"])
-def test_prompts_that_are_told(kind):
+def test_prompts_can_be_passed_in_every_form(kind):
     prompts = {
-        "texts": ["a dog", "a cat", "a fox"], "numbers": [3, 1, 2], "tensor": torch.tensor([3, 1, 2]),
-        "rows": embeddings(3, tokens=0), "array": embeddings(3).numpy(),
-    }[kind]  # fmt: skip
+        "texts": ["a dog", "a cat", "a fox"],
+        "numbers": [3, 1, 2],
+        "tensor": torch.tensor([3, 1, 2]),
+        "rows": embeddings(3, tokens=0),
+        "array": embeddings(3).numpy(),
+    }[kind]
     pipe, guide = build("pixart-alpha"), DiversityGuidance.preset("conditional_rke", every=1)
     with guide.attach(pipe, prompts=prompts):
         run(pipe, "pixart-alpha", images=2)
@@ -402,7 +398,7 @@ def test_sequences_of_tokens_count_by_their_mean_whatever_their_lengths():
     assert torch.allclose(guide.push(latents, sequences), guide.push(latents, means))
 
 
-def test_prompts_of_texts_are_heard_from_the_encoder(sd):
+def test_prompts_are_read_from_the_encoder(sd):
     guides = [DiversityGuidance(every=1) for _ in range(2)]
     given = {"num_inference_steps": 2, "output_type": "latent", "return_dict": False}
     with guides[0].attach(sd):
@@ -416,34 +412,31 @@ def test_prompts_of_texts_are_heard_from_the_encoder(sd):
 
 
 def test_calls_add_up_in_the_bank_and_repel_the_next(sd):
-    guide, other = (
-        DiversityGuidance("rke", every=1, bank=Bank(5)),
-        DiversityGuidance("rke", every=1),
-    )
+    guide = DiversityGuidance("rke", every=1, bank=Bank(5))
+    other = DiversityGuidance("rke", every=1)
     first, second = (run(sd, "sd", seed=seed, **_hooked(guide)) for seed in range(2))
     assert (len(guide.bank), guide.bank.arrived) == (5, 6)
     assert torch.allclose(
         guide.bank.latents.double(), _unit(torch.cat([first, second])[1:]), atol=1e-6
     )
     alone = run(sd, "sd", seed=1, **_hooked(other))  # without the first batch in the bank
-    alike = [
-        float((_unit(found).flatten(1) @ _unit(first).flatten(1).T).mean())
-        for found in (alone, second)
-    ]
-    assert alike[1] < alike[0] - 0.01
+    earlier = _unit(first).flatten(1)
+    alone_cosine = float((_unit(alone).flatten(1) @ earlier.T).mean())
+    second_cosine = float((_unit(second).flatten(1) @ earlier.T).mean())
+    assert second_cosine < alone_cosine - 0.01
 
 
-def test_one_sample_at_a_time_is_parted_from_those_before(sd):
-    """As the paper does it: a batch of one and the window."""
-    spread = []
+def test_one_sample_at_a_time_moves_away_from_earlier_ones(sd):
+    """As in the paper: a batch of one and the window."""
+    cosine_sums = []
+    options = {key: value[:1] for key, value in pipelines.arguments("sd").items()}
     for strength in (0, 0.05):
-        guide, found = DiversityGuidance("rke", strength=strength, every=1), []
+        guide, results = DiversityGuidance("rke", strength=strength, every=1), []
         for seed in range(4):
-            options = {key: value[:1] for key, value in pipelines.arguments("sd").items()}
-            found.append(_unit(run(sd, "sd", seed=seed, **options, **_hooked(guide))))
-        rows = torch.cat(found).flatten(1)
-        spread.append(float((rows @ rows.T).sum()))
-    assert spread[1] < spread[0]
+            results.append(_unit(run(sd, "sd", seed=seed, **options, **_hooked(guide))))
+        rows = torch.cat(results).flatten(1)
+        cosine_sums.append(float((rows @ rows.T).sum()))
+    assert cosine_sums[1] < cosine_sums[0]
 
 
 def test_without_a_bank_runs_do_not_see_each_other(sd):
@@ -463,7 +456,7 @@ def test_inference_mode_and_none_share_a_bank(sd):
 
 
 @pytest.mark.parametrize("eta", [0.0, 1.0])
-def test_the_signature_of_a_step_is_still_seen(sd, eta):
+def test_the_signature_of_a_step_stays_visible(sd, eta):
     plain = run(sd, "sd", eta=eta)
     with DiversityGuidance(strength=0).attach(sd):
         assert torch.equal(run(sd, "sd", eta=eta), plain)
@@ -479,7 +472,7 @@ def _stop(pipe, step, timestep, tensors):
     return tensors
 
 
-def test_whatever_happens_the_pipeline_is_left_as_it_was(sd):
+def test_the_pipeline_is_restored_after_an_exception(sd):
     before = set(vars(sd)), set(vars(sd.scheduler))
     plain = run(sd, "sd")
     guide = DiversityGuidance(every=1)
@@ -487,20 +480,20 @@ def test_whatever_happens_the_pipeline_is_left_as_it_was(sd):
         run(sd, "sd", callback_on_step_end=_stop)
     assert "step" not in vars(sd.scheduler)
     assert "encode_prompt" not in vars(sd)
-    assert {name for name in vars(sd.scheduler) if callable(vars(sd.scheduler)[name])} == set()
+    assert not any(map(callable, vars(sd.scheduler).values()))
     assert set(vars(sd)) >= before[0]
     assert len(guide.bank) == 0
     assert torch.equal(run(sd, "sd"), plain)
 
 
-def test_a_run_that_was_broken_off_does_not_count(sd):
+def test_an_interrupted_run_does_not_count(sd):
     guides = [DiversityGuidance(every=2) for _ in range(2)]
     with guides[0].attach(sd):
         with pytest.raises(_StopError):
             run(sd, "sd", callback_on_step_end=_stop)
-        found = run(sd, "sd")
+        result = run(sd, "sd")
     with guides[1].attach(sd):
-        assert torch.equal(run(sd, "sd"), found)
+        assert torch.equal(run(sd, "sd"), result)
     assert len(guides[0].bank) == 3
 
 
@@ -513,9 +506,11 @@ def test_prompts_may_be_encoded_before_or_after_the_timesteps_are_set(sd, late):
                 lambda texts=texts: sd.encode_prompt(texts, "cpu", 1, False),
                 lambda: sd.scheduler.set_timesteps(2),
             ]
-            for call in reversed(calls) if late else calls:
+            if late:
+                calls.reverse()
+            for call in calls:
                 call()
-            sd.encode_prompt("", "cpu", 1, False)  # negative ones
+            sd.encode_prompt("", "cpu", 1, False)  # negative prompts
             for t in sd.scheduler.timesteps:
                 x = sd.scheduler.step(_random(2, 4, 8, 8), t, x).prev_sample
     with torch.no_grad():
@@ -523,7 +518,7 @@ def test_prompts_may_be_encoded_before_or_after_the_timesteps_are_set(sd, late):
     assert torch.allclose(guide.bank.prompts.double(), _unit(expected.double().mean(1)), atol=1e-6)
 
 
-def test_timesteps_may_be_set_anew_for_each_part_of_a_run(sd):
+def test_timesteps_may_be_set_again_for_each_part_of_a_run(sd):
     guide, x = DiversityGuidance(every=1), _random(2, 4, 8, 8)
     with guide.attach(sd):
         sd.encode_prompt(["a dog", "a cat"], "cpu", 1, False)
@@ -534,7 +529,7 @@ def test_timesteps_may_be_set_anew_for_each_part_of_a_run(sd):
     assert torch.equal(guide.bank.prompts[:2], guide.bank.prompts[2:])
 
 
-def test_what_a_scheduler_kept_of_another_batch_is_left_alone(sd):
+def test_a_scheduler_copy_of_another_batch_stays_unchanged(sd):
     sd.scheduler = pipelines.OTHERS["pndm"]()
     sd.scheduler.set_timesteps(4)
     kept = sd.scheduler.cur_sample = _random(5, 4, 8, 8)
@@ -543,7 +538,7 @@ def test_what_a_scheduler_kept_of_another_batch_is_left_alone(sd):
     assert sd.scheduler.cur_sample is kept
 
 
-def test_a_wrapper_of_somebody_else_is_put_back(sd):
+def test_a_third_party_wrapper_is_restored(sd):
     theirs = sd.scheduler.step
     sd.scheduler.step = theirs
     with DiversityGuidance().attach(sd):
@@ -551,7 +546,7 @@ def test_a_wrapper_of_somebody_else_is_put_back(sd):
     assert vars(sd.scheduler)["step"] is theirs
 
 
-def test_a_run_that_begins_with_an_image(sd):
+def test_image_to_image_runs_are_guided(sd):
     pipe = diffusers.StableDiffusionImg2ImgPipeline(**sd.components, requires_safety_checker=False)
     pipe.set_progress_bar_config(disable=True)
     image = _random(3, 3, 16, 16).sigmoid()
@@ -565,8 +560,8 @@ def test_a_run_that_begins_with_an_image(sd):
         assert torch.equal(called, attached)
 
 
-def test_latents_that_are_there_twice(monkeypatch):
-    """DiT steps its batch under labels and under none, and keeps the first half."""
+def test_a_doubled_batch_is_guided_once(monkeypatch):
+    """DiT steps its batch with labels and without, and keeps the first half."""
     torch.manual_seed(0)
     pipe = pipelines.dit()
     pipe.set_progress_bar_config(disable=True)
@@ -589,9 +584,9 @@ def test_latents_that_are_there_twice(monkeypatch):
         with guide.attach(pipe, prompts=[1, 2]):
             images()
         with guide.attach(pipe, prompts=[1, 1]):
-            found = images()
+            result = images()
         assert len(guide.bank) == 4
-        assert not np.allclose(found, plain)
+        assert not np.allclose(result, plain)
     assert pushed == 3 * (3 * [(2, [1, 2])] + 3 * [(2, [1, 1])])
     with (
         pytest.raises(ArgumentError, match="DiTPipeline encodes none"),
@@ -604,27 +599,24 @@ def test_latents_that_are_there_twice(monkeypatch):
 
 
 def test_presets_are_the_rows_of_table_1():
-    assert list(objectives.GUIDANCE) == SCORES
-    for name in objectives.GUIDANCE:
+    assert set(objectives.OBJECTIVES) == set(SCORES)
+    for name in objectives.OBJECTIVES:
         guide = DiversityGuidance.preset(name)
         assert guide.score == objectives.objective(name)
-        assert (guide.strength, guide.every, guide.bandwidth_z, guide.bank.capacity) == (
-            0.03,
-            10,
-            0.8,
-            300,
-        )
-        assert guide.bandwidth_t == (0.3 if guide.score.conditional else None)
+        assert (guide.strength, guide.every) == (0.03, 10)
+        assert (guide.bandwidth_z, guide.bank.capacity) == (0.8, 300)
+    bandwidths = [DiversityGuidance.preset(name).bandwidth_t for name in SCORES]
+    assert bandwidths == [None, None, 0.3, 0.3]
     assert DiversityGuidance.preset("rke").bank is not DiversityGuidance.preset("rke").bank
     assert DiversityGuidance.preset("rke", strength=0.1, bank=None).strength == 0.1
 
 
-def test_presets_tell_unrelated_latents_apart():
-    """At the bandwidth of 0.8 unit rows at right angles have a kernel value of 0.21: neither copies nor strangers."""
+def test_presets_distinguish_unrelated_latents():
+    """At bandwidth 0.8 orthogonal unit rows have a kernel value of 0.21: similar, but no copies."""
     guide = DiversityGuidance.preset("rke", strength=0.5)
     rows = torch.eye(3)
-    found = score_gradient(rows, score="rke", kernel_x=Gaussian(0.8))
-    assert np.exp(found.value) == pytest.approx(9 / (3 + 6 * np.exp(-2 / 0.64)), rel=1e-6)
+    result = score_gradient(rows, score="rke", kernel_x=Gaussian(0.8))
+    assert np.exp(result.value) == pytest.approx(9 / (3 + 6 * np.exp(-2 / 0.64)), rel=1e-6)
     assert (_moved(rows + guide.push(rows), rows) > 0.49).all()
 
 
@@ -645,22 +637,25 @@ WRONG = [
     ),
     (
         lambda: DiversityGuidance("rke", bandwidth_t=0.3),
-        "`bandwidth_t` was given, but the score has no prompts in it",
+        "`bandwidth_t` was given, but the score does not use prompts",
     ),
     (lambda: DiversityGuidance(bank=[]), "`bank` must be a Bank, or None; got list"),
     (
         lambda: DiversityGuidance(start=0.5, stop=0.5),
-        "fractions must be 0 <= `start` < `stop` <= 1; got 0.5 and 0.5",
+        "must be fractions with 0 <= start < stop <= 1; got 0.5 and 0.5",
     ),
     (
         lambda: DiversityGuidance(stop=50),
-        "fractions must be 0 <= `start` < `stop` <= 1; got 0.0 and 50",
+        "`start` and `stop` must be fractions with 0 <= start < stop <= 1; got 0.0 and 50",
     ),
     (
         lambda: DiversityGuidance.preset("c-vsg"),
-        "there is no preset 'c-vsg' of guidance; choose from vendi, rke",
+        "there is no guidance preset 'c-vsg'; choose from vendi, conditional_vendi",
     ),
-    (lambda: DiversityGuidance(bank=None).remember(_random(2, 3)), "this guidance has no bank"),
+    (
+        lambda: DiversityGuidance(bank=None).remember(_random(2, 3)),
+        "this guidance has no `bank` to remember samples in",
+    ),
     (
         lambda: DiversityGuidance("rke").push(np.ones((2, 3))),
         "`latents` must be a torch tensor; got ndarray",
@@ -669,11 +664,13 @@ WRONG = [
         lambda: (
             DiversityGuidance(prompt_tensor="add_text_embeds").attach(build("sdxl")).__enter__()
         ),
-        "attach hears the first result of encode_prompt, not 'add_text_embeds': pass attach(pipe, prompts=...)",
+        "attach reads the first result of encode_prompt, not 'add_text_embeds': "
+        "pass attach(pipe, prompts=...)",
     ),
     (
         lambda: run(build("sd"), "sd", callback_on_step_end=DiversityGuidance()),
-        "a conditional score needs 'prompt_embeds' at each step: pass callback_on_step_end_tensor_inputs",
+        "a conditional score needs 'prompt_embeds' at each step: "
+        "pass callback_on_step_end_tensor_inputs",
     ),
 ]
 REFUSED = [
@@ -696,7 +693,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("call", "message"), WRONG, ids=[message for _, message in WRONG])
-def test_settings_that_make_no_sense_are_refused(call, message):
+def test_invalid_settings_are_refused(call, message):
     with pytest.raises(ArgumentError, match=re.escape(message)):
         call()
 
@@ -714,7 +711,7 @@ def test_a_bank_of_another_resolution_is_refused(sd):
         run(sd, "sd", height=32, width=32, **_hooked(guide))
 
 
-def test_scores_are_told_as_values_too():
+def test_scores_can_be_objectives():
     assert DiversityGuidance(Objective(order=2.0)).tensor_inputs == ["latents"]
     assert DiversityGuidance("conditional_vendi(truncation=50)").tensor_inputs == [
         "latents",
@@ -723,13 +720,18 @@ def test_scores_are_told_as_values_too():
 
 
 @pytest.mark.parametrize("package", ["torch", "diffusers"])
-def test_a_missing_package_is_told(package):
+def test_a_missing_package_is_reported(package):
     code = (
-        f"import sys; sys.modules[{package!r}] = None\nimport divprism.guidance\n"
-        "try: divprism.guidance.DiversityGuidance\nexcept divprism.MissingExtraError as error: print(error)"
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "import divprism.guidance\n"
+        "try: divprism.guidance.DiversityGuidance\n"
+        "except divprism.MissingExtraError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    expected = f"Guiding pipelines needs {package}, which is not installed: pip install 'divprism[guidance]'."
+    expected = (
+        f"Guiding pipelines needs {package}, which is not installed: "
+        "pip install 'divprism[guidance]'."
+    )
     assert done.stdout.strip() == expected
 
 
@@ -737,9 +739,9 @@ def test_a_missing_package_is_told(package):
 
 
 def test_the_example_of_the_guide_runs(tmp_path, monkeypatch):
-    """As it is written: the tiny pipeline lies in a folder that has the name of the real one."""
+    """As written: the tiny pipeline is in a folder with the name of the real one."""
     (code,) = re.findall(r"```python\n(import torch.*?)```", GUIDE.read_text(), re.DOTALL)
-    (name,) = re.findall(r'from_pretrained\("(.*?)"', code)
+    (name,) = re.findall(r'from_pretrained\(\s*"(.*?)"', code)
     build("sdxl").save_pretrained(tmp_path / name)
     monkeypatch.chdir(tmp_path)
     scope = {}
@@ -761,7 +763,7 @@ def test_the_short_examples_run(sd, block):
     )
 
 
-def test_the_reward_of_the_guide():
+def test_the_reward_example_of_the_guide_runs():
     assert doctest.testfile(str(GUIDE), module_relative=False).failed == 0
 
 
@@ -777,37 +779,37 @@ def test_a_copy_of_a_scheduler_has_its_own_step():
 
 @pytest.mark.parametrize("lost", [math.nan, math.inf])
 @pytest.mark.parametrize("scheduler", [pipelines.ddim, pipelines.OTHERS["unipc"]])
-def test_latents_that_diverged_are_left_and_told(sd, lost, scheduler):
+def test_diverged_latents_are_left_out_with_a_warning(sd, lost, scheduler):
     """The others are pushed as if alone, in the scheduler's copies too."""
     latents = _random(3, 4, 8, 8)
     latents[1, 2] = lost
     kept = [0, 2]
-    found = []
-    for batch, warned in ((latents, True), (latents[kept], False)):
+
+    def start(batch):
         sd.scheduler = scheduler()
         sd.scheduler.set_timesteps(3)
         sd.scheduler.last_sample = 2 * batch
-        guide = DiversityGuidance("rke", every=1)
-        with (
-            pytest.warns(UserWarning, match=r"latents \[1\] of the batch are NaN or infinite")
-            if warned
-            else nullcontext()
-        ):
-            moved = guide._after_step(sd, batch, None, 0, 3)
-        with (
-            pytest.warns(UserWarning, match="neither pushed nor remembered")
-            if warned
-            else nullcontext()
-        ):
-            guide._after_step(sd, batch, None, 2, 3)
-        assert len(guide.bank) == 2
-        found.append((moved, sd.scheduler.last_sample))
-    for whole, alone in zip(*found, strict=True):
-        assert torch.equal(whole[kept], alone)
-    assert torch.equal(found[0][0][1].nan_to_num(7), latents[1].nan_to_num(7))
+        return DiversityGuidance("rke", every=1)
+
+    guide = start(latents)
+    with pytest.warns(UserWarning, match=r"latents \[1\] of the batch are NaN or infinite"):
+        moved = guide._after_step(sd, latents, None, 0, 3)
+    moved_copy = sd.scheduler.last_sample
+    with pytest.warns(UserWarning, match="neither pushed nor remembered"):
+        guide._after_step(sd, latents, None, 2, 3)
+    assert len(guide.bank) == 2
+
+    guide = start(latents[kept])
+    alone = guide._after_step(sd, latents[kept], None, 0, 3)
+    alone_copy = sd.scheduler.last_sample
+    guide._after_step(sd, latents[kept], None, 2, 3)
+    assert len(guide.bank) == 2
+    assert torch.equal(moved[kept], alone)
+    assert torch.equal(moved_copy[kept], alone_copy)
+    assert torch.equal(moved[1].nan_to_num(7), latents[1].nan_to_num(7))
 
 
-def test_two_guides_at_once_both_push(sd):
+def test_two_attached_guides_both_push(sd):
     plain = run(sd, "sd")
     guides = [DiversityGuidance("rke", every=2) for _ in range(2)]
     with guides[0].attach(sd):
@@ -820,14 +822,14 @@ def test_two_guides_at_once_both_push(sd):
 
 
 def test_prompts_are_those_of_the_call(sd):
-    """Not of what was encoded before it, by the user or by a call that failed."""
+    """And not those encoded before it, by the user or by a call that failed."""
     guide = DiversityGuidance(every=1)
     with guide.attach(sd):
-        made = [
+        encoded = [
             sd.encode_prompt(text, "cpu", 1, False)[0]
             for text in (["an owl", "a fox"], ["a dog", "a cat"])
         ]
-        for embedded in made:
+        for embedded in encoded:
             sd(
                 prompt_embeds=embedded,
                 guidance_scale=1,
@@ -839,13 +841,12 @@ def test_prompts_are_those_of_the_call(sd):
         sd(["a cow", "a bee"], guidance_scale=1, num_inference_steps=2, output_type="latent")
     with torch.no_grad():
         last = sd.encode_prompt(["a cow", "a bee"], "cpu", 1, False)[0]
-    assert torch.allclose(
-        guide.bank.prompts.double(), _unit(torch.cat([*made, last]).double().mean(1)), atol=1e-6
-    )
+    expected = _unit(torch.cat([*encoded, last]).double().mean(1))
+    assert torch.allclose(guide.bank.prompts.double(), expected, atol=1e-6)
 
 
-def test_a_call_that_encodes_nothing_is_told(sd):
-    """Not guided by the prompts of the call before it."""
+def test_a_call_that_encodes_nothing_is_refused(sd):
+    """It is not guided by the prompts of the call before it."""
     with DiversityGuidance(every=1).attach(sd):
         run(sd, "sd")
         sd.check_inputs("a dog", 16, 16, 1)
@@ -854,7 +855,7 @@ def test_a_call_that_encodes_nothing_is_told(sd):
             sd.scheduler.step(_random(2, 4, 8, 8), sd.scheduler.timesteps[0], _random(2, 4, 8, 8))
 
 
-def test_a_loop_of_ones_own_is_as_long_as_its_schedule(sd):
+def test_a_custom_loop_is_as_long_as_its_schedule(sd):
     run(sd, "sd", steps=2)
     guide, x = DiversityGuidance("rke", every=3), _random(2, 4, 8, 8)
     with guide.attach(sd):
@@ -867,25 +868,28 @@ def test_a_loop_of_ones_own_is_as_long_as_its_schedule(sd):
 
 @pytest.mark.parametrize("settings", [{"strength": 0}, {"start": 0.9}])
 @pytest.mark.parametrize("attached", [False, True])
-def test_what_a_bank_cannot_hold_is_told_before_any_image_is_made(sd, settings, attached):
+def test_latents_that_a_bank_cannot_hold_are_refused_at_the_first_step(sd, settings, attached):
     guide = DiversityGuidance(**settings)
     run(sd, "sd", **_hooked(guide))
     steps = []
 
-    def note(pipe, step, timestep, tensors):
+    def record(pipe, step, timestep, tensors):
         steps.append(step)
-        return tensors if attached else guide(pipe, step, timestep, tensors)
+        if attached:
+            return tensors
+        return guide(pipe, step, timestep, tensors)
 
     options = {
-        "callback_on_step_end": note,
+        "callback_on_step_end": record,
         "callback_on_step_end_tensor_inputs": guide.tensor_inputs,
     }
-    with (
-        guide.attach(sd) if attached else nullcontext(),
-        pytest.raises(DataError, match="do not fit a bank of samples"),
-    ):
+    hook, expected_steps = nullcontext(), [0]
+    if attached:
+        # The wrapped step of the scheduler comes before the first callback.
+        hook, expected_steps = guide.attach(sd), []
+    with hook, pytest.raises(DataError, match="do not fit a bank of samples"):
         run(sd, "sd", height=32, width=32, **options)
-    assert steps == ([] if attached else [0])
+    assert steps == expected_steps
 
 
 @pytest.mark.parametrize("attached", [False, True])
@@ -896,24 +900,24 @@ def test_a_run_that_leaves_noise_for_a_refiner_is_pushed_and_not_remembered(atta
     guide = DiversityGuidance("rke", every=1)
     if attached:
         with guide.attach(pipe):
-            found = run(pipe, "sdxl", steps=10, denoising_end=0.3)
+            result = run(pipe, "sdxl", steps=10, denoising_end=0.3)
     else:
         watched = _Watched(guide)
-        found = run(pipe, "sdxl", steps=10, denoising_end=0.3, **_hooked(watched))
+        result = run(pipe, "sdxl", steps=10, denoising_end=0.3, **_hooked(watched))
         assert watched.pushed == [0, 1, 2]
-    assert (_moved(found, plain) > 0.03).all()
+    assert (_moved(result, plain) > 0.03).all()
     assert len(guide.bank) == 0
     run(pipe, "sdxl", **_hooked(guide))
     assert len(guide.bank) == 3
 
 
-def test_a_scheduler_that_comes_later_is_told(sd):
-    told = "was given another scheduler inside `attach`, which was not guided"
-    with pytest.warns(UserWarning, match=told), DiversityGuidance().attach(sd):
+def test_replacing_the_scheduler_inside_attach_warns(sd):
+    message = "the scheduler of the pipeline was replaced inside `attach`"
+    with pytest.warns(UserWarning, match=message), DiversityGuidance().attach(sd):
         sd.scheduler = pipelines.euler()
 
 
-def test_attributes_of_a_scheduler_may_be_copied_and_put_back(sd):
+def test_attributes_of_a_scheduler_may_be_copied_and_restored(sd):
     """As panorama pipelines do for each view."""
     with DiversityGuidance("rke", every=1).attach(sd):
         kept = copy.deepcopy(vars(sd.scheduler))
@@ -927,16 +931,16 @@ def test_attributes_of_a_scheduler_may_be_copied_and_put_back(sd):
     [
         (
             {"a dog": 1},
-            "`prompts` must be embeddings, or texts or whole numbers in a list; got dict",
+            "`prompts` must be embeddings, or a list of texts or whole numbers; got dict",
         ),
         (
             [[1.0, 2.0], [1.0]],
-            "`prompts` must be embeddings, or texts or whole numbers in a list; got list",
+            "`prompts` must be embeddings, or a list of texts or whole numbers; got list",
         ),
-        ([np.ones(3), np.ones(4)], "the embeddings of prompts differ in width"),
+        ([np.ones(3), np.ones(4)], "the embeddings in `prompts` differ in width"),
     ],
 )
-def test_prompts_that_are_none_are_refused_before_the_first_step(sd, prompts, message):
+def test_invalid_prompts_are_refused_before_the_first_step(sd, prompts, message):
     with (
         pytest.raises(DataError, match=re.escape(message)),
         DiversityGuidance().attach(sd, prompts=prompts),
@@ -952,6 +956,6 @@ def test_one_text_is_one_prompt_and_arrays_may_differ_in_tokens(sd):
         assert len(guide.bank) == 3
 
 
-def test_a_callback_without_latents_is_told():
+def test_a_callback_without_latents_is_refused():
     with pytest.raises(ArgumentError, match="the callback needs the latents"):
         DiversityGuidance("rke")(None, 0, 0, {"prompt_embeds": torch.zeros(1, 2)})

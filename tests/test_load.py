@@ -1,16 +1,19 @@
-"""Layouts that people have, and the pairing that is read from each."""
+"""Every supported layout, and the pairs that `load` reads from it."""
 
 import csv
 import io
 import json
 import random
+import sys
+import types
 
 import numpy as np
 import pytest
-from made import ANSWERS, PROMPTS, clip, jsonl, picture, records, write
+from sample_files import ANSWERS, PROMPTS, image_bytes, jsonl, records, write, write_video
 
 import divprism as dp
-from divprism.data.samples import Clip, Picture
+from divprism.data.samples import Image, Video
+from divprism.data.samples import texts as text_items
 
 PAIRS = [
     (prompt, answer)
@@ -91,9 +94,9 @@ TABLES = {
 def test_every_table_gives_the_same_pairs(name, tmp_path):
     write(tmp_path, {name: TABLES[name]})
     assert texts(dp.load(tmp_path / name)) == PAIRS
-    found = dp.load(tmp_path)  # the only table of a folder
-    assert texts(found) == PAIRS
-    assert "outputs from " in found.notes[-1]
+    samples = dp.load(tmp_path)  # the only table of a folder
+    assert texts(samples) == PAIRS
+    assert "outputs from " in samples.notes[-1].text
 
 
 def test_a_datasets_folder(tmp_path):
@@ -105,21 +108,22 @@ def test_a_datasets_folder(tmp_path):
     assert texts(dp.load(tmp_path / "one")) == PAIRS
     datasets.DatasetDict({"test": whole, "train": whole}).save_to_disk(str(tmp_path / "two"))
     assert texts(dp.load(tmp_path / "two" / "train")) == PAIRS
-    with pytest.raises(dp.DataError, match=r"holds the splits test, train; name one of them"):
+    with pytest.raises(dp.DataError, match=r"contains the splits test, train; name one of them"):
         dp.load(tmp_path / "two")
 
 
-def test_pictures_inside_a_table(tmp_path):
+def test_images_inside_a_table(tmp_path):
     rows = [
-        {"prompt": PROMPTS[i % 2], "image": {"bytes": picture(i), "path": None}} for i in range(4)
+        {"prompt": PROMPTS[i % 2], "image": {"bytes": image_bytes(i), "path": None}}
+        for i in range(4)
     ]
     write(tmp_path, {"a.parquet": parquet(rows)})
     samples = dp.load(tmp_path / "a.parquet")
-    assert [type(output) for output in samples.outputs] == [Picture] * 4
+    assert [type(output) for output in samples.outputs] == [Image] * 4
     assert samples.outputs[3].content().size == (40, 30)
 
 
-def test_fields_are_found_or_named(tmp_path):
+def test_fields_are_recognised_by_name_or_given(tmp_path):
     rows = [
         {"question": "q", "better": "a", "worse": "b", "meta": {"who": "m", "t": 0.5}}
         for _ in range(2)
@@ -127,16 +131,17 @@ def test_fields_are_found_or_named(tmp_path):
     write(tmp_path, {"a.jsonl": jsonl(rows)})
     with pytest.raises(
         dp.DataError,
-        match=r"has no field of outputs among question, better, worse, meta; name it: --output-field",
+        match=r"has no output field among question, better, worse, meta; "
+        r"name it with `output_field`",
     ):
         dp.load(tmp_path / "a.jsonl")
-    found = dp.load(
+    samples = dp.load(
         tmp_path / "a.jsonl", output_field="better,worse", model_field="meta.who,meta.t"
     )
-    assert texts(found) == [("q", "a"), ("q", "b")] * 2
-    assert found.models == ("m / 0.5",) * 4
+    assert texts(samples) == [("q", "a"), ("q", "b")] * 2
+    assert samples.models == ("m / 0.5",) * 4
     with pytest.raises(
-        dp.DataError, match=r"has no field 'best' \(--output-field\) among question"
+        dp.DataError, match=r"has no field 'best' \(`output_field`\) among question"
     ):
         dp.load(tmp_path / "a.jsonl", output_field="best")
     with pytest.raises(
@@ -146,15 +151,15 @@ def test_fields_are_found_or_named(tmp_path):
         dp.load(tmp_path / "a.jsonl", output_kind="sound")
 
 
-def test_a_list_of_prompts_says_how_to_score_it(tmp_path):
+def test_the_error_for_a_list_of_prompts_explains_how_to_score_it(tmp_path):
     write(tmp_path, {"p.jsonl": jsonl({"prompt": text} for text in PROMPTS)})
     with pytest.raises(
-        dp.DataError, match=r"To score the prompts themselves: --output-field prompt"
+        dp.DataError, match=r"To score the prompts themselves, pass `output_field='prompt'`"
     ):
         dp.load(tmp_path / "p.jsonl")
-    found = dp.load(tmp_path / "p.jsonl", output_field="prompt")
-    assert [output.text for output in found.outputs] == PROMPTS
-    assert found.prompts is None
+    samples = dp.load(tmp_path / "p.jsonl", output_field="prompt")
+    assert [output.text for output in samples.outputs] == PROMPTS
+    assert samples.prompts is None
 
 
 def test_embeddings_inside_a_table(tmp_path):
@@ -167,7 +172,7 @@ def test_embeddings_inside_a_table(tmp_path):
         dp.load(tmp_path / "e.jsonl")
 
 
-IMAGES = {f"{i}.png": picture(i) for i in range(4)}
+IMAGES = {f"{i}.png": image_bytes(i) for i in range(4)}
 CAPTIONED = [{"file_name": f"{i}.png", "text": PROMPTS[i // 2]} for i in range(4)]
 FOLDERS = {
     "metadata.jsonl": IMAGES | {"metadata.jsonl": jsonl(CAPTIONED)},
@@ -177,39 +182,34 @@ FOLDERS = {
     | {"map.json": json.dumps({row["file_name"]: {"prompt": row["text"]} for row in CAPTIONED})},
     "map of lists": IMAGES
     | {"map.json": json.dumps({PROMPTS[0]: ["0.png", "1.png"], PROMPTS[1]: ["2.png", "3.png"]})},
-    "folder per prompt": {f"{PROMPTS[i // 2]}/{i}.png": picture(i) for i in range(4)},
-    "prompt-index": {f"{PROMPTS[i // 2]}-{i % 2}.png": picture(i) for i in range(4)},
+    "folder per prompt": {f"{PROMPTS[i // 2]}/{i}.png": image_bytes(i) for i in range(4)},
+    "prompt-index": {f"{PROMPTS[i // 2]}-{i % 2}.png": image_bytes(i) for i in range(4)},
     "absolute in words": IMAGES
     | {"data.jsonl": jsonl({"prompt": r["text"], "path": r["file_name"]} for r in CAPTIONED)},
 }
 
 
 @pytest.mark.parametrize("layout", FOLDERS)
-def test_every_folder_of_pictures_pairs_each_with_its_prompt(layout, tmp_path):
+def test_every_image_folder_pairs_each_file_with_its_prompt(layout, tmp_path):
     names = list(FOLDERS[layout])
-    random.Random(7).shuffle(names)  # the order in which files came to be must not matter
+    random.Random(7).shuffle(names)  # the order in which files are created must not matter
     write(tmp_path, {name: FOLDERS[layout][name] for name in names})
     samples = dp.load(tmp_path)
     pairs = {
         (prompt.text, output.digest())
         for prompt, output in zip(samples.prompts, samples.outputs, strict=True)
     }
-    expected = {(PROMPTS[i // 2], Picture(picture(i)).digest()) for i in range(4)}
+    expected = {(PROMPTS[i // 2], Image(image_bytes(i)).digest()) for i in range(4)}
     assert pairs == expected
-    assert [prompt.text for prompt in samples.prompts] == sorted(
-        (p.text for p in samples.prompts), key=PROMPTS.index
-    ) or (
-        layout
-        in (
-            "folder per prompt",
-            "prompt-index",
-        )  # in natural order of names, where blue comes first
-    )
+    # Without a table, files are in natural order of their names, where blue comes first.
+    if layout not in ("folder per prompt", "prompt-index"):
+        order = [PROMPTS.index(prompt.text) for prompt in samples.prompts]
+        assert order == sorted(order)
     assert samples.warnings == ()
 
 
 def test_prompts_in_a_list_beside_the_files(tmp_path):
-    files = write(tmp_path / "images", {f"{i}.png": picture(i) for i in (10, 2, 1, 0)})
+    files = write(tmp_path / "images", {f"{i}.png": image_bytes(i) for i in (10, 2, 1, 0)})
     write(tmp_path, {"prompts.txt": "zero\none\n\ntwo\nten\n"})
     samples = dp.load(files, tmp_path / "prompts.txt")
     named = {
@@ -217,7 +217,7 @@ def test_prompts_in_a_list_beside_the_files(tmp_path):
         for prompt, output in zip(samples.prompts, samples.outputs, strict=True)
     }
     assert named == {"zero": "0.png", "one": "1.png", "two": "2.png", "ten": "10.png"}
-    assert "natural order" in samples.notes[-1]
+    assert "natural order" in samples.notes[-1].text
     write(tmp_path, {"prompts.txt": "zero\none\n"})
     with pytest.raises(
         dp.DataError, match=r"4 files in .* and 2 prompts do not pair up one to one"
@@ -226,9 +226,9 @@ def test_prompts_in_a_list_beside_the_files(tmp_path):
 
 
 @pytest.mark.parametrize("start", [0, 1])
-def test_the_number_of_a_prompt_in_the_name(start, tmp_path):
+def test_files_are_paired_by_the_prompt_number_in_their_names(start, tmp_path):
     files = write(
-        tmp_path / "images", {f"{start + i // 2}_{i % 2}.png": picture(i) for i in range(4)}
+        tmp_path / "images", {f"{start + i // 2}_{i % 2}.png": image_bytes(i) for i in range(4)}
     )
     write(tmp_path, {"p.txt": "\n".join(PROMPTS)})
     assert [prompt.text for prompt in dp.load(files, tmp_path / "p.txt").prompts] == [
@@ -252,60 +252,63 @@ def test_prompts_joined_by_id(tmp_path):
     assert texts(dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")) == PAIRS[::-1]
     write(tmp_path, {"p.jsonl": jsonl([{"prompt_id": 0, "prompt": "only"}])})
     with pytest.raises(
-        dp.DataError, match=r"2 outputs have a prompt_id that .*p.jsonl lacks \(first: 1\)"
+        dp.DataError,
+        match=r"2 outputs have a prompt_id that .*p.jsonl does not contain \(first: 1\)",
     ):
         dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
     write(tmp_path, {"p.jsonl": jsonl({"prompt_id": i, "prompt": str(i)} for i in range(5))})
-    assert "3 of 5 prompts in" in dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl").warnings[0]
+    (warning,) = dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl").warnings
+    assert "3 of 5 prompts in" in warning.text
     write(tmp_path, {"p.jsonl": jsonl({"prompt_id": 0, "prompt": str(i)} for i in range(5))})
     with pytest.raises(dp.DataError, match="has a prompt_id twice"):
         dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
 
 
-def test_pictures_as_prompts_of_captions(tmp_path):
+def test_images_can_be_the_prompts_of_captions(tmp_path):
     write(
         tmp_path,
         IMAGES | {"c.jsonl": jsonl({"image": f"{i}.png", "caption": ANSWERS[i]} for i in range(4))},
     )
     samples = dp.load(tmp_path / "c.jsonl", prompt_field="image", output_field="caption")
-    assert [type(prompt) for prompt in samples.prompts] == [Picture] * 4
+    assert [type(prompt) for prompt in samples.prompts] == [Image] * 4
     assert [output.text for output in samples.outputs] == ANSWERS
     write(tmp_path / "apart", IMAGES)
     write(tmp_path, {"o.txt": "\n".join(ANSWERS)})
     apart = dp.load(tmp_path / "o.txt", tmp_path / "apart", output_field="prompt")
-    assert [prompt.source.name for prompt in apart.prompts] == [f"{i}.png" for i in range(4)]
+    assert [prompt.source.name for prompt in apart.prompts] == list(IMAGES)
 
 
 def test_videos_and_folders_of_frames(tmp_path):
-    clips = tmp_path / "clips"
-    clips.mkdir()
+    videos = tmp_path / "videos"
+    videos.mkdir()
     for i in range(4):
-        clip(clips / f"{PROMPTS[i // 2]}-{i % 2}.mp4", i)
-    samples = dp.load(clips)
-    assert [type(output) for output in samples.outputs] == [Clip] * 4
+        write_video(videos / f"{PROMPTS[i // 2]}-{i % 2}.mp4", i)
+    samples = dp.load(videos)
+    assert [type(output) for output in samples.outputs] == [Video] * 4
     assert {prompt.text for prompt in samples.prompts} == set(PROMPTS)
     assert len(samples.outputs[0].content(5)) == 5
     frames = write(
         tmp_path / "frames",
-        {f"{PROMPTS[i // 2]}/{i}/{j}.png": picture(i) for i in range(4) for j in (10, 9)},
+        {f"{PROMPTS[i // 2]}/{i}/{j}.png": image_bytes(i) for i in range(4) for j in (10, 9)},
     )
     samples = dp.load(frames, output_kind="video")
-    assert [[path.name for path in output.source] for output in samples.outputs] == [
-        ["9.png", "10.png"]
-    ] * 4
+    for output in samples.outputs:
+        assert [path.name for path in output.source] == ["9.png", "10.png"]
+    assert len(samples) == 4
     flat = write(
         tmp_path / "flat",
-        {f"{PROMPTS[i // 2]}-{i}/{j}.png": picture(i) for i in range(4) for j in range(2)},
+        {f"{PROMPTS[i // 2]}-{i}/{j}.png": image_bytes(i) for i in range(4) for j in range(2)},
     )
     assert {prompt.text for prompt in dp.load(flat, output_kind="video").prompts} == set(PROMPTS)
-    rows = [{"prompt": PROMPTS[0], "frames": [f"frames/{PROMPTS[0]}/0/{j}.png" for j in (9, 10)]}]
+    names = [f"frames/{PROMPTS[0]}/0/{j}.png" for j in (9, 10)]
+    rows = [{"prompt": PROMPTS[0], "frames": names}]
     write(tmp_path, {"f.jsonl": jsonl(rows)})
     assert len(dp.load(tmp_path / "f.jsonl").outputs[0].source) == 2
 
 
-def test_a_frame_stands_for_several_of_a_short_clip(tmp_path):
-    write(tmp_path, {f"{i}.png": picture(i) for i in range(2)})
-    frames = Clip((tmp_path / "0.png", tmp_path / "1.png")).content(4)
+def test_frames_of_a_short_video_are_repeated(tmp_path):
+    write(tmp_path, {f"{i}.png": image_bytes(i) for i in range(2)})
+    frames = Video((tmp_path / "0.png", tmp_path / "1.png")).content(4)
     assert frames[0] is frames[1] and frames[2] is frames[3] and frames[1] is not frames[2]
 
 
@@ -320,13 +323,13 @@ def test_arrays_and_their_prompts(tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"x": X, "t": T}, tmp_path / "both.safetensors")
-    for found in (
+    for samples in (
         dp.load(tmp_path / "x.npy", tmp_path / "t.npy"),
         dp.load(tmp_path / "both.npz"),
         dp.load(tmp_path / "both.safetensors"),
     ):
-        np.testing.assert_array_equal(found.outputs, X)
-        np.testing.assert_array_equal(found.prompts, T)
+        np.testing.assert_array_equal(samples.outputs, X)
+        np.testing.assert_array_equal(samples.prompts, T)
     np.save(tmp_path / "short.npy", T[:5])
     with pytest.raises(
         dp.DataError, match=r"got 6 outputs in .*x.npy and 5 prompts in .*short.npy"
@@ -336,10 +339,11 @@ def test_arrays_and_their_prompts(tmp_path):
 
 def test_an_array_of_prompts_by_outputs(tmp_path):
     np.save(tmp_path / "x.npy", X.reshape(2, 3, 3))
-    found = dp.load(tmp_path / "x.npy")
-    np.testing.assert_array_equal(found.outputs, X)
-    np.testing.assert_array_equal(found.prompts, [0, 0, 0, 1, 1, 1])
-    assert found.notes == (f"{tmp_path / 'x.npy'}: 2 prompts with 3 outputs each, 3 wide",)
+    samples = dp.load(tmp_path / "x.npy")
+    np.testing.assert_array_equal(samples.outputs, X)
+    np.testing.assert_array_equal(samples.prompts, [0, 0, 0, 1, 1, 1])
+    (note,) = samples.notes
+    assert note.text == f"{tmp_path / 'x.npy'}: 2 prompts with 3 outputs each, 3 wide"
 
 
 def test_an_array_of_strings_is_texts(tmp_path):
@@ -347,31 +351,97 @@ def test_an_array_of_strings_is_texts(tmp_path):
     assert [output.text for output in dp.load(tmp_path / "x.npy").outputs] == ANSWERS
 
 
-def test_models_are_kept_apart(tmp_path):
+def test_the_repr_of_samples_is_one_short_line(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(records(("b", "a")))} | FOLDERS["metadata.jsonl"])
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "t.npy", T)
+    loaded = {
+        "Samples(8 outputs of 2 models, 2 prompts, texts, from 'o.jsonl')": dp.load(
+            tmp_path / "o.jsonl"
+        ),
+        "Samples(4 outputs, 2 prompts, images for texts, from 'metadata.jsonl')": dp.load(
+            tmp_path / "metadata.jsonl"
+        ),
+        "Samples(6 outputs, no prompts, embeddings of width 3, from 'x.npy')": dp.load(
+            tmp_path / "x.npy"
+        ),
+        "Samples(6 outputs, embeddings of width 3 for embeddings of width 2, from 'x.npy')": (
+            dp.load(tmp_path / "x.npy", tmp_path / "t.npy")
+        ),
+    }
+    for expected, samples in loaded.items():
+        assert repr(samples) == expected
+    given = dp.Samples(text_items("abcdef"), text_items("ppqqrr"))
+    assert repr(dp.Samples(X, T, given=given)).startswith("Samples(6 outputs, 3 prompts, embedd")
+    ids = dp.Samples(X, np.array([0, 0, 1, 1, 2, 2]), skipped=1)
+    assert (
+        repr(ids) == "Samples(6 outputs, 3 prompts, embeddings of width 3 for group ids, 1 skipped)"
+    )
+
+
+def test_samples_in_a_notebook_show_escaped_rows(tmp_path):
+    rows = [{"prompt": "p", "output": f"<script>{i}</script>" + "x" * 500} for i in range(8)]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    page = dp.load(tmp_path / "o.jsonl")._repr_html_()
+    assert "<script>" not in page and page.count("&lt;script&gt;") == 5
+    assert "8 outputs" in page and "3 more rows" in page and "x" * 200 not in page
+    warned = dp.Samples(X, warnings=(dp.Notice("odd", "<b>odd</b>"),))._repr_html_()
+    assert "embedding of width 3" in warned and "Warning: odd: &lt;b&gt;odd&lt;/b&gt;" in warned
+
+
+def test_samples_become_a_data_frame(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    write(tmp_path, IMAGES | {"o.jsonl": jsonl(ROWS), "metadata.jsonl": jsonl(CAPTIONED)})
+    frame = dp.load(tmp_path / "o.jsonl").to_frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame.columns) == ["model", "prompt", "output"]
+    assert list(zip(frame["prompt"], frame["output"], strict=True)) == PAIRS
+    images = dp.load(tmp_path / "metadata.jsonl").to_frame()
+    assert list(images["output"]) == [str(tmp_path / name) for name in IMAGES]
+    vectors = dp.Samples(X).to_frame()
+    np.testing.assert_array_equal(np.stack(vectors["output"]), X)
+
+
+def test_a_data_frame_needs_pandas_or_polars(monkeypatch):
+    samples = dp.Samples(X, np.arange(6))
+    polars = types.ModuleType("polars")
+    polars.DataFrame = dict
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "polars", polars)
+    assert list(samples.to_frame()) == ["prompt", "output"]
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(dp.MissingExtraError, match=r"needs pandas or polars.*pip install pandas"):
+        samples.to_frame()
+
+
+def test_samples_are_split_by_model(tmp_path):
     write(tmp_path, {"o.jsonl": jsonl(records(("b", "a")))})
     samples = dp.load(tmp_path / "o.jsonl")
     assert list(samples.by_model()) == ["b", "a"]
     assert texts(samples.by_model()["a"]) == PAIRS
     limited = dp.load(tmp_path / "o.jsonl", limit=3)
-    assert {model: len(one) for model, one in limited.by_model().items()} == {"b": 3, "a": 3}
-    with pytest.raises(dp.ArgumentError, match="`limit` must be a whole number of at least 1"):
+    assert {model: len(part) for model, part in limited.by_model().items()} == {"b": 3, "a": 3}
+    with pytest.raises(dp.ArgumentError, match="`limit` must be an integer of at least 1"):
         dp.load(tmp_path / "o.jsonl", limit=0)
-    with pytest.raises(dp.ArgumentError, match="does not say which model made an output"):
+    with pytest.raises(dp.ArgumentError, match="does not name the model of each output"):
         dp.Samples(samples.outputs).by_model()
 
 
-def test_empty_outputs_are_skipped_and_counted_or_refused(tmp_path):
+def test_empty_outputs_are_skipped_and_counted_or_refused_if_strict(tmp_path):
     rows = [
         *ROWS,
         {"model": "one", "prompt": "p", "output": "  "},
         {"model": "one", "prompt": "p", "output": None},
     ]
     write(tmp_path, {"o.jsonl": jsonl(rows)})
-    found = dp.load(tmp_path / "o.jsonl")
-    assert (len(found), found.skipped) == (4, 2)
-    assert found.warnings == ("2 outputs were skipped: they, or their prompts, are empty.",)
+    samples = dp.load(tmp_path / "o.jsonl")
+    assert (len(samples), samples.skipped) == (4, 2)
+    text = "2 outputs were skipped because the output or its prompt is empty."
+    assert samples.warnings == (dp.Notice("outputs-skipped", text),)
     with pytest.raises(
-        dp.DataError, match=r"line 5 of .*o.jsonl is empty, or its prompt is \(--strict\)"
+        dp.DataError,
+        match=r"line 5 of .*o.jsonl is empty, or its prompt is "
+        r"\(an error because of `strict=True`\)",
     ):
         dp.load(tmp_path / "o.jsonl", strict=True)
     write(tmp_path, {"o.jsonl": jsonl([{"prompt": "p", "output": ""}])})
@@ -385,14 +455,16 @@ def test_the_join_is_checked(tmp_path):
     table = {"metadata.jsonl": jsonl(CAPTIONED)}
     write(
         tmp_path / "surplus",
-        IMAGES | table | {"extra.png": picture(9), "notes.txt": "not an output"},
+        IMAGES | table | {"extra.png": image_bytes(9), "notes.txt": "not an output"},
     )
-    found = dp.load(tmp_path / "surplus")
+    samples = dp.load(tmp_path / "surplus")
     assert (
-        found.warnings[0].startswith("1 files are not named in")
-        and "extra.png" in found.warnings[0]
+        samples.warnings[0].text.startswith("1 file is not named in")
+        and "extra.png" in samples.warnings[0].text
     )
-    with pytest.raises(dp.DataError, match=r"1 files are not named in .*\(--strict\)"):
+    with pytest.raises(
+        dp.DataError, match=r"1 file is not named in .*\(an error because of `strict=True`\)"
+    ):
         dp.load(tmp_path / "surplus", strict=True)
     write(tmp_path / "missing", {name: IMAGES[name] for name in list(IMAGES)[:3]} | table)
     with pytest.raises(
@@ -400,46 +472,48 @@ def test_the_join_is_checked(tmp_path):
     ):
         dp.load(tmp_path / "missing")
     write(tmp_path / "twice", IMAGES | {"metadata.jsonl": jsonl([*CAPTIONED, CAPTIONED[0]])})
-    assert dp.load(tmp_path / "twice").warnings[0].startswith("1 files are named more than once")
-    write(tmp_path / "case", {"A dog-0.png": picture(0), "a dog-0.png": picture(1)})
-    assert [text.split(" (")[0] for text in dp.load(tmp_path / "case").warnings] == [
-        "1 file names differ by case only",
-        "1 prompts differ by case only",
+    assert dp.load(tmp_path / "twice").warnings[0].text.startswith("1 file is named more than once")
+    write(tmp_path / "case", {"A dog-0.png": image_bytes(0), "a dog-0.png": image_bytes(1)})
+    assert [notice.text.split(" (")[0] for notice in dp.load(tmp_path / "case").warnings] == [
+        "1 group of file names differs only by case",
+        "1 group of prompts differs only by case",
     ]
-    write(tmp_path / "mixed", {"a-0.png": picture(0), "b.png": picture(1)})
-    with pytest.raises(dp.DataError, match=r"1 of 2 files in .* are not named prompt-index: b, "):
+    write(tmp_path / "mixed", {"a-0.png": image_bytes(0), "b.png": image_bytes(1)})
+    with pytest.raises(
+        dp.DataError, match=r"1 of 2 files in .* is not named prompt-index \(first: b\)"
+    ):
         dp.load(tmp_path / "mixed")
 
 
-def test_folders_that_cannot_be_read_say_why(tmp_path):
+def test_unreadable_folders_are_refused_with_a_reason(tmp_path):
     write(tmp_path / "two", {"a.jsonl": jsonl(ROWS), "b.jsonl": jsonl(ROWS)})
     with pytest.raises(
-        dp.DataError, match=r"holds 2 tables \(a.jsonl, b.jsonl\); name the one to read"
+        dp.DataError, match=r"contains 2 tables \(a.jsonl, b.jsonl\); name the one to read"
     ):
         dp.load(tmp_path / "two")
     write(
         tmp_path / "runs",
         {f"samples_task_2026-01-0{i}T00-00-00.jsonl": jsonl(LM_EVAL) for i in (1, 2)},
     )
-    with pytest.raises(dp.DataError, match=r"holds 2 runs of samples_task; name the file"):
+    with pytest.raises(dp.DataError, match=r"contains 2 runs of samples_task; name the file"):
         dp.load(tmp_path / "runs")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(dp.DataError, match="holds neither a table nor pictures"):
+    with pytest.raises(dp.DataError, match="contains neither a table nor images"):
         dp.load(tmp_path / "empty")
     with pytest.raises(dp.DataError, match=r"cannot read .*nowhere: No such file"):
         dp.load(tmp_path / "nowhere")
-    write(tmp_path, {"a.png": picture(), "a.xyz": b"?"})
-    with pytest.raises(dp.DataError, match="is a single output; diversity needs several"):
+    write(tmp_path, {"a.png": image_bytes(), "a.xyz": b"?"})
+    with pytest.raises(dp.DataError, match="is a single output, but diversity needs several"):
         dp.load(tmp_path / "a.png")
-    with pytest.raises(dp.ArgumentError, match=r"cannot tell what a.xyz is by its suffix"):
+    with pytest.raises(dp.ArgumentError, match=r"the suffix of a.xyz is not supported"):
         dp.load(tmp_path / "a.xyz")
 
 
-def test_log_likelihoods_are_no_outputs(tmp_path):
+def test_log_likelihoods_are_not_outputs(tmp_path):
     rows = [row | {"resps": [[[-1.5, False]]]} for row in LM_EVAL]
     write(tmp_path, {"samples_mc.jsonl": jsonl(rows)})
     with pytest.raises(
-        dp.DataError, match=r"line 1 of .* holds log-likelihoods, not generated texts"
+        dp.DataError, match=r"line 1 of .* contains log-likelihoods, not generated texts"
     ):
         dp.load(tmp_path / "samples_mc.jsonl")
 
@@ -453,7 +527,7 @@ def _swapped(samples):
     return [(output, prompt) for prompt, output in texts(samples)]
 
 
-def test_some_prompts_without_an_id_cannot_be_joined(tmp_path):
+def test_prompts_without_an_id_cannot_be_joined(tmp_path):
     outputs = [{"output": "of two", "prompt_id": 2}, {"output": "of one", "prompt_id": 1}]
     write(
         tmp_path,
@@ -463,7 +537,7 @@ def test_some_prompts_without_an_id_cannot_be_joined(tmp_path):
         },
     )
     with pytest.raises(
-        dp.DataError, match=r"1 of 2 prompts in .*p.jsonl have no prompt_id to join the outputs by"
+        dp.DataError, match=r"1 of 2 prompts in .*p.jsonl has no prompt_id to join the outputs by"
     ):
         dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
 
@@ -473,20 +547,21 @@ def test_rows_that_contradict_their_ids_are_refused(tmp_path):
     write(tmp_path, {"o.jsonl": jsonl(outputs), "p.txt": "a\na\nb\nb\n", "q.txt": "a\nb\na\nb\n"})
     with pytest.raises(
         dp.DataError,
-        match=r"with the same prompt_id \(0\) would get different prompts; give those in .*p.txt",
+        match=r"with the same prompt_id \(0\) would get different prompts; "
+        r"add the prompt_id to those in .*p.txt",
     ):
         dp.load(tmp_path / "o.jsonl", tmp_path / "p.txt")
-    found = dp.load(tmp_path / "o.jsonl", tmp_path / "q.txt")
-    assert _swapped(found) == [("o0", "a"), ("o1", "b"), ("o2", "a"), ("o3", "b")]
-    assert found.notes[-1].endswith("q.txt, row by row")
+    samples = dp.load(tmp_path / "o.jsonl", tmp_path / "q.txt")
+    assert _swapped(samples) == [("o0", "a"), ("o1", "b"), ("o2", "a"), ("o3", "b")]
+    assert samples.notes[-1].text.endswith("q.txt, row by row")
 
 
 def test_empty_rows_do_not_shift_the_others(tmp_path):
     outputs = [{"output": text} for text in ("o1", "o2", "o3", "", "o5")]
     write(tmp_path, {"o.jsonl": jsonl(outputs), "p.txt": "p1\n\np3\np4\np5\n\n"})
-    found = dp.load(tmp_path / "o.jsonl", tmp_path / "p.txt")
-    assert _swapped(found) == [("o1", "p1"), ("o3", "p3"), ("o5", "p5")]
-    assert found.skipped == 2
+    samples = dp.load(tmp_path / "o.jsonl", tmp_path / "p.txt")
+    assert _swapped(samples) == [("o1", "p1"), ("o3", "p3"), ("o5", "p5")]
+    assert samples.skipped == 2
     own = [
         {"output": "a", "prompt": "x"},
         {"output": "b", "prompt": ""},
@@ -507,18 +582,18 @@ def test_skipped_outputs_are_counted_for_the_model_that_made_them(tmp_path):
     rows = [*ROWS, {"model": "one", "prompt": "p", "output": ""}]
     rows += [dict(row, model="two") for row in ROWS]
     write(tmp_path, {"o.jsonl": jsonl(rows)})
-    found = dp.load(tmp_path / "o.jsonl").by_model()
-    assert {model: part.skipped for model, part in found.items()} == {"one": 1, "two": 0}
+    parts = dp.load(tmp_path / "o.jsonl").by_model()
+    assert {model: part.skipped for model, part in parts.items()} == {"one": 1, "two": 0}
 
 
-def test_an_empty_first_value_does_not_tell_the_kind(tmp_path):
+def test_an_empty_first_value_does_not_decide_the_kind(tmp_path):
     rows = [
         {"image": None, "prompt": "p"},
         *({"image": f"{i}.png", "prompt": "p"} for i in range(2)),
     ]
-    write(tmp_path, {f"{i}.png": picture(i) for i in range(2)} | {"m.jsonl": jsonl(rows)})
-    found = dp.load(tmp_path / "m.jsonl")
-    assert [output.modality for output in found.outputs] == ["image"] * 2 and found.skipped == 1
+    write(tmp_path, {f"{i}.png": image_bytes(i) for i in range(2)} | {"m.jsonl": jsonl(rows)})
+    samples = dp.load(tmp_path / "m.jsonl")
+    assert [output.modality for output in samples.outputs] == ["image"] * 2 and samples.skipped == 1
     vectors = [{"embedding": None, "prompt": "p"}, {"embedding": [1.0, 2.0], "prompt": "p"}]
     write(tmp_path, {"v.jsonl": jsonl(vectors)})
     with pytest.raises(
@@ -528,7 +603,7 @@ def test_an_empty_first_value_does_not_tell_the_kind(tmp_path):
         dp.load(tmp_path / "v.jsonl")
 
 
-def test_the_right_answer_is_not_an_output(tmp_path):
+def test_the_reference_answer_is_not_an_output(tmp_path):
     write(
         tmp_path,
         {"o.jsonl": jsonl([{"question": "q", "answer": "gold", "generations": ["a", "b"]}])},
@@ -543,15 +618,15 @@ def test_lm_eval_repeats_a_document_for_each_filter(tmp_path):
         for name in ("strict-match", "flexible-extract")
     ]
     write(tmp_path, {"samples_gsm8k.jsonl": jsonl(rows)})
-    found = dp.load(tmp_path / "samples_gsm8k.jsonl")
-    assert _swapped(found) == [("o0", "p0"), ("o1", "p1")]
+    samples = dp.load(tmp_path / "samples_gsm8k.jsonl")
+    assert _swapped(samples) == [("o0", "p0"), ("o1", "p1")]
     assert any(
-        "lines of filter strict-match only, those of flexible-extract repeat them" in note
-        for note in found.notes
+        "only lines of filter strict-match; those of flexible-extract repeat them" in note.text
+        for note in samples.notes
     )
 
 
-def test_texts_in_odd_clothes(tmp_path):
+def test_texts_are_found_in_messages_objects_and_missing_values(tmp_path):
     parts = [
         {
             "role": "user",
@@ -565,9 +640,9 @@ def test_texts_in_odd_clothes(tmp_path):
         {"prompt": parts, "output": {"text": "b"}},
     ]
     write(tmp_path, {"o.jsonl": jsonl(rows)})
-    found = dp.load(tmp_path / "o.jsonl")
-    assert _swapped(found) == [("a", "hi"), ("b", "hi")]
-    assert found.skipped == 2
+    samples = dp.load(tmp_path / "o.jsonl")
+    assert _swapped(samples) == [("a", "hi"), ("b", "hi")]
+    assert samples.skipped == 2
     alpaca = [
         {"instruction": "Add.", "input": "1 + 1", "output": "2"},
         {"instruction": "Say hi.", "input": "", "output": "hi"},
@@ -582,18 +657,18 @@ def test_every_field_name_makes_a_csv_a_table(tmp_path):
         assert _swapped(dp.load(tmp_path / "o.csv")) == [("a", "p"), ("b", "q")]
 
 
-def test_prompts_of_a_grid_may_be_one_each(tmp_path):
+def test_an_array_of_prompts_by_outputs_takes_one_prompt_each(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(24.0).reshape(2, 3, 4))
     np.save(tmp_path / "t.npy", np.eye(2))
     write(tmp_path, {"p.txt": "first\nsecond\n"})
-    found = dp.load(tmp_path / "x.npy", tmp_path / "t.npy")
-    assert found.outputs.shape == (6, 4)
-    np.testing.assert_array_equal(found.prompts, np.repeat(np.eye(2), 3, axis=0))
+    samples = dp.load(tmp_path / "x.npy", tmp_path / "t.npy")
+    assert samples.outputs.shape == (6, 4)
+    np.testing.assert_array_equal(samples.prompts, np.repeat(np.eye(2), 3, axis=0))
     listed = dp.load(tmp_path / "x.npy", tmp_path / "p.txt").prompts
     assert [prompt.text for prompt in listed] == ["first"] * 3 + ["second"] * 3
 
 
-def test_the_field_of_prompts_is_that_of_their_own_table(tmp_path):
+def test_prompt_field_refers_to_the_table_of_prompts(tmp_path):
     outputs, prompts = (
         [{"output": "a", "id": 1}, {"output": "b", "id": 2}],
         [{"my_text": "p", "id": 1}, {"my_text": "q", "id": 2}],
@@ -606,12 +681,14 @@ def test_the_field_of_prompts_is_that_of_their_own_table(tmp_path):
 
 def test_the_key_of_a_map_is_the_file(tmp_path):
     entries = {f"{i}.png": {"prompt": f"p{i}", "file_name": "elsewhere.png"} for i in range(2)}
-    write(tmp_path, {f"{i}.png": picture(i) for i in range(2)} | {"map.json": json.dumps(entries)})
-    found = dp.load(tmp_path)
-    assert [output.source.name for output in found.outputs] == ["0.png", "1.png"]
+    write(
+        tmp_path, {f"{i}.png": image_bytes(i) for i in range(2)} | {"map.json": json.dumps(entries)}
+    )
+    samples = dp.load(tmp_path)
+    assert [output.source.name for output in samples.outputs] == ["0.png", "1.png"]
 
 
-def test_a_limit_stops_the_reading(tmp_path):
+def test_reading_stops_at_the_limit(tmp_path):
     rows = [{"prompt": "p", "output": f"o{i}"} for i in range(3)]
     write(tmp_path, {"o.jsonl": jsonl(rows) + b"broken"})
     assert len(dp.load(tmp_path / "o.jsonl", limit=2)) == 2
@@ -621,10 +698,10 @@ def test_a_limit_stops_the_reading(tmp_path):
 
 @pytest.mark.parametrize(
     ("skipped", "warnings"),
-    [("abc", []), (None, []), (-1, []), (0, None), (0, [5])],
+    [("abc", []), (None, []), (-1, []), (0, None), (0, [5]), (0, [{"code": "a"}])],
     ids=lambda value: repr(value),
 )
-def test_a_foreign_embedding_json_is_refused(skipped, warnings, tmp_path):
+def test_an_invalid_embedding_json_is_refused(skipped, warnings, tmp_path):
     content = {"embedders": [], "skipped": skipped, "warnings": warnings, "skipped_models": []}
     write(tmp_path, {"embedding.json": json.dumps(content)})
     np.save(tmp_path / "outputs.npy", np.eye(2))
@@ -632,7 +709,7 @@ def test_a_foreign_embedding_json_is_refused(skipped, warnings, tmp_path):
         dp.load(tmp_path)
 
 
-def test_embedded_folders_are_not_left_either(tmp_path):
+def test_embedded_folders_do_not_follow_links_outside(tmp_path):
     np.save(tmp_path / "secret.npy", np.eye(2))
     content = {"embedders": [], "skipped": 0, "warnings": [], "skipped_models": []}
     write(tmp_path / "in", {"embedding.json": json.dumps(content)})

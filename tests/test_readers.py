@@ -1,4 +1,4 @@
-"""Files of numbers, good and bad."""
+"""Files of numbers, valid and broken."""
 
 import io
 import zipfile
@@ -45,27 +45,27 @@ def test_files_are_read(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x.npy", "named.npz", "plain.csv"])
-def test_standard_input_is_told_by_its_bytes(name, monkeypatch):
+def test_standard_input_is_recognised_by_its_first_bytes(name, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(GOOD[name])))
     np.testing.assert_array_equal(read_array("-", "outputs"), X)
 
 
-def test_an_array_on_disk_is_mapped(tmp_path):
+def test_an_npy_file_is_memory_mapped(tmp_path):
     np.save(tmp_path / "x.npy", X)
     assert isinstance(read_array(tmp_path / "x.npy", "outputs"), np.memmap)
 
 
-def test_weights_in_a_column_are_flat(tmp_path):
+def test_a_column_of_weights_is_a_flat_array(tmp_path):
     (tmp_path / "w.csv").write_text("0.25\n0.75\n")
     assert read_array(tmp_path / "w.csv", "weights").tolist() == [0.25, 0.75]
 
 
-def test_labels_in_a_file_are_words(tmp_path):
+def test_labels_in_a_file_are_strings(tmp_path):
     (tmp_path / "l.csv").write_text("1\n2\n\ndog\n")
     assert read_array(tmp_path / "l.csv", "labels").tolist() == ["1", "2", "dog"]
     (tmp_path / "l.csv").write_text("1,2\n")
     with pytest.raises(
-        dp.DataError, match=r"line 1 of .*l.csv holds several cells; labels are one per line"
+        dp.DataError, match=r"line 1 of .*l.csv has several cells; labels are one per line"
     ):
         read_array(tmp_path / "l.csv", "labels")
 
@@ -79,11 +79,11 @@ HUGE = _npy(X).replace(b"(6, 3)", b"(9**9, 3)").replace(b"(9**9, 3)", b"(6000000
 BAD = {
     "pickled.npy": (
         _npy(np.array([_Bomb()], object), allow_pickle=True),
-        "holds pickled objects, which could run code",
+        "contains pickled objects, which could run code",
     ),
     "pickled.npz": (
         _npz(outputs=np.array([_Bomb()], object)),
-        "outputs in .*pickled.npz holds pickled objects",
+        "outputs in .*pickled.npz contains pickled objects",
     ),
     "cut.npy": (_npy(X)[:-20], "is truncated: it ends before its array does"),
     "header.npy": (_npy(X)[:40], "is (truncated|not a readable NumPy array)"),
@@ -91,22 +91,22 @@ BAD = {
     "garbled.npy": (_npy(X).replace(b"descr", b"dexcr"), "is not a readable NumPy array"),
     "empty.npy": (b"", "empty.npy is empty"),
     "empty.csv": (b"", "empty.csv is empty"),
-    "blank.csv": (b"\n\n", "holds no rows of numbers"),
-    "csv.npy": (CSV, "is neither a NumPy array nor an archive, not the .npy that its name says"),
-    "npy.csv": (_npy(X), "is a NumPy array, not the .csv that its name says"),
-    "npz.npy": (_npz(x=X), "is a zip archive, not the .npy that its name says"),
+    "blank.csv": (b"\n\n", "contains no rows of numbers"),
+    "csv.npy": (CSV, "is neither a NumPy array nor an archive, although its name ends in .npy"),
+    "npy.csv": (_npy(X), "is a NumPy array, although its name ends in .csv"),
+    "npz.npy": (_npz(x=X), "is a zip archive, although its name ends in .npy"),
     "cut.npz": (_npz(x=X)[:-30], "is not a readable .npz archive"),
-    "none.npz": (_npz(), "neither a NumPy array nor an archive|holds no array"),
-    "several.npz": (_npz(a=X, b=X), r"holds 2 arrays \(a, b\), none of them named outputs or x"),
+    "none.npz": (_npz(), "neither a NumPy array nor an archive|contains no array"),
+    "several.npz": (_npz(a=X, b=X), r"contains 2 arrays \(a, b\), none of them named outputs or x"),
     "words.csv": (b"1,2\n3,many\n", "line 2 of .*words.csv is not a row of numbers: '3,many'"),
-    "ragged.csv": (b"1,2\n\n3\n", "line 3 of .*ragged.csv has 1 numbers, the first row 2"),
+    "ragged.csv": (b"1,2\n\n3\n", "line 3 of .*ragged.csv has 1 number, but the first row has 2"),
     "hole.csv": (b"1,,3\n4,5,6\n", "line 1 of .*hole.csv is not a row of numbers: '1,,3'"),
     "columns.csv": (
         b"0,1,2\n4,5,6\n",
         "the first line of .*columns.csv counts 0, 1, ...: remove it if it is a header",
     ),
     "brace.npy": (_npy(X).replace(b"}", b" "), "is not a readable NumPy array"),
-    "latin.csv": (b"1,2\n\xff,3\n", "is not text in UTF-8: byte 4 cannot be read"),
+    "latin.csv": (b"1,2\n\xff,3\n", "is not text in UTF-8: byte 4 is invalid"),
 }
 
 
@@ -131,7 +131,7 @@ def test_an_archive_with_a_corrupt_member_is_refused(tmp_path):
         read_array(path, "outputs")
 
 
-def test_missing_files_and_unknown_suffixes(tmp_path):
+def test_missing_files_and_unknown_suffixes_are_refused(tmp_path):
     with pytest.raises(dp.DataError, match=r"cannot read .*nowhere.npy: No such file or directory"):
         read_array(tmp_path / "nowhere.npy", "outputs")
     with pytest.raises(dp.DataError, match=r"cannot read .*folder.npy: Is a directory"):
@@ -139,12 +139,13 @@ def test_missing_files_and_unknown_suffixes(tmp_path):
         read_array(tmp_path / "folder.npy", "outputs")
     with pytest.raises(
         dp.ArgumentError,
-        match=r"cannot tell what x.pt is by its suffix; outputs are read from .npy, .npz, .safetensors, .csv or -",
+        match=r"the suffix of x.pt is not supported; outputs are read from "
+        r".npy, .npz, .safetensors, .csv, or from - for standard input",
     ):
         read_array(tmp_path / "x.pt", "outputs")
 
 
-def test_empty_standard_input(monkeypatch):
+def test_empty_standard_input_is_refused(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(dp.DataError, match="standard input is empty"):
         read_array("-", "outputs")

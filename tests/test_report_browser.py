@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from browser import chromium, show
-from made import picture, write
+from sample_files import image_bytes, write
 
 import divprism as dp
 from divprism.data.samples import Text
@@ -29,7 +29,7 @@ def page(tmp_path_factory):
     for place, prompt in enumerate([HOSTILE, "a red square", "a blue circle"]):
         for count in range(6 + 2 * place):
             name = f"{NAME}.png" if (place, count) == (1, 0) else f"{place}-{count}.png"
-            write(folder / "images", {name: picture(17 * place + count, (300, 200))})
+            write(folder / "images", {name: image_bytes(17 * place + count, (300, 200))})
             lines.append(
                 {
                     "file_name": name,
@@ -37,7 +37,7 @@ def page(tmp_path_factory):
                     "model": "</title><script>window.hacked=2</script>",
                 }
             )
-    from made import jsonl
+    from sample_files import jsonl
 
     write(folder / "images", {"metadata.jsonl": jsonl(lines)})
     settings = {"kernel_t": dp.Categorical(), "interval": 0.95, "num_permutations": 19}

@@ -1,10 +1,12 @@
 """divprism: how diverse is a prompt-guided generative model beyond what its prompts bring?"""
 
+__version__ = "0.1.0"  # first, so that the rooms can import it while this package is imported
+
 from divprism.analysis.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
 from divprism.analysis.baseline import ShuffledBaseline, shuffled_baseline
 from divprism.analysis.comparison import Comparison, Difference, compare
 from divprism.analysis.convergence import Convergence, Verdict, converge
-from divprism.analysis.evaluation import Evaluation, evaluate, evaluate_models
+from divprism.analysis.evaluation import Evaluation, Results, evaluate, evaluate_models
 from divprism.analysis.fidelity import (
     KernelDistance,
     alignment,
@@ -14,16 +16,17 @@ from divprism.analysis.fidelity import (
     recall,
 )
 from divprism.analysis.groups import (
-    Decomposition,
-    EigenDirections,
-    EigenGroups,
-    KMeansGroups,
-    LabelGroups,
+    EigenDirectionGrouping,
+    EigenGrouping,
+    ExactPromptGrouping,
+    KMeansGrouping,
+    LabelGrouping,
     NestedScores,
     PromptGroups,
     nested_scores,
     prompt_groups,
 )
+from divprism.analysis.groups.kmeans import kmeans_labels
 from divprism.analysis.intervals import Interval
 from divprism.analysis.metric import Metric
 from divprism.core.kernels import Categorical, Cosine, Gaussian, Kernel, Polynomial, Precomputed
@@ -50,21 +53,15 @@ from divprism.errors import (
     GateError,
     MissingExtraError,
     MissingModelError,
+    Notice,
 )
 from divprism.estimators import Auto, Dual, Estimator, Exact, Fourier, Lanczos, Nystrom, Subsample
 from divprism.report.details import html_report
+from divprism.scores import functions as _functions
 from divprism.scores.bandwidth import BandwidthRule, MedianDistance, StableScore
-from divprism.scores.cluster import cluster_rke, cluster_vendi, kmeans_labels
-from divprism.scores.functions import (
-    conditional_rke,
-    conditional_vendi,
-    information_rke,
-    information_vendi,
-    rke,
-    vendi,
-)
+from divprism.scores.functions import *  # noqa: F403  # every score of the table is a function
 from divprism.scores.score import Score
-from divprism.version import __version__
+from divprism.scores.settings import Settings
 
 __all__ = [
     "ArgumentError",
@@ -78,17 +75,17 @@ __all__ = [
     "Convergence",
     "Cosine",
     "DataError",
-    "Decomposition",
     "Difference",
     "DivprismError",
     "Dual",
     "EfficientNetLite0",
-    "EigenDirections",
-    "EigenGroups",
+    "EigenDirectionGrouping",
+    "EigenGrouping",
     "Embedder",
     "Estimator",
     "Evaluation",
     "Exact",
+    "ExactPromptGrouping",
     "Fourier",
     "FrameMean",
     "Function",
@@ -96,24 +93,27 @@ __all__ = [
     "Gaussian",
     "Inception",
     "Interval",
-    "KMeansGroups",
+    "KMeansGrouping",
     "Kernel",
     "KernelDistance",
-    "LabelGroups",
+    "LabelGrouping",
     "Lanczos",
     "MedianDistance",
     "Metric",
     "MissingExtraError",
     "MissingModelError",
     "NestedScores",
+    "Notice",
     "Nystrom",
     "OpenAI",
     "Polynomial",
     "Precomputed",
     "PromptGroups",
+    "Results",
     "Samples",
     "Score",
     "SentenceTransformers",
+    "Settings",
     "ShuffledBaseline",
     "StableScore",
     "Subsample",
@@ -123,11 +123,7 @@ __all__ = [
     "__version__",
     "alignment",
     "bandwidth_sweep",
-    "cluster_rke",
-    "cluster_vendi",
     "compare",
-    "conditional_rke",
-    "conditional_vendi",
     "converge",
     "coverage",
     "embed",
@@ -135,15 +131,12 @@ __all__ = [
     "evaluate_models",
     "html_report",
     "in_batch_similarity",
-    "information_rke",
-    "information_vendi",
     "kernel_distance",
     "kmeans_labels",
     "load",
     "nested_scores",
     "prompt_groups",
     "recall",
-    "rke",
     "shuffled_baseline",
-    "vendi",
 ]
+__all__ += _functions.__all__

@@ -5,6 +5,8 @@ also derive from `ValueError` and those about missing packages from `ImportError
 not know divprism handles them as usual.
 """
 
+from dataclasses import dataclass
+
 __all__ = [
     "ArgumentError",
     "BandwidthWarning",
@@ -13,6 +15,7 @@ __all__ = [
     "GateError",
     "MissingExtraError",
     "MissingModelError",
+    "Notice",
 ]
 
 
@@ -42,3 +45,31 @@ class GateError(DivprismError):
 
 class BandwidthWarning(UserWarning):
     """A bandwidth at which nearly all items count as alike, or none; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that a reader of a result should know, with a code that programs can rely on.
+
+    Attributes
+    ----------
+    code : str
+        A short name such as "prompts-all-apart"; it does not change between versions.
+    text : str
+        One sentence: what was observed and what to do about it.
+    severity : str
+        "warning", or "note" for what is only worth knowing.
+    """
+
+    code: str
+    text: str
+    severity: str = "warning"
+
+    def __str__(self) -> str:
+        if self.severity == "note":
+            return self.text
+        return f"{self.code}: {self.text}"
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain values, as in result files."""
+        return {"code": self.code, "text": self.text, "severity": self.severity}

@@ -1,59 +1,83 @@
-"""Scores against the bandwidth of either side: what a choice of bandwidth does, before one trusts it."""
+"""Scores against the bandwidth of outputs and prompts: what a choice of bandwidth changes."""
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divprism.core.arrays import distinct_rows, to_numpy
+from divprism.analysis.inputs import as_samples, describe_source, embed_samples
+from divprism.core.arrays import Array, distinct_rows, to_numpy
 from divprism.core.distances import condensed_squares
 from divprism.core.entropy import matrix_entropy
-from divprism.core.validation import (
-    check_order,
-    check_pairing,
-    check_seed,
-    check_truncation,
-    clean_rows,
-)
-from divprism.errors import ArgumentError
+from divprism.core.validation import check_pairing, clean_rows
+from divprism.errors import ArgumentError, Notice
 from divprism.estimators.base import whole_number
-from divprism.scores import registry
-from divprism.scores.bandwidth import BandwidthRule, MedianDistance, StableScore
+from divprism.scores.bandwidth import BandwidthRule, MedianDistance
+from divprism.scores.settings import EmbeddingOptions, Progress, Settings, read_options
+from divprism.scores.spec import available
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["BandwidthSweep", "SideSweep", "bandwidth_sweep"]
 
-_STEPS, _DOWN, _UP = (
-    4,
-    3,
-    2,
-)  # bandwidths per doubling, and doublings below and above the median distance
-_FAR = (
-    1e100  # a scale of so many bandwidths, whose square is finite: all that is not equal is apart
-)
+# The default grid: bandwidths per doubling, and doublings below and above the median distance.
+_STEPS, _DOWN, _UP = 4, 3, 2
+
+# The largest ratio of distances to bandwidth whose square is finite: beyond it everything that is
+# not equal has nothing in common anyway.
+_FARTHEST = 1e100
+
+
+class SweepOptions(EmbeddingOptions, total=False):
+    """Keywords of `bandwidth_sweep` that are fields of `Settings` or `Resources`."""
+
+    settings: Settings | None
+    bandwidth_rule: BandwidthRule | None
+    order: float
+    truncation: int | None
+    rng: Any
+    progress: Progress | None
 
 
 @dataclass(frozen=True, eq=False)
 class SideSweep:
-    """Scores over bandwidths of one side, that of the other one fixed.
+    """Scores over the bandwidths of one side, with the bandwidth of the other side fixed.
 
     Attributes
     ----------
     bandwidths : ndarray, shape (m,)
-        Of this side, rising.
+        Bandwidths of this side, increasing.
     scores : dict of ndarray, shape (m,)
-        vendi; with prompts conditional_vendi, information_vendi, and `prompts`, the effective number of prompts.
+        By name, every score at the order of the settings that needs no more than prompts.
     chosen, median : float
-        What the rule takes, and the median distance.
+        The bandwidth that the rule chooses, and the median distance.
+    kinds_of_prompts : ndarray, shape (m,), or None
+        Effective number of kinds of prompt, exp H(T); None without prompts.
     """
 
     bandwidths: np.ndarray
     scores: dict[str, np.ndarray]
     chosen: float
     median: float
+    kinds_of_prompts: np.ndarray | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The sweep of one side as plain values, every number finite."""
+        kinds = None
+        if self.kinds_of_prompts is not None:
+            kinds = self.kinds_of_prompts.tolist()
+        return {
+            "bandwidths": self.bandwidths.tolist(),
+            "scores": {name: values.tolist() for name, values in self.scores.items()},
+            "chosen": self.chosen,
+            "median": self.median,
+            "kinds_of_prompts": kinds,
+        }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BandwidthSweep:
     """Scores against the bandwidth of outputs, and against that of prompts.
 
@@ -64,30 +88,35 @@ class BandwidthSweep:
     t : SideSweep or None
         Over bandwidths of prompts.
     n : int
-        Pairs that were used.
+        Number of pairs used.
     drawn_from : int
-        Pairs that there were; those used are a seeded draw of them.
-    order, truncation, rule, rng, max_rows
-        As given.
+        Number of pairs in the data; those used are a seeded random choice of them.
+    settings : Settings
+        Order, truncation, bandwidth rule and seed.
+    max_rows : int
+        Largest number of pairs used.
+    data, embedders, notes, warnings
+        As in `Evaluation`.
     """
 
     x: SideSweep
     t: SideSweep | None
     n: int
     drawn_from: int
-    order: float
-    truncation: int | None
-    rule: BandwidthRule
-    rng: int
+    settings: Settings
     max_rows: int = 1000
+    data: dict[str, Any] = field(default_factory=dict)
+    embedders: tuple[dict[str, Any], ...] = ()
+    notes: tuple[Notice, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
     def plot(self, axes: Any = None) -> tuple[Any, Any]:
-        """Draw the scores against the bandwidth of outputs, and of prompts: a panel each.
+        """Plot the scores against the bandwidth of outputs, and of prompts: a panel each.
 
         Parameters
         ----------
-        axes : one matplotlib Axes for each side that was swept, optional
-            Where to draw; default a new figure.
+        axes : sequence of matplotlib Axes, optional
+            One for each side. Default: a new figure.
 
         Returns
         -------
@@ -95,40 +124,52 @@ class BandwidthSweep:
         """
         from divprism.report.plots import draw_sweep, new_panels
 
-        figure, axes = new_panels(axes, 1 if self.t is None else 2)
+        num_panels = 1
+        if self.t is not None:
+            num_panels = 2
+        figure, axes = new_panels(axes, num_panels)
         draw_sweep(axes, self.to_dict())
         return figure, axes
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only, every number finite; under `settings` what gives this sweep again."""
-        named = type(self.rule) in registry.BANDWIDTH_RULES.values()
-        settings = {
-            "bandwidth_rule": self.rule if named else None,
-            "order": self.order,
-            "truncation": self.truncation,
-            "rng": self.rng,
-            "max_rows": self.max_rows,
-            "bandwidths_x": self.x.bandwidths.tolist(),
-            "bandwidths_t": None if self.t is None else self.t.bandwidths.tolist(),
-        }
-        sides = {
-            name: None
-            if side is None
-            else asdict(side)
-            | {
-                "bandwidths": side.bandwidths.tolist(),
-                "scores": {score: values.tolist() for score, values in side.scores.items()},
-            }
-            for name, side in (("x", self.x), ("t", self.t))
-        }
+        """The result document: plain values only; its `settings` reproduce the sweep."""
+        plain = self.settings.to_dict()
+        kept = {name: plain[name] for name in ("bandwidth_rule", "order", "truncation", "rng")}
+        kept["max_rows"] = self.max_rows
+        kept["bandwidths_x"] = self.x.bandwidths.tolist()
+        kept["bandwidths_t"] = None
+        sides: dict[str, Any] = {"x": self.x.to_dict(), "t": None}
+        if self.t is not None:
+            kept["bandwidths_t"] = self.t.bandwidths.tolist()
+            sides["t"] = self.t.to_dict()
         return sides | {
             "n": self.n,
             "drawn_from": self.drawn_from,
-            "order": "inf" if math.isinf(self.order) else self.order,
-            "truncation": self.truncation,
-            "rng": self.rng,
-            "settings": registry.spell_settings(settings),
+            "order": plain["order"],
+            "truncation": plain["truncation"],
+            "rng": plain["rng"],
+            "settings": kept,
+            "data": self.data,
+            "embedders": list(self.embedders),
+            "warnings": [notice.to_dict() for notice in self.warnings],
         }
+
+    def __repr__(self) -> str:
+        from divprism.report.table import terminal_width
+        from divprism.report.tables import sweep_table
+
+        return sweep_table(self.to_dict()).to_text(terminal_width())
+
+    def _repr_html_(self) -> str:
+        from divprism.report.tables import sweep_table
+
+        return sweep_table(self.to_dict()).to_html()
+
+    def to_frame(self) -> Any:
+        """The scores of every bandwidth as a data frame (pandas or polars)."""
+        from divprism.report.tables import sweep_table
+
+        return sweep_table(self.to_dict()).to_frame()
 
 
 def bandwidth_sweep(
@@ -137,33 +178,33 @@ def bandwidth_sweep(
     *,
     bandwidths_x: Any = None,
     bandwidths_t: Any = None,
-    bandwidth_rule: BandwidthRule | None = None,
-    order: float = 1.0,
-    truncation: int | None = None,
     max_rows: int = 1000,
-    rng: Any = 0,
+    **options: "Unpack[SweepOptions]",
 ) -> BandwidthSweep:
-    """Vendi, Conditional and Information over a range of bandwidths, first of the outputs, then of the prompts.
+    """Scores over a range of bandwidths, first of the outputs, then of the prompts.
 
-    Distances are computed once and serve all bandwidths; while one side moves, the other one keeps what the rule chose. The
-    scores at small bandwidths tend to the number of distinct outputs, at large ones to 1; between the two lies what can be
-    told. Where Conditional is near 1 for every bandwidth of the outputs, that of the prompts is too small: each prompt is a
-    group of its own. O(m n^3) for m bandwidths.
+    Distances are computed once and serve all bandwidths. While the bandwidth of one side changes,
+    the other side keeps the one that the rule chooses. At small bandwidths Vendi tends to the
+    number of distinct outputs, at large ones to 1; only the range between carries information.
+    Where Conditional is near 1 for every bandwidth of the outputs, the bandwidth of the prompts is
+    too small: each prompt is a kind of its own. O(m n^3) for m bandwidths.
 
     Parameters
     ----------
-    x : array (n, d)
-        A row per output.
-    t : array (n, d_t), optional
-        A row per prompt.
+    x, t
+        Outputs and prompts, as in `evaluate`; outputs of several models are pooled.
     bandwidths_x, bandwidths_t : collection of positive numbers, optional
-        Default: 21 values from an eighth of the median distance to four times.
-    bandwidth_rule : BandwidthRule, optional
-        As in `evaluate`.
-    order, truncation, rng
-        As in `evaluate`.
+        Default: 21 values from an eighth of the median distance to four times the median distance.
     max_rows : int, optional
-        Of more pairs a seeded draw of so many is used.
+        Largest number of pairs used; of more pairs a seeded random choice is taken.
+    bandwidth_rule, order, truncation, rng, settings
+        As in `evaluate`.
+    embedder_x, embedder_t, cache, num_workers, progress
+        As in `embed`.
+
+    Returns
+    -------
+    BandwidthSweep
 
     Examples
     --------
@@ -172,46 +213,72 @@ def bandwidth_sweep(
     >>> sweep.x.scores["vendi"].round(3)
     array([3.   , 1.001])
     """
-    order, truncation, seed = check_order(order), check_truncation(truncation), check_seed(rng)
-    rule = StableScore() if bandwidth_rule is None else bandwidth_rule
-    if not isinstance(rule, BandwidthRule):
-        raise ArgumentError(
-            f"`bandwidth_rule` must be an object such as dp.StableScore(); got {rule!r}."
-        )
+    settings, resources = read_options(options, SweepOptions, "bandwidth_sweep")
     max_rows = whole_number(max_rows, "max_rows", 2)
-    if t is None and bandwidths_t is not None:
+    samples = as_samples(x, t, None)
+    embedded, settings = embed_samples(samples, settings, resources)
+    settings = replace(settings, bandwidth_rule=settings.rule)
+    if embedded.prompts is None and bandwidths_t is not None:
         raise ArgumentError("`bandwidths_t` was given, but no prompts `t`.")
-    data = {"x": clean_rows(x, "x")} | ({} if t is None else {"t": clean_rows(t, "t")})
-    count = int(data["x"].shape[0])
-    chosen = {name: rule.bandwidth(rows, rng=seed, name=name) for name, rows in data.items()}
-    kept = np.arange(count)
-    if count > max_rows:
-        kept = np.sort(np.random.default_rng(seed).choice(count, max_rows, replace=False))
-    sides = {}
-    for name, rows in data.items():
-        check_pairing(count, int(rows.shape[0]), name)
-        sides[name] = _Side.of(to_numpy(rows)[kept])
-    grids = {"x": bandwidths_x, "t": bandwidths_t}
-    swept = {}
-    for name in sides:
-        median = MedianDistance().bandwidth(data[name], rng=seed, name=name)
-        grid = _grid(grids[name], median, name)
-        fixed = {other: chosen[other] for other in sides if other != name}
-        points = [
-            _scores(sides, {**fixed, name: float(width)}, order, truncation) for width in grid
-        ]
-        swept[name] = SideSweep(
-            grid,
-            {score: np.array([point[score] for point in points]) for score in points[0]},
-            chosen[name],
-            median,
-        )
+    rows = _paired_rows(embedded.outputs, embedded.prompts)
+    count = int(rows["x"].shape[0])
+    kept = _kept_rows(count, max_rows, settings.rng)
+    given = {"x": bandwidths_x, "t": bandwidths_t}
+    swept = _sweep(rows, kept, given, settings)
     return BandwidthSweep(
-        swept["x"], swept.get("t"), kept.size, count, order, truncation, rule, seed, max_rows
+        x=swept["x"],
+        t=swept.get("t"),
+        n=kept.size,
+        drawn_from=count,
+        settings=settings,
+        max_rows=max_rows,
+        data=describe_source(samples),
+        embedders=embedded.embedders,
+        notes=embedded.notes,
+        warnings=embedded.warnings,
     )
 
 
+def _paired_rows(x: Any, t: Any) -> dict[str, Array]:
+    """Clean vectors of each side, checked to have the same length."""
+    rows = {"x": clean_rows(x, "x")}
+    if t is not None:
+        rows["t"] = clean_rows(t, "t")
+    for name, side in rows.items():
+        check_pairing(int(rows["x"].shape[0]), int(side.shape[0]), name)
+    return rows
+
+
+def _kept_rows(count: int, max_rows: int, seed: int) -> np.ndarray:
+    if count <= max_rows:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, max_rows, replace=False))
+
+
+def _sweep(
+    rows: dict[str, Array], kept: np.ndarray, given: dict[str, Any], settings: Settings
+) -> dict[str, SideSweep]:
+    """The sweep of each side. Bandwidths are chosen on all rows, the curves on those kept."""
+    sides = {name: _Side.of(to_numpy(data)[kept]) for name, data in rows.items()}
+    chosen = {}
+    for name, data in rows.items():
+        chosen[name] = settings.rule.bandwidth(data, rng=settings.rng, name=name)
+    swept = {}
+    for name, data in rows.items():
+        median = MedianDistance().bandwidth(data, rng=settings.rng, name=name)
+        grid = _grid(given[name], median, name)
+        points = []
+        for bandwidth in grid.tolist():
+            points.append(_entropies(sides, chosen | {name: bandwidth}, settings))
+        kinds = None
+        if "t" in sides:
+            kinds = np.array([math.exp(entropies["t"]) for entropies in points])
+        swept[name] = SideSweep(grid, _curves(points), chosen[name], median, kinds)
+    return swept
+
+
 def _grid(given: Any, median: float, name: str) -> np.ndarray:
+    """The bandwidths given, sorted; by default a geometric grid around the median distance."""
     if given is None:
         return median * 2.0 ** (np.arange(-_DOWN * _STEPS, _UP * _STEPS + 1) / _STEPS)
     try:
@@ -225,7 +292,11 @@ def _grid(given: Any, median: float, name: str) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Squared distances between the distinct rows of one side, in units of a squared scale, and which row each pair has."""
+    """Distances between the distinct rows of one side, and how often each row occurs.
+
+    `squares` holds the squared distances in units of `scale` squared, so that they neither overflow
+    nor vanish; `index` holds the distinct row of each pair.
+    """
 
     squares: np.ndarray
     scale: float
@@ -244,32 +315,42 @@ class _Side:
         return cls(squareform(squares), scale, index, masses)
 
     def kernel(self, bandwidth: float) -> np.ndarray:
-        return np.exp(-0.5 * min(self.scale / bandwidth, _FAR) ** 2 * self.squares)
+        """The Gaussian kernel matrix of the distinct rows."""
+        ratio = min(self.scale / bandwidth, _FARTHEST)
+        return np.exp(-0.5 * ratio**2 * self.squares)
 
 
-def _scores(
-    sides: dict[str, _Side], bandwidths: dict[str, float], order: float, truncation: int | None
+def _entropies(
+    sides: dict[str, _Side], bandwidths: dict[str, float], settings: Settings
 ) -> dict[str, float]:
+    """The entropies of outputs, prompts and pairs at some bandwidths, by operator."""
+    order, truncation = settings.order, settings.truncation
     kernels = {name: side.kernel(bandwidths[name]) for name, side in sides.items()}
-    found = {
-        name: matrix_entropy(kernels[name], sides[name].masses, order, truncation) for name in sides
-    }
-    if "t" not in sides:
-        return {"vendi": math.exp(found["x"])}
-    pairs, masses = _pairs(sides)
-    product = kernels["x"][np.ix_(pairs[0], pairs[0])] * kernels["t"][np.ix_(pairs[1], pairs[1])]
-    joint = matrix_entropy(product, masses, order, truncation)
-    return {
-        "vendi": math.exp(found["x"]),
-        "conditional_vendi": math.exp(joint - found["t"]),
-        "information_vendi": math.exp(found["x"] + found["t"] - joint),
-        "prompts": math.exp(found["t"]),
-    }
+    entropies = {}
+    for name, side in sides.items():
+        entropies[name] = matrix_entropy(kernels[name], side.masses, order, truncation)
+    if "t" in sides:
+        (of_x, of_t), masses = _distinct_pairs(sides)
+        product = kernels["x"][np.ix_(of_x, of_x)] * kernels["t"][np.ix_(of_t, of_t)]
+        entropies["joint"] = matrix_entropy(product, masses, order, truncation)
+    return entropies
 
 
-def _pairs(sides: dict[str, _Side]) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct pairs of an output and a prompt, and their masses."""
-    found, counts = np.unique(
-        np.stack([sides["x"].index, sides["t"].index]), axis=1, return_counts=True
-    )
-    return found, counts / counts.sum()
+def _distinct_pairs(sides: dict[str, _Side]) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct pairs of an output and a prompt as two rows of indices, and their masses."""
+    index = np.stack([sides["x"].index, sides["t"].index])
+    pairs, counts = np.unique(index, axis=1, return_counts=True)
+    return pairs, counts / counts.sum()
+
+
+def _curves(points: list[dict[str, float]]) -> dict[str, np.ndarray]:
+    """Every score that the entropies allow, at each bandwidth.
+
+    Scores of a fixed order are left out: a sweep is at the order of its settings.
+    """
+    curves = {}
+    for spec in available(points[0]):
+        if spec.order is None:
+            logs = [spec.log_value(entropies) for entropies in points]
+            curves[spec.name] = np.array([math.exp(log) for log in logs])
+    return curves

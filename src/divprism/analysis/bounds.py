@@ -1,15 +1,15 @@
-"""The papers' concentration bounds: how far a score of n samples can be from that of infinitely many, whatever the law.
+"""The papers' concentration bounds: how far a score of n samples can be from the population's.
 
-They hold for every distribution, so they are wide: an interval from the data (`evaluate(interval=...)`) is many times narrower,
-and has the bound beside it (`bounds_of`).
-Each function returns the range of the population score that is left with probability 1 - delta, and refuses where its theorem
-does not apply. Theorem 3 (b) of Truncated Vendi, on Nystrom, states no constant and has no function.
+They hold for every distribution, so they are wide: an interval computed from the data
+(`evaluate(interval=...)`) is many times narrower, and results carry the bound next to it
+(`bounds_of`). Each function returns the range that contains the population score with probability
+1 - delta, and refuses arguments that its theorem does not cover. Theorem 3 (b) of Truncated Vendi,
+on Nystrom, states no constant and has no function.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -28,117 +28,159 @@ __all__ = [
     "vendi_bound",
 ]
 
+_LARGEST_LOG = 600.0  # exp of a larger logarithm is reported as infinity
+_SMALLEST_NORM = 1e-100  # dividing by a smaller norm is reported as infinity
+_EQUAL_MASSES = 1e-12
+
 
 @dataclass(frozen=True)
 class Bound:
-    """Where the score of infinitely many samples lies, whatever their law.
+    """A range that contains the population score, whatever the distribution.
 
     Attributes
     ----------
     low, high : float
-        Its ends; `high` may be infinite.
+        The ends of the range; `high` may be infinite.
     theorem : str
-        What says so.
+        The theorem that it follows from.
     """
 
     low: float
     high: float
     theorem: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, every number finite: None stands for no upper end."""
-        return {
-            "low": self.low,
-            "high": self.high if math.isfinite(self.high) else None,
-            "theorem": self.theorem,
-        }
+    def to_dict(self) -> dict[str, float | str | None]:
+        """Return plain values, every number finite: None stands for no upper end."""
+        high = None
+        if math.isfinite(self.high):
+            high = self.high
+        return {"low": self.low, "high": high, "theorem": self.theorem}
 
 
 def bounds_of(
     problem: Problem, scores: Mapping[str, Score | None], norms: Mapping[str, float], level: float
 ) -> dict[str, Bound]:
-    """The bounds of those scores that a theorem covers, each with probability `level`.
+    """Return the bounds of those scores that a theorem covers, each with probability `level`.
 
-    For independent pairs that count alike, exact scores, and kernels taken as given, also where a rule read the bandwidth off
-    the data. Scores without a theorem, or with too few samples for it, are left out.
+    The theorems are for independent pairs of equal weight and for exact scores. Kernels count as
+    given in advance, also where a rule chose the bandwidth from the data. Scores without a theorem,
+    or with too few samples for it, are left out.
 
     Parameters
     ----------
     problem, scores
-        What was scored, and the scores by name.
+        The data and settings, and the scores by name.
     norms : mapping of float
-        Hilbert-Schmidt norms of the operators "t" and "joint"; empty: no bound for Conditional-RKE.
+        Hilbert-Schmidt norms of the operators "t" and "joint"; without them there is no bound for
+        Conditional-RKE.
     level : float
         Probability, such as 0.95.
     """
-    if np.ptp(problem.x.masses / np.bincount(problem.x.index)) > 1e-12:
+    # Equal items were merged, so the weight of a pair is the mass of an item over its count.
+    weights = problem.x.masses / np.bincount(problem.x.index)
+    if np.ptp(weights) > _EQUAL_MASSES:
         return {}
-    found = {}
+    bounds = {}
     for name, score in scores.items():
-        if score is None or score.standard_error > 0:
+        if name not in _THEOREMS or score is None or score.standard_error > 0:
             continue
         try:
-            bound = _bound(name, score, problem, norms, 1 - level)
-        except ArgumentError:  # the theorem asks for more samples, or for another kernel or order
+            bound = _THEOREMS[name](score, problem, norms, 1 - level)
+        except ArgumentError:  # the theorem asks for more samples, another kernel or another order
             continue
         if bound is not None:
-            found[name] = bound
-    return found
+            bounds[name] = bound
+    return bounds
 
 
-def _bound(
-    name: str, score: Score, problem: Problem, norms: Mapping[str, float], delta: float
+def _bound_of_vendi(
+    score: Score, problem: Problem, norms: Mapping[str, float], delta: float
+) -> Bound:
+    order, truncation = score.order, score.truncation
+    low, high = vendi_bound(
+        score.value,
+        problem.x.index.size,
+        order,
+        dimension=problem.x.feature_dimension,
+        truncation=truncation,
+        delta=delta,
+    )
+    # At order 1 Thm 2 says nothing, and `vendi_bound` uses Cor. 2 also under truncation.
+    theorem = "Thm 2"
+    if order == 1 or (order < 2 and truncation is None):
+        theorem = "Cor. 2"
+    elif truncation is None:
+        theorem = "Cor. 1"
+    return Bound(low, high, f"Truncated Vendi, {theorem}")
+
+
+def _bound_of_conditional_vendi(
+    score: Score, problem: Problem, norms: Mapping[str, float], delta: float
 ) -> Bound | None:
-    n, order, cut = problem.x.index.size, score.order, score.truncation
-    if name in ("vendi", "rke"):
-        width = problem.x.feature_dimension
-        theorem = (
-            "Cor. 2"
-            if order == 1 or (order < 2 and cut is None)
-            else "Cor. 1"
-            if cut is None
-            else "Thm 2"
-        )
-        ends = vendi_bound(score.value, n, order, dimension=width, truncation=cut, delta=delta)
-        return Bound(*ends, f"Truncated Vendi, {theorem}")
-    if name == "conditional_vendi" and order == 1 and problem.t is not None:
-        widths = {
-            "dimension_x": problem.x.feature_dimension,
-            "dimension_t": problem.t.feature_dimension,
-        }
-        ends = conditional_vendi_bound(score.value, n, **widths, truncation=cut, delta=delta)
-        return Bound(*ends, f"Conditional Vendi, Thm {1 if cut is None else 2}")
-    if name == "conditional_rke" and norms:
-        return _ratio(n, norms, delta)
-    return None
+    if score.order != 1 or problem.t is None:
+        return None
+    low, high = conditional_vendi_bound(
+        score.value,
+        problem.x.index.size,
+        dimension_x=problem.x.feature_dimension,
+        dimension_t=problem.t.feature_dimension,
+        truncation=score.truncation,
+        delta=delta,
+    )
+    theorem = "Thm 2"
+    if score.truncation is None:
+        theorem = "Thm 1"
+    return Bound(low, high, f"Conditional Vendi, {theorem}")
+
+
+def _bound_of_conditional_rke(
+    score: Score, problem: Problem, norms: Mapping[str, float], delta: float
+) -> Bound | None:
+    # Norms are computed only without truncation.
+    if not norms:
+        return None
+    return _ratio(problem.x.index.size, norms, delta)
+
+
+_THEOREMS: dict[str, Callable[[Score, Problem, Mapping[str, float], float], Bound | None]] = {
+    "vendi": _bound_of_vendi,
+    "rke": _bound_of_vendi,
+    "conditional_vendi": _bound_of_conditional_vendi,
+    "conditional_rke": _bound_of_conditional_rke,
+}
+"""The scores that a theorem covers: name -> (score, problem, norms, delta) -> bound."""
 
 
 def _ratio(n: int, norms: Mapping[str, float], delta: float) -> Bound:
-    """Conditional-RKE is the squared ratio of two norms, each of which Theorem 1 of Truncated Vendi holds for with delta / 2.
+    """Bound Conditional-RKE as the squared ratio of two norms.
 
-    Theorem 3 of Conditional Vendi (`conditional_rke_bound`) is on the ratio itself, and many times as wide.
+    Theorem 1 of Truncated Vendi holds for each norm with probability 1 - delta / 2. Theorem 3 of
+    Conditional Vendi (`conditional_rke_bound`) is about the ratio itself, and many times as wide.
     """
     reach = eigenvalue_bound(n, delta / 2)
-    (low_t, high_t), (low_joint, high_joint) = (
-        (norms[side] - reach, norms[side] + reach) for side in ("t", "joint")
-    )
-    high = (min(1.0, high_t) / low_joint) ** 2 if low_joint > 1e-100 else math.inf
-    return Bound(
-        max(1.0, (max(0.0, low_t) / min(1.0, high_joint)) ** 2),
-        high,
-        "Truncated Vendi, Thm 1 on both norms",
-    )
+    # The norm of a trace-one operator is between 0 and 1.
+    low_t = max(0.0, norms["t"] - reach)
+    high_t = min(1.0, norms["t"] + reach)
+    low_joint = norms["joint"] - reach
+    high_joint = min(1.0, norms["joint"] + reach)
+    low = max(1.0, (low_t / high_joint) ** 2)
+    high = math.inf
+    if low_joint > _SMALLEST_NORM:
+        high = (high_t / low_joint) ** 2
+    return Bound(low, high, "Truncated Vendi, Thm 1 on both norms")
 
 
 def eigenvalue_bound(n: int, delta: float = 0.05) -> float:
-    """Distance between the sorted eigenvalues of K / n and those of the population: sqrt(32 log(2 / delta) / n).
+    """Return the distance between the eigenvalues of K / n and those of the population.
 
-    Euclidean, shorter spectra padded by zeros; for n >= 2 + 8 log(1 / delta) (Truncated Vendi, Thm 1).
+    It is sqrt(32 log(2 / delta) / n), the Euclidean distance of sorted spectra, the shorter padded
+    with zeros, for n >= 2 + 8 log(1 / delta) (Truncated Vendi, Thm 1).
 
     >>> round(eigenvalue_bound(10_000), 3)
     0.109
     """
-    _check(n, delta, 2 + 8 * math.log(1 / delta), "Truncated Vendi, Thm 1")
+    _check_delta(delta)
+    _check_size(n, 2 + 8 * math.log(1 / delta), "Truncated Vendi, Thm 1")
     return math.sqrt(32 * math.log(2 / delta) / n)
 
 
@@ -151,11 +193,12 @@ def vendi_bound(
     truncation: int | None = None,
     delta: float = 0.05,
 ) -> tuple[float, float]:
-    """Range of the population score, given the Vendi score of n independent samples.
+    """Return the range of the population score, given the Vendi score of n independent samples.
 
-    Order 2 and above: of any kernel (Truncated Vendi, Cor. 1). Orders from 1 to 2: of kernels with a feature map of `dimension`
-    (Cor. 2), or of the truncated score (Thm 2; at order 1, where that says nothing since the exponent is 0, Cor. 2 with t for
-    the dimension, as its proof does).
+    From order 2 on for any kernel (Truncated Vendi, Cor. 1). For orders from 1 to 2 for kernels
+    with a feature map of `dimension` (Cor. 2), or for the truncated score (Thm 2). At order 1
+    Thm 2 has the exponent 0 and says nothing; there Cor. 2 applies with the truncation as the
+    dimension, as in its proof.
 
     Examples
     --------
@@ -163,39 +206,46 @@ def vendi_bound(
     [3.5, 4.61]
     """
     order = check_order(order)
-    size = truncation if truncation is not None else dimension
+    _check_delta(delta)
+    # A truncated spectrum has rank t, which takes the role of the dimension.
+    size = truncation
+    if size is None:
+        size = dimension
     if order < 1 or math.isinf(order):
-        raise ArgumentError(f"the bounds are for orders from 1 on, not {order:g}.")
+        raise ArgumentError(f"`order` must be finite and at least 1 for a bound; got {order:g}.")
     if order < 2 and size is None:
         raise ArgumentError(
-            "below order 2 the bounds need the `dimension` of the kernel's features, or a `truncation`."
+            "below order 2 a bound needs the `dimension` of the kernel's features, "
+            "or a `truncation`; got neither."
         )
     if order == 1:
         assert size is not None
-        _check(n, delta, 32 * math.e**2 * math.log(2 / delta), "Truncated Vendi, Cor. 2 (a)")
-        reach = math.sqrt(8 * size * math.log(2 / delta) / n) * math.log(
-            n * size / (32 * math.log(2 / delta))
-        )
+        log_term = math.log(2 / delta)
+        _check_size(n, 32 * math.e**2 * log_term, "Truncated Vendi, Cor. 2 (a)")
+        reach = math.sqrt(8 * size * log_term / n) * math.log(n * size / (32 * log_term))
         return _around(value, reach)
-    factor = max(1.0, float(size) ** (2 - order)) if size is not None else 1.0
+    # Norms of order below 2 exceed the Euclidean norm by at most this power of the rank.
+    factor = 1.0
+    if size is not None:
+        factor = max(1.0, float(size) ** (2 - order))
     return _by_norm(value, order, math.sqrt(factor) * eigenvalue_bound(n, delta))
 
 
 def fourier_vendi_bound(
     value: float, n: int, num_features: int, order: float = 2.0, *, delta: float = 0.05
 ) -> tuple[float, float]:
-    """Range of the population score truncated at t = `num_features`, given the score from so many random Fourier features.
+    """Return the range of the truncated population score, given one from random Fourier features.
 
-    Truncated Vendi, Thm 3 (a); orders above 1.
+    The truncation is t = `num_features` (Truncated Vendi, Thm 3 (a)); orders above 1.
     """
     order = check_order(order)
+    _check_delta(delta)
     if order <= 1 or math.isinf(order):
-        raise ArgumentError(f"the bound is for orders above 1, not {order:g}.")
-    _check(n, delta, 2 + 8 * math.log(1 / delta), "Truncated Vendi, Thm 3")
+        raise ArgumentError(f"`order` must be finite and above 1 for this bound; got {order:g}.")
+    _check_size(n, 2 + 8 * math.log(1 / delta), "Truncated Vendi, Thm 3")
     factor = max(1.0, float(num_features) ** (2 - order))
-    return _by_norm(
-        value, order, math.sqrt(128 * factor * math.log(3 / delta) / min(n, num_features))
-    )
+    reach = math.sqrt(128 * factor * math.log(3 / delta) / min(n, num_features))
+    return _by_norm(value, order, reach)
 
 
 def conditional_vendi_bound(
@@ -207,25 +257,28 @@ def conditional_vendi_bound(
     truncation: int | None = None,
     delta: float = 0.05,
 ) -> tuple[float, float]:
-    """Range of the population Conditional-Vendi (order 1), given that of n independent pairs.
+    """Return the range of the population Conditional-Vendi (order 1), given that of n pairs.
 
-    With the dimensions of both kernels' features (Conditional Vendi, Thm 1 in the form of its appendix), or of the truncated
-    score (Thm 2).
+    Needs the dimensions of both kernels' features (Conditional Vendi, Thm 1 in the form of its
+    appendix), or the truncation of the score (Thm 2). Pairs are independent.
 
-    >>> [round(end, 2) for end in conditional_vendi_bound(5.0, 10**8, dimension_x=10, dimension_t=10)]
+    >>> ends = conditional_vendi_bound(5.0, 10**8, dimension_x=10, dimension_t=10)
+    >>> [round(end, 2) for end in ends]
     [4.45, 5.62]
     """
+    _check_delta(delta)
     spread = 1 + math.sqrt(2 * math.log(4 / delta))
-    _check(n, delta, 4 * math.e**2 * spread**2, "Conditional Vendi, Thm 1 and 2")
+    _check_size(n, 4 * math.e**2 * spread**2, "Conditional Vendi, Thm 1 and 2")
     if truncation is not None:
-        return _around(value, math.sqrt(truncation / n) * 2 * spread * math.log(n * truncation))
+        reach = math.sqrt(truncation / n) * 2 * spread * math.log(n * truncation)
+        return _around(value, reach)
     if dimension_x is None or dimension_t is None:
         raise ArgumentError("the bound needs `dimension_x` and `dimension_t`, or a `truncation`.")
     joint = dimension_x * dimension_t
-    terms = math.sqrt(joint) * math.log(n * joint) + math.sqrt(dimension_t) * math.log(
-        n * dimension_t
-    )
-    return _around(value, spread * terms / math.sqrt(n))
+    # One term for each of the two entropies of the score.
+    joint_term = math.sqrt(joint) * math.log(n * joint)
+    prompt_term = math.sqrt(dimension_t) * math.log(n * dimension_t)
+    return _around(value, spread * (joint_term + prompt_term) / math.sqrt(n))
 
 
 def conditional_rke_bound(
@@ -236,50 +289,64 @@ def conditional_rke_bound(
     joint: tuple[float, float],
     delta: float = 0.05,
 ) -> tuple[float, float]:
-    """Range of the population Conditional-RKE, given that of n independent pairs (Conditional Vendi, Thm 3).
+    """Return the range of the population Conditional-RKE, given that of n independent pairs.
+
+    Conditional Vendi, Thm 3.
 
     Parameters
     ----------
     prompts, joint : (float, float)
-        Bounds m and M of the Hilbert-Schmidt norms of the population operators of prompts and of pairs: 1 / sqrt(RKE). The
-        theorem takes them as given; `eigenvalue_bound` on either side of the sample's norms makes them from data.
+        Bounds m and M of the Hilbert-Schmidt norms of the population operators of prompts and of
+        pairs: 1 / sqrt(RKE). The theorem takes them as given; to derive them from data, add
+        `eigenvalue_bound` on either side of the norms of the sample.
     """
     (low_t, high_t), (low_joint, high_joint) = prompts, joint
     if not (0 < low_t <= high_t <= 1 and 0 < low_joint <= high_joint <= 1):
         raise ArgumentError(
-            "`prompts` and `joint` must be rising pairs of norms above 0 and up to 1."
+            "`prompts` and `joint` must be pairs of norms (low, high) with 0 < low <= high <= 1; "
+            f"got {prompts} and {joint}."
         )
+    _check_delta(delta)
     spread = 1 + math.sqrt(2 * math.log(4 / delta))
     condition = low_joint / high_t
     constant = 2 / low_t + 2 * high_joint / low_t**2
-    least = 16 * spread**2 * max(1 / low_t**2, 4 * constant**2 / condition**2)
-    _check(n, delta, least, "Conditional Vendi, Thm 3")
+    fewest = 16 * spread**2 * max(1 / low_t**2, 4 * constant**2 / condition**2)
+    _check_size(n, fewest, "Conditional Vendi, Thm 3")
     reach = 32 * constant * spread / (condition**3 * math.sqrt(n))
     return max(1.0, value - reach), value + reach
 
 
-def _check(n: int, delta: float, least: float, theorem: str) -> None:
+def _check_delta(delta: float) -> None:
+    """Refuse what is not a probability, before its logarithm is taken."""
     if not 0 < delta < 1:
         raise ArgumentError(f"`delta` must be between 0 and 1; got {delta!r}.")
-    if n < least:
-        raise ArgumentError(f"{theorem} asks for n of at least {math.ceil(least):,}; got {n:,}.")
+
+
+def _check_size(n: int, fewest: float, theorem: str) -> None:
+    if n < fewest:
+        raise ArgumentError(f"{theorem} needs `n` of at least {math.ceil(fewest):,}; got {n:,}.")
 
 
 def _around(value: float, reach: float) -> tuple[float, float]:
-    """exp(log value +- reach), and no score is below 1."""
-    return max(1.0, value * math.exp(-reach)), value * math.exp(
-        reach
-    ) if reach < _LARGEST else math.inf
+    """exp(log value +- reach); no score is below 1."""
+    high = math.inf
+    if reach < _LARGEST_LOG:
+        high = value * math.exp(reach)
+    return max(1.0, value * math.exp(-reach)), high
 
 
 def _by_norm(value: float, order: float, reach: float) -> tuple[float, float]:
-    """Scores whose power (1 - order) / order, the norm of the eigenvalues, is within reach of that of `value`."""
+    """Scores whose norm of the eigenvalues is within `reach` of that of `value`.
+
+    The norm of order `order` is the score to the power (1 - order) / order, which is negative: the
+    larger norm belongs to the smaller score.
+    """
     power = (1 - order) / order
     norm = value**power
-    log_high = math.inf if norm <= reach else math.log(norm - reach) / power
-    return max(1.0, (norm + reach) ** (1 / power)), math.exp(
-        log_high
-    ) if log_high < _LARGEST else math.inf
-
-
-_LARGEST = 600.0  # logarithms beyond are as good as infinite
+    low = max(1.0, (norm + reach) ** (1 / power))
+    if norm <= reach:
+        return low, math.inf
+    log_high = math.log(norm - reach) / power
+    if log_high >= _LARGEST_LOG:
+        return low, math.inf
+    return low, math.exp(log_high)

@@ -1,29 +1,42 @@
-"""Models against each other on the same prompts: paired differences, and a ranking that owns up to ties."""
+"""Models compared on the same prompts: paired differences, and a ranking that shows ties."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divprism.analysis.evaluation import Evaluation, around, evaluate, pooled_kernels
-from divprism.analysis.intervals import SamplingError, check_level, quantile, sampling_error
+from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Results, assess
+from divprism.analysis.inputs import as_samples, embed_samples, pool_bandwidths
+from divprism.analysis.intervals import SamplingError, quantile
 from divprism.core.arrays import to_numpy
-from divprism.core.kernels import Kernel, Precomputed
-from divprism.core.validation import check_seed
+from divprism.core.kernels import Precomputed
+from divprism.data.files import write_text
 from divprism.data.samples import Item, Samples, Text
-from divprism.embedders.embedding import as_samples, embed, resolve_embedder
-from divprism.errors import ArgumentError, DataError
-from divprism.scores.bandwidth import BandwidthRule
-from divprism.scores.problem import Problem, pose
-from divprism.scores.registry import SCORES, spell_settings
+from divprism.errors import ArgumentError, DataError, Notice
+from divprism.scores.settings import EvaluationOptions, Settings, read_options
+from divprism.scores.spec import LABELS, SCORES, ScoreSpec, score_spec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from typing_extensions import Unpack
 
 __all__ = ["Comparison", "Difference", "compare"]
 
-_ROUNDING = 1e-6  # of a ratio: the same outputs in another order differ by less, and no two models by so little that it matters
+_LEVEL = 0.95  # default level of the intervals
+
+# The same outputs in another order give ratios that differ by less than this, and no difference
+# between models that small matters.
+_ROUNDING = 1e-6
+
+Key = str | int | float | bytes
+"""What makes prompts of two models the same: a text, a digest, an id, or the bytes of a vector."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +50,8 @@ class Difference:
     ratio : float
         Score of the first over that of the second.
     low, high : float
-        Its interval: from what the models do with the same prompts, so that what a prompt does to both cancels.
+        Interval of the ratio. It pairs the models by prompt, so that the effect of a prompt on both
+        of them cancels.
     """
 
     first: str
@@ -48,43 +62,51 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves out 1, by more than rounding."""
+        """Whether the interval excludes 1, by more than rounding."""
         return self.low > 1 + _ROUNDING or self.high < 1 - _ROUNDING
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """Scores of several models on the same prompts.
 
     Attributes
     ----------
-    results : dict of Evaluation
-        Per model, from the highest score to the lowest.
+    results : Results
+        By model, from the highest score to the lowest.
     score : str
         The score that models are ranked by.
     ranks : dict of (int, int)
-        Per model, the best and the worst rank that its differences leave open: (1, 2) and (1, 2) are a tie.
+        By model, the best and the worst rank that its differences leave open: (1, 2) and (1, 2)
+        are a tie.
     differences : tuple of Difference
         Of each pair of models, in the order of the ranking.
     lengths : dict of float
-        Per model, the mean number of words of an output; empty unless outputs are texts.
+        By model, the mean number of words of an output; empty unless outputs are texts.
     length_correlation : float or None
         Spearman's correlation of score and length over models; None below three models.
-    notes, warnings : tuple of str
-        What was left out to make the models comparable; what a reader should know.
+    notes : tuple
+        What was left out to make the models comparable.
+    warnings : tuple of Notice
+        What a reader should know.
     """
 
-    results: dict[str, Evaluation]
+    results: Results
     score: str
     ranks: dict[str, tuple[int, int]]
     differences: tuple[Difference, ...]
     lengths: dict[str, float]
     length_correlation: float | None
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
+    notes: tuple[Notice, ...]
+    warnings: tuple[Notice, ...]
 
-    def plot(self, ax: Any = None) -> tuple[Any, Any]:
-        """Draw the score of each model with its interval, the best on top.
+    @property
+    def settings(self) -> Settings:
+        """The settings that all models share."""
+        return self.results.settings
+
+    def plot(self, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
+        """Plot the score of each model with its interval, the best on top.
 
         Parameters
         ----------
@@ -95,60 +117,77 @@ class Comparison:
         -------
         (Figure, Axes)
         """
-        from divprism.report.plots import draw_ranking, new_axes
+        from divprism.report.plots import plot_comparison
 
-        figure, ax = new_axes(ax, height=1.2 + 0.32 * len(self.results))
-        draw_ranking(ax, self.to_dict())
-        return figure, ax
+        return plot_comparison(self, ax)
+
+    def __repr__(self) -> str:
+        from divprism.report.table import terminal_width
+        from divprism.report.tables import comparison_table
+
+        table = comparison_table(self.to_dict())
+        return table.head(SHOWN_MODELS).to_text(terminal_width())
+
+    def _repr_html_(self) -> str:
+        from divprism.report.tables import comparison_table
+
+        return comparison_table(self.to_dict()).to_html()
+
+    def to_frame(self) -> Any:
+        """The ranking as a data frame, a row per model (pandas or polars)."""
+        from divprism.report.tables import comparison_table
+
+        return comparison_table(self.to_dict(), wide=True).to_frame()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only, every number finite."""
+        """The result document: plain values only, every number finite."""
+        differences = [
+            asdict(difference) | {"clear": difference.clear} for difference in self.differences
+        ]
         return {
-            "schema": 1,
+            "schema": SCHEMA,
             "score": self.score,
             "models": {model: result.to_dict() for model, result in self.results.items()},
             "ranks": {model: list(rank) for model, rank in self.ranks.items()},
-            "differences": [asdict(one) | {"clear": one.clear} for one in self.differences],
+            "differences": differences,
             "lengths": self.lengths,
             "length_correlation": self.length_correlation,
-            "settings": spell_settings(next(iter(self.results.values())).settings),
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
+            "settings": self.settings.to_dict(),
+            "notes": [str(note) for note in self.notes],
+            "warnings": [notice.to_dict() for notice in self.warnings],
         }
+
+    def to_json(self) -> str:
+        """The result document as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the result document to a JSON file, in one step."""
+        write_text(path, self.to_json() + "\n")
 
 
 def compare(
     models: Samples | str | Path | Mapping[str, Any],
     *,
     by: str = "conditional_vendi",
-    interval: float = 0.95,
-    unit: str | None = None,
-    kernel_x: Kernel | None = None,
-    kernel_t: Kernel | None = None,
-    bandwidth_rule: BandwidthRule | None = None,
-    embedder_x: Any = None,
-    embedder_t: Any = None,
-    cache: Any = None,
-    num_workers: int | None = None,
-    rng: Any = 0,
-    **settings: Any,
+    **options: "Unpack[EvaluationOptions]",
 ) -> Comparison:
-    """Rank models by a score, on the same prompts and with as many outputs for each.
+    """Rank models by a score, on the same prompts and with the same number of outputs for each.
 
-    Prompts that not all models have are left out. Of a prompt for which models have different numbers of outputs, as many are
-    kept as the model with the fewest has, by a seeded draw. Bandwidths are chosen on all models together. Differences are
-    paired by prompt.
+    Prompts that not all models have are left out. Where models have different numbers of outputs
+    for a prompt, a seeded random choice keeps the smallest of these numbers. Bandwidths are chosen
+    on all models together. Differences are paired by prompt.
 
     Parameters
     ----------
     models : Samples, path, or mapping of name to Samples or path
-        Samples, or a file, that name a model for each output; or models apart.
+        Samples, or a file, that name a model for each output; or one source per model.
     by : str, optional
         Score to rank by.
-    interval, unit : optional
-        Level of all intervals, and what was drawn at random, as in `evaluate`.
-    kernel_x, kernel_t, bandwidth_rule, embedder_x, embedder_t, cache, num_workers, rng, **settings
-        As in `evaluate`.
+    interval : float, optional
+        Level of all intervals; default 0.95.
+    **options
+        Keywords of `evaluate`.
 
     Raises
     ------
@@ -162,254 +201,245 @@ def compare(
     >>> import numpy as np, divprism as dp
     >>> t = np.repeat(np.arange(30), 2)
     >>> free, fixed = dp.Samples(np.eye(60), t), dp.Samples(np.eye(60)[t], t)
-    >>> found = dp.compare({"fixed": fixed, "free": free}, kernel_x=dp.Cosine())
-    >>> found.ranks, round(found.differences[0].ratio, 9)
+    >>> comparison = dp.compare({"fixed": fixed, "free": free}, kernel_x=dp.Cosine())
+    >>> comparison.ranks, round(comparison.differences[0].ratio, 9)
     ({'free': (1, 1), 'fixed': (2, 2)}, 2.0)
     """
-    if by not in SCORES or by.startswith("cluster"):
-        raise ArgumentError(
-            f"`by` must be one of {', '.join(name for name in SCORES if 'cluster' not in name)}; got {by!r}."
-        )
-    for name in ("labels", "weights"):
-        if settings.get(name) is not None:
-            raise ArgumentError(
-                f"a comparison takes no `{name}`: models are cut to the same prompts, and rows to match."
-            )
-    for side, kernel in (("x", kernel_x), ("t", kernel_t)):
-        if isinstance(kernel, Precomputed):
-            raise ArgumentError(
-                f"`kernel_{side}` is Precomputed(), and a comparison takes rows that can be matched, left out and pooled: "
-                "give vectors, or evaluate each model alone."
-            )
-    rng, interval = check_seed(rng), check_level(interval)
-    apart, notes = _matched(_apart(models), rng)
-    pooled = _pooled(apart)
-    made = {
-        "embedder_x": resolve_embedder(embedder_x, pooled.outputs, "x"),
-        "embedder_t": resolve_embedder(embedder_t, pooled.prompts, "t"),
-    }
-    embedded = embed(
-        pooled, **made, cache=cache, num_workers=num_workers, progress=settings.get("progress")
-    )
-    kernels = pooled_kernels(embedded, {"x": kernel_x, "t": kernel_t}, bandwidth_rule, rng)
-    results, errors = {}, {}
+    spec = score_spec(by, "by")
+    settings, resources = read_options(options, EvaluationOptions, "compare")
+    if settings.interval is None:
+        settings = replace(settings, interval=_LEVEL)
+    _require_comparable(spec, settings)
+    by_model, notes = _match_prompts(_split_models(models), settings.rng)
+    embedded, settings = embed_samples(_pool(by_model), settings, resources)
+    settings = pool_bandwidths(embedded, settings)
+    evaluations: dict[str, Evaluation] = {}
+    errors: dict[str, SamplingError] = {}
     for model, part in embedded.by_model().items():
-        found = evaluate(replace(part, notes=(), warnings=()), **kernels, rng=rng, **settings)
-        problem = _posed(part, found)
-        errors[model] = sampling_error(problem, unit)
-        told = (
-            found.settings
-            | made
-            | {"bandwidth_rule": kernels.get("bandwidth_rule"), "interval": interval, "unit": unit}
-        )
-        results[model] = replace(
-            found, settings=told, **around(problem, found.scores, errors[model], interval)
-        )
-    order = sorted(results, key=lambda model: -float(results[model].scores[by]))
-    results = {model: results[model] for model in order}
-    differences = tuple(
-        _difference(results, errors, first, second, by, interval)
-        for place, first in enumerate(order)
-        for second in order[place + 1 :]
-    )
-    lengths = _lengths(apart)
-    warnings = dict.fromkeys(text for result in results.values() for text in result.warnings)
+        # Notes about embedding and files are given once, for all models.
+        quiet = replace(part, notes=(), warnings=())
+        result, sampling = assess(quiet, settings, resources)
+        assert sampling is not None
+        resolved = replace(result.settings, bandwidth_rule=settings.bandwidth_rule)
+        evaluations[model] = replace(result, settings=resolved)
+        errors[model] = sampling
+    ranked = sorted(evaluations, key=lambda model: -evaluations[model].scores[by])
+    results = Results({model: evaluations[model] for model in ranked})
+    differences = _differences(results, errors, by)
+    lengths = _mean_lengths(by_model)
     return Comparison(
-        results,
-        by,
-        _ranks(order, differences),
-        differences,
-        {model: lengths[model] for model in order if lengths},
-        _correlation(results, by, lengths),
-        (*notes, *embedded.notes),
-        (*embedded.warnings, *warnings),
+        results=results,
+        score=by,
+        ranks=_ranks(ranked, differences),
+        differences=differences,
+        lengths={model: lengths[model] for model in ranked if lengths},
+        length_correlation=_correlation(results, by, lengths),
+        notes=(*notes, *embedded.notes),
+        warnings=(*embedded.warnings, *results.warnings),
     )
 
 
-def _apart(models: Any) -> dict[str, Samples]:
-    """Samples per model; of a file with several, each is one."""
+def _require_comparable(spec: ScoreSpec, settings: Settings) -> None:
+    """Refuse what cannot be compared before anything is computed."""
+    if LABELS in spec.needs:
+        names = ", ".join(other.name for other in SCORES if LABELS not in other.needs)
+        raise ArgumentError(f"`by` must be one of {names}; got {spec.name!r}.")
+    for side in ("x", "t"):
+        if isinstance(settings.kernel(side), Precomputed):
+            raise ArgumentError(
+                f"`kernel_{side}` is Precomputed(), and a comparison takes rows that can be "
+                "matched, left out and pooled: give vectors, or evaluate each model alone."
+            )
+
+
+def _split_models(models: Any) -> dict[str, Samples]:
+    """Samples by model; a source that holds several models is split."""
     if not isinstance(models, Mapping):
         return as_samples(models, None, None).by_model()
-    apart: dict[str, Samples] = {}
-    for name, one in models.items():
-        samples = as_samples(one, None, None)
-        several = samples.models is not None and len(set(samples.models)) > 1
-        parts = samples.by_model() if several else {name: samples}
+    by_model: dict[str, Samples] = {}
+    for name, source in models.items():
+        samples = as_samples(source, None, None)
+        parts = {name: samples}
+        if samples.models is not None and len(set(samples.models)) > 1:
+            parts = samples.by_model()
         for model, part in parts.items():
-            if model in apart:
-                raise DataError(f"two of the models are called {model!r}.")
-            apart[model] = part
-    return apart
+            if model in by_model:
+                raise DataError(f"two of the models are called {model!r}; rename one of them.")
+            by_model[model] = part
+    return by_model
 
 
-def _keys(apart: dict[str, Samples]) -> dict[str, list[Any]]:
-    """What makes the prompts of two models the same: contents, ids, or vectors in the least precision that a model has."""
-    for samples in apart.values():
+def _prompt_keys(by_model: dict[str, Samples]) -> dict[str, list[Key]]:
+    """A key for the prompt of each output, equal where prompts of different models are the same.
+
+    Vectors are compared in the lowest precision that any model has: the same prompts may be stored
+    in single precision for one model and in double for another.
+    """
+    arrays = {}
+    for model, samples in by_model.items():
         if samples.prompts is None:
             raise DataError(
                 f"{samples.source} holds no prompts, and models are compared on the same ones."
             )
-    arrays = {
-        model: to_numpy(one.prompts)
-        for model, one in apart.items()
-        if not isinstance(one.prompts, tuple)
-    }
+        if not isinstance(samples.prompts, tuple):
+            arrays[model] = to_numpy(samples.prompts)
     floating = [array.dtype for array in arrays.values() if array.dtype.kind == "f"]
-    coarsest = min(floating, key=lambda dtype: dtype.itemsize, default=np.dtype(float))
-    keys: dict[str, list[Any]] = {}
-    for model, samples in apart.items():
+    lowest = min(floating, key=lambda dtype: dtype.itemsize, default=np.dtype(float))
+    keys: dict[str, list[Key]] = {}
+    for model, samples in by_model.items():
         if isinstance(samples.prompts, tuple):
-            keys[model] = [
-                prompt.text if isinstance(prompt, Text) else prompt.digest()
-                for prompt in samples.prompts
-            ]
+            keys[model] = [_item_key(prompt) for prompt in samples.prompts]
         elif arrays[model].ndim == 1:
             keys[model] = arrays[model].tolist()
         else:
-            rows = np.ascontiguousarray(arrays[model].astype(coarsest) + 0.0)  # minus zero is zero
+            # Adding zero turns minus zero, which has other bytes, into zero.
+            rows = np.ascontiguousarray(arrays[model].astype(lowest) + 0.0)
             keys[model] = [row.tobytes() for row in rows]
     return keys
 
 
-def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], list[str]]:
-    """The same prompts for all, in the same order, and as many outputs of each."""
-    if len(apart) < 2:
-        raise DataError(f"a comparison needs at least two models; got {len(apart)}.")
-    keys = _keys(apart)
-    counts = {model: Counter(found) for model, found in keys.items()}
-    common = [
-        key
-        for key in dict.fromkeys(keys[next(iter(keys))])
-        if all(key in found for found in counts.values())
-    ]
-    if not common:
+def _item_key(prompt: Item) -> Key:
+    if isinstance(prompt, Text):
+        return prompt.text
+    return prompt.digest()
+
+
+def _match_prompts(
+    by_model: dict[str, Samples], rng: int
+) -> tuple[dict[str, Samples], list[Notice]]:
+    """The same prompts for all models, in the same order, with the same number of outputs each."""
+    if len(by_model) < 2:
+        raise DataError(f"a comparison needs at least two models; got {len(by_model)}.")
+    keys = _prompt_keys(by_model)
+    counts = {model: Counter(of_model) for model, of_model in keys.items()}
+    every_prompt = set().union(*counts.values())
+    in_all = every_prompt.intersection(*counts.values())
+    if not in_all:
         raise DataError(
             "the models have no prompt in common; they can only be compared on the same ones."
         )
-    least = {key: min(found[key] for found in counts.values()) for key in common}
+    # In the order of the first model, so that the answer does not depend on hashes.
+    common = [key for key in dict.fromkeys(keys[next(iter(keys))]) if key in in_all]
+    fewest = {key: min(count[key] for count in counts.values()) for key in common}
     generator = np.random.default_rng(rng)
-    matched, notes = {}, []
-    for model, samples in apart.items():
-        places: dict[Any, list[int]] = {}
-        for place, key in enumerate(keys[model]):
-            places.setdefault(key, []).append(place)
-        kept = [
-            place
-            for key in common
-            for place in sorted(generator.choice(places[key], least[key], replace=False).tolist())
-        ]
+    matched = {}
+    notes = []
+    for model, samples in by_model.items():
+        kept = _choose_rows(keys[model], fewest, generator)
         matched[model] = samples.select(kept)
         if len(kept) < len(samples):
-            notes.append(
-                f"{model}: {len(kept):,} of {len(samples):,} outputs kept, to have as many of each prompt as the others"
+            text = (
+                f"{model}: {len(kept):,} of {len(samples):,} outputs kept, to have the same number "
+                "for each prompt as the other models"
             )
-    every = len({key for found in counts.values() for key in found})
-    if len(common) < every:
-        notes.append(
-            f"{every - len(common):,} of {every:,} prompts left out, which not all models have"
-        )
+            notes.append(Notice("outputs-left-out", text, "note"))
+    left_out = len(every_prompt) - len(common)
+    if left_out:
+        text = f"{left_out:,} of {len(every_prompt):,} prompts left out, which not all models have"
+        notes.append(Notice("prompts-left-out", text, "note"))
     return matched, notes
 
 
-def _pooled(apart: dict[str, Samples]) -> Samples:
+def _choose_rows(
+    keys: Sequence[Key], numbers: Mapping[Key, int], generator: np.random.Generator
+) -> list[int]:
+    """For each prompt, in order, a random choice of the given number of its rows."""
+    rows: dict[Key, list[int]] = {}
+    for row, key in enumerate(keys):
+        rows.setdefault(key, []).append(row)
+    chosen = []
+    for key, number in numbers.items():
+        chosen += sorted(generator.choice(rows[key], number, replace=False).tolist())
+    return chosen
+
+
+def _pool(by_model: dict[str, Samples]) -> Samples:
     """All models in one, so that they are embedded and given bandwidths together."""
-    parts = list(apart.values())
-    if (
-        len({isinstance(part.outputs, tuple) for part in parts}) > 1
-        or len({isinstance(p.prompts, tuple) for p in parts}) > 1
-    ):
-        raise DataError(
-            "some of the models are vectors and others are not; embed all of them, or none."
-        )
-
-    def joined(sides: Sequence[Any]) -> Any:
-        if isinstance(sides[0], tuple):
-            return tuple(item for side in sides for item in side)
-        arrays = [np.asarray(side) for side in sides]
-        if len({array.shape[1:] for array in arrays}) > 1:
+    parts = list(by_model.values())
+    for side in ("outputs", "prompts"):
+        kinds = {isinstance(getattr(part, side), tuple) for part in parts}
+        if len(kinds) > 1:
             raise DataError(
-                "the vectors of the models differ in width; they are of different embedders."
+                "some of the models are vectors and others are not; embed all of them, or none."
             )
-        return np.concatenate(arrays)
-
+    models: list[str] = []
+    for model, part in by_model.items():
+        models += [model] * len(part)
+    by_source = {part.source: part for part in parts}
+    warnings = [warning for part in parts for warning in part.warnings]
     return Samples(
-        joined([part.outputs for part in parts]),
-        joined([part.prompts for part in parts]),
-        tuple(model for model, part in apart.items() for _ in range(len(part))),
-        " and ".join(dict.fromkeys(part.source for part in parts)),
-        warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings)),
-        skipped=sum(part.skipped for part in {part.source: part for part in parts}.values()),
+        _concatenate([part.outputs for part in parts]),
+        _concatenate([part.prompts for part in parts]),
+        tuple(models),
+        " and ".join(by_source),
+        warnings=tuple(dict.fromkeys(warnings)),
+        skipped=sum(part.skipped for part in by_source.values()),
         embedders=parts[0].embedders,
     )
 
 
-def _posed(part: Samples, found: Evaluation) -> Problem:
-    """The problem of one model. Rows of all models are in the same order, so that parts of the sample are the same prompts."""
-    names = ("kernel_x", "kernel_t", "order", "truncation", "estimator", "rng")
-    return pose(part.outputs, part.prompts, **{name: found.settings[name] for name in names})
+def _concatenate(sides: Sequence[Any]) -> Any:
+    """One side of all models: items, ids or vectors."""
+    if isinstance(sides[0], tuple):
+        return tuple(item for side in sides for item in side)
+    arrays = [np.asarray(side) for side in sides]
+    if len({array.shape[1:] for array in arrays}) > 1:
+        raise DataError(
+            "the vectors of the models differ in width, so they come from different embedders; "
+            "use the same one for all models."
+        )
+    return np.concatenate(arrays)
 
 
-def _difference(
-    results: dict[str, Evaluation],
-    errors: dict[str, SamplingError],
-    first: str,
-    second: str,
-    by: str,
-    level: float,
-) -> Difference:
-    gap = results[first].scores[by].entropy - results[second].scores[by].entropy
-    spread = errors[first].deviations[by] - errors[second].deviations[by]
-    own = [
-        score.standard_error / score.value
-        for score in (results[first].scores[by], results[second].scores[by])
-    ]
-    reach = quantile(spread.size, level) * math.hypot(float(np.linalg.norm(spread)), *own)
-    return Difference(first, second, math.exp(gap), math.exp(gap - reach), math.exp(gap + reach))
+def _differences(
+    results: Results, errors: Mapping[str, SamplingError], by: str
+) -> tuple[Difference, ...]:
+    """The difference of every pair of models, in the order of the ranking."""
+    level = results.settings.interval
+    assert level is not None
+    differences = []
+    for first, second in combinations(results, 2):
+        ahead, behind = results[first].scores[by], results[second].scores[by]
+        gap = ahead.entropy - behind.entropy
+        # The same parts of both samples are the same prompts: what they share cancels.
+        spread = errors[first].deviations[by] - errors[second].deviations[by]
+        of_estimator = [score.standard_error / score.value for score in (ahead, behind)]
+        error = math.hypot(float(np.linalg.norm(spread)), *of_estimator)
+        reach = quantile(spread.size, level) * error
+        ends = math.exp(gap - reach), math.exp(gap + reach)
+        differences.append(Difference(first, second, math.exp(gap), *ends))
+    return tuple(differences)
 
 
 def _ranks(order: list[str], differences: Sequence[Difference]) -> dict[str, tuple[int, int]]:
-    """For each model one more than the number of those clearly above, up to the number not clearly below."""
-    above, below = Counter[str](), Counter[str]()
-    for one in differences:
-        if one.clear:
-            above[one.second] += 1
-            below[one.first] += 1
-    return {model: (1 + above[model], len(order) - below[model]) for model in order}
+    """The best and the worst rank of each model that the clear differences leave open."""
+    num_above, num_below = Counter[str](), Counter[str]()
+    for difference in differences:
+        if difference.clear:
+            num_above[difference.second] += 1
+            num_below[difference.first] += 1
+    return {model: (1 + num_above[model], len(order) - num_below[model]) for model in order}
 
 
-def _lengths(apart: dict[str, Samples]) -> dict[str, float]:
-    """Mean number of words of a model's outputs; empty unless all are texts."""
-
-    def words(items: Sequence[Item]) -> float:
-        return float(np.mean([len(item.text.split()) for item in items if isinstance(item, Text)]))
-
-    worded = all(
-        isinstance(part.outputs, tuple) and isinstance(part.outputs[0], Text)
-        for part in apart.values()
-    )
-    return (
-        {
-            model: words(part.outputs)
-            for model, part in apart.items()
-            if isinstance(part.outputs, tuple)
-        }
-        if worded
-        else {}
-    )
+def _mean_lengths(by_model: dict[str, Samples]) -> dict[str, float]:
+    """Mean number of words of the outputs of each model; empty unless all outputs are texts."""
+    lengths = {}
+    for model, part in by_model.items():
+        if not isinstance(part.outputs, tuple) or not isinstance(part.outputs[0], Text):
+            return {}
+        texts = [item.text for item in part.outputs if isinstance(item, Text)]
+        lengths[model] = float(np.mean([len(text.split()) for text in texts]))
+    return lengths
 
 
-def _correlation(
-    results: dict[str, Evaluation], by: str, lengths: dict[str, float]
-) -> float | None:
-    """Spearman's, by ranks; None below three models or where one side is constant."""
+def _correlation(results: Results, by: str, lengths: Mapping[str, float]) -> float | None:
+    """Spearman's correlation; None below three models or where one side is constant."""
     if len(lengths) < 3:
         return None
-    from scipy.stats import rankdata
+    from scipy.stats import spearmanr
 
-    sides = [
-        rankdata([float(result.scores[by]) for result in results.values()]),
-        rankdata([lengths[m] for m in results]),
-    ]
-    if any(np.ptp(side) == 0 for side in sides):
+    scores = [result.scores[by].value for result in results.values()]
+    words = [lengths[model] for model in results]
+    if np.ptp(scores) == 0 or np.ptp(words) == 0:
         return None
-    return float(np.corrcoef(*sides)[0, 1])
+    return float(spearmanr(scores, words).statistic)

@@ -2,113 +2,145 @@
 
 import hashlib
 import json
-import math
 import time
-from collections.abc import Callable
-from concurrent.futures import Executor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 import numpy as np
 
+from divprism import __version__
 from divprism.analysis.baseline import ShuffledBaseline, default_permutations, shuffled_from
 from divprism.analysis.bounds import Bound, bounds_of
-from divprism.analysis.intervals import Interval, SamplingError, check_level, sampling_error
+from divprism.analysis.inputs import (
+    as_samples,
+    describe_source,
+    embed_samples,
+    pool_bandwidths,
+    require_one_model,
+)
+from divprism.analysis.intervals import Interval, SamplingError, sampling_error
 from divprism.core.arrays import to_numpy
-from divprism.core.kernels import Gaussian, Kernel
 from divprism.core.spectrum import Spectrum
+from divprism.data.files import write_text
+from divprism.data.inputs import as_arrays
 from divprism.data.samples import Samples
-from divprism.embedders.embedding import as_arrays, as_samples, embed, resolve_embedder
-from divprism.errors import BandwidthWarning, DataError
-from divprism.estimators import Estimator
-from divprism.scores import registry
-from divprism.scores.bandwidth import BandwidthRule, StableScore
-from divprism.scores.cluster import cluster_score_from
-from divprism.scores.problem import Problem, entropies, pose
-from divprism.scores.score import COMBINATIONS, SATURATED, Score, score_from
-from divprism.version import __version__
+from divprism.engines import Resources
+from divprism.errors import BandwidthWarning, DataError, Notice
+from divprism.scores.problem import Problem, pose
+from divprism.scores.score import SATURATION, Score, Solved, assemble_all, solve
+from divprism.scores.settings import EvaluationOptions, Settings, read_options
+from divprism.scores.spec import SCORES, available, is_score
 
-__all__ = ["SCHEMA", "Evaluation", "around", "evaluate", "evaluate_models", "pooled_kernels"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from typing_extensions import Unpack
 
-SCHEMA = 1
-"""Version of the result document that `to_dict` and `to_json` write."""
+__all__ = [
+    "SCHEMA",
+    "SHOWN_MODELS",
+    "Evaluation",
+    "Results",
+    "assess",
+    "evaluate",
+    "evaluate_models",
+    "runtime_since",
+]
+
+SCHEMA = 2
+"""Version of the result documents that `to_dict` and `to_json` write."""
+
+SHOWN_MODELS = 10
+"""Number of models in the short text of a result."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Evaluation:
-    """All scores of one set of outputs, and everything needed to compute them again.
+    """All scores of one set of outputs, and everything that is needed to compute them again.
+
+    Every score of the table is an attribute: `evaluation.conditional_vendi`. It is None where the
+    data lack what the score needs: prompts, repeated prompts, or labels.
 
     Attributes
     ----------
-    vendi, rke : Score
-        Diversity of the outputs.
-    conditional_vendi, conditional_rke, information_vendi, information_rke : Score or None
-        Its two factors; None without prompts.
-    cluster_vendi, cluster_rke : Score or None
-        Mean diversity inside the groups given as `labels`; None without.
-    settings : dict
-        Keyword arguments that give this evaluation again: `evaluate(x, t, **evaluation.settings)`.
+    scores : dict of Score
+        The scores that were computed, by name.
+    settings : Settings
+        What gives this evaluation again: `evaluate(x, t, settings=evaluation.settings)`.
     data : dict
         Number of pairs, of distinct outputs and prompts, and a hash of the input.
     runtime : dict
         Seconds spent and versions used.
-    warnings : tuple of str
+    warnings : tuple of Notice
         What a reader of the numbers should know.
     embedders : tuple of dict
-        How vectors were made of texts, pictures and clips; empty for arrays of your own.
-    notes : tuple of str
+        How vectors were made from texts, images and videos; empty for arrays of your own.
+    notes : tuple
         How files were understood, and what was embedded.
     intervals : dict of Interval
-        Per score, if asked for: where its expectation lies, by the sample.
+        By score, if asked for: where its expectation lies.
     bounds : dict of Bound
-        With the intervals, for independent pairs: where the score of infinitely many samples lies whatever their law, for
-        those scores that a theorem of the papers covers.
+        With the intervals, for independent pairs: where the score of infinitely many samples lies
+        whatever their distribution, for the scores that a theorem of the papers covers.
     baseline : ShuffledBaseline, optional
-        Where prompts have few outputs, or if asked for: Information beyond that of outputs paired with prompts at random.
+        Where prompts have few outputs, or if asked for: Information in excess of that of outputs
+        paired with prompts at random.
     samples : Samples, optional
         What was scored, as vectors, and what these were made from.
     """
 
-    vendi: Score
-    rke: Score
-    conditional_vendi: Score | None
-    information_vendi: Score | None
-    conditional_rke: Score | None
-    information_rke: Score | None
-    cluster_vendi: Score | None
-    cluster_rke: Score | None
-    settings: dict[str, Any]
+    scores: dict[str, Score]
+    settings: Settings
     data: dict[str, Any]
     runtime: dict[str, Any] = field(repr=False)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[str, ...] = field(default=(), repr=False)
+    notes: tuple[Notice, ...] = field(default=(), repr=False)
     intervals: dict[str, Interval] = field(default_factory=dict)
     baseline: ShuffledBaseline | None = None
     bounds: dict[str, Bound] = field(default_factory=dict)
-    samples: Samples | None = field(default=None, repr=False, compare=False)
+    samples: Samples | None = field(default=None, repr=False)
 
-    @property
-    def scores(self) -> dict[str, Score]:
-        """The scores that were computed, by name."""
-        return {
-            name: score for name in registry.SCORES if (score := getattr(self, name)) is not None
-        }
+    def __getattr__(self, name: str) -> Score | None:
+        # Only called for names that are no fields: every score of the table is an attribute.
+        if is_score(name):
+            score: Score | None = self.__dict__.get("scores", {}).get(name)
+            return score
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(spec.name for spec in SCORES)})
 
     @property
     def excess_information(self) -> float | None:
-        """Information beyond that of random pairings, in nats; None without `baseline`."""
-        return None if self.baseline is None else self.baseline.excess_information
+        """Information in excess of that of random pairings, in nats; None without `baseline`."""
+        if self.baseline is None:
+            return None
+        return self.baseline.excess_information
 
     @property
     def spectra(self) -> dict[str, Spectrum]:
-        """Eigenvalues of the outputs ("x"), the prompts ("t") and the pairs ("joint"); empty where none were needed."""
-        return {name: one for score in self.scores.values() for name, one in score.spectra.items()}
+        """Eigenvalues of the outputs ("x"), the prompts ("t") and the pairs ("joint").
 
-    def plot(self, ax: Any = None) -> tuple[Any, Any]:
-        """Draw how vendi splits into conditional and information, as a bar on a log axis; without prompts, the spectrum.
+        Empty where no eigenvalue was needed.
+        """
+        spectra: dict[str, Spectrum] = {}
+        for score in self.scores.values():
+            spectra |= score.spectra
+        return spectra
+
+    @property
+    def model(self) -> str:
+        """The name of the model; empty if the data do not name one."""
+        return str(self.data.get("model") or "")
+
+    def plot(self, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
+        """Plot how vendi splits into conditional and information, as a bar on a log axis.
+
+        Without prompts, the spectrum of the outputs.
 
         Parameters
         ----------
@@ -119,67 +151,136 @@ class Evaluation:
         -------
         (Figure, Axes)
         """
-        from divprism.report.plots import draw_factors, new_axes
+        from divprism.report.plots import plot_evaluation
 
-        if self.conditional_vendi is None:
-            return self.vendi.plot(ax)
-        figure, ax = new_axes(ax, height=1.8)
-        draw_factors(ax, {self.data.get("model") or "": self.to_dict()})
-        return figure, ax
+        return plot_evaluation(self, ax)
+
+    def __repr__(self) -> str:
+        from divprism.report.table import terminal_width
+        from divprism.report.tables import evaluation_table
+
+        return evaluation_table(self.to_dict()).to_text(terminal_width())
+
+    def _repr_html_(self) -> str:
+        from divprism.report.tables import evaluation_table
+
+        return evaluation_table(self.to_dict()).to_html()
+
+    def to_frame(self) -> Any:
+        """The scores as a data frame, a row each (pandas or polars, whichever is installed)."""
+        from divprism.report.tables import scores_table
+
+        return scores_table({self.model: self.to_dict()}).to_frame()
 
     def to_dict(self) -> dict[str, Any]:
         """The result document: plain values only, every number finite."""
+        baseline = None
+        if self.baseline is not None:
+            baseline = self.baseline.to_dict()
         return {
             "schema": SCHEMA,
-            "scores": {
-                name: _score_entry(score, self.intervals.get(name), self.bounds.get(name))
-                for name, score in self.scores.items()
-            },
-            "baseline": None
-            if self.baseline is None
-            else asdict(self.baseline) | {"order": _finite(self.baseline.order)},
+            "scores": {name: self._score_to_dict(name) for name in self.scores},
+            "baseline": baseline,
             "data": self.data,
-            "settings": registry.spell_settings(self.settings),
+            "settings": self.settings.to_dict(),
             "embedders": list(self.embedders),
             "runtime": self.runtime,
-            "warnings": list(self.warnings),
+            "warnings": [notice.to_dict() for notice in self.warnings],
         }
+
+    def _score_to_dict(self, name: str) -> dict[str, Any]:
+        entry = self.scores[name].to_dict() | {"interval": None, "bound": None}
+        if name in self.intervals:
+            entry["interval"] = asdict(self.intervals[name])
+        if name in self.bounds:
+            entry["bound"] = self.bounds[name].to_dict()
+        return entry
 
     def to_json(self) -> str:
         """The result document as JSON text."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
 
-
-def _finite(value: float) -> float | str:
-    return value if math.isfinite(value) else "inf"
-
-
-def _score_entry(score: Score, interval: Interval | None, bound: Bound | None) -> dict[str, Any]:
-    return {
-        "value": score.value,
-        "standard_error": score.standard_error,
-        "entropy": score.entropy,
-        "order": _finite(score.order),
-        "truncation": score.truncation,
-        "method": score.method,
-        "interval": None if interval is None else asdict(interval),
-        "bound": None if bound is None else bound.to_dict(),
-    }
+    def save(self, path: str | Path) -> None:
+        """Write the result document to a JSON file, in one step."""
+        write_text(path, self.to_json() + "\n")
 
 
-def _digest(*arrays: Any) -> str:
-    """SHA-256 over the dtypes, shapes and bytes of the input: equal hashes mean that two results saw the same data."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        values = None if array is None else np.ascontiguousarray(to_numpy(array))
-        if values is None:
-            digest.update(b"none;")
-            continue
-        if values.dtype == object:
-            values = values.astype(str)
-        digest.update(f"{values.dtype.str}{values.shape};".encode())
-        digest.update(values.data if values.dtype.kind != "U" else values.tobytes())
-    return f"sha256:{digest.hexdigest()}"
+@dataclass(frozen=True, eq=False, repr=False)
+class Results(Mapping[str, Evaluation]):
+    """The evaluations of several models, or of one: a mapping from model to `Evaluation`.
+
+    Attributes
+    ----------
+    evaluations : dict of Evaluation
+        By model, in order of first appearance. A single model without a name is called "".
+    """
+
+    evaluations: dict[str, Evaluation]
+
+    @classmethod
+    def of(cls, evaluation: Evaluation) -> "Results":
+        """A mapping of one."""
+        return cls({evaluation.model: evaluation})
+
+    def __getitem__(self, model: str) -> Evaluation:
+        return self.evaluations[model]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.evaluations)
+
+    def __len__(self) -> int:
+        return len(self.evaluations)
+
+    @property
+    def first(self) -> Evaluation:
+        """The first evaluation; all share their settings."""
+        return next(iter(self.evaluations.values()))
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that all models share."""
+        return self.first.settings
+
+    @property
+    def warnings(self) -> tuple[Notice, ...]:
+        """The warnings of all models, each once."""
+        every = [notice for result in self.values() for notice in result.warnings]
+        return tuple(dict.fromkeys(every))
+
+    def __repr__(self) -> str:
+        from divprism.report.table import terminal_width
+        from divprism.report.tables import results_table
+
+        return results_table(self.documents()).head(SHOWN_MODELS).to_text(terminal_width())
+
+    def _repr_html_(self) -> str:
+        from divprism.report.tables import results_table
+
+        return results_table(self.documents()).to_html()
+
+    def to_frame(self) -> Any:
+        """All scores as a data frame, a row per model and score (pandas or polars)."""
+        from divprism.report.tables import scores_table
+
+        return scores_table(self.documents()).to_frame()
+
+    def documents(self) -> dict[str, dict[str, Any]]:
+        """The result document of every model."""
+        return {model: result.to_dict() for model, result in self.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result document: that of the evaluation for a single model, else one per model."""
+        if len(self) == 1:
+            return self.first.to_dict()
+        return {"schema": SCHEMA, "models": self.documents()}
+
+    def to_json(self) -> str:
+        """The result document as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the result document to a JSON file, in one step."""
+        write_text(path, self.to_json() + "\n")
 
 
 def evaluate(
@@ -187,54 +288,49 @@ def evaluate(
     t: Any = None,
     labels: Any = None,
     *,
-    kernel_x: Kernel | None = None,
-    kernel_t: Kernel | None = None,
-    bandwidth_rule: BandwidthRule | None = None,
-    order: float = 1.0,
-    truncation: int | None = None,
     weights: Any = None,
-    estimator: Estimator | None = None,
-    rng: Any = 0,
-    memory: Any = None,
-    executor: Executor | None = None,
-    progress: Callable[[str, float], None] | None = None,
-    embedder_x: Any = None,
-    embedder_t: Any = None,
-    cache: Any = None,
-    num_workers: int | None = None,
-    interval: float | None = None,
-    unit: str | None = None,
-    num_permutations: int | None = None,
+    **options: "Unpack[EvaluationOptions]",
 ) -> Evaluation:
     """All scores at once: each kernel matrix is computed once, and its spectrum serves all orders.
 
-    Costs what `information_vendi` costs alone (with `labels`, plus the cluster scores). At `order=2` no eigenvalue is computed.
+    Costs what `information_vendi` costs alone (with `labels`, plus the cluster scores). At
+    `order=2` no eigenvalue is computed.
 
     Parameters
     ----------
-    x : array (n, d), list of n texts or PIL pictures, Samples, or path
-        The outputs. What is not a vector yet is embedded; a path is read by `load`, with its prompts.
-    t : array (n, d_t), list of n texts or pictures, flat collection of n group ids, or path, optional
-        The prompt of each output, as in `conditional_vendi`. Texts are embedded, unless `kernel_t=Categorical()` takes them as
-        ids. Without prompts only `vendi` and `rke` are computed.
+    x : array (n, d), list of n texts or PIL images, Samples, or path
+        The outputs. Texts, images and videos are embedded; a path is read by `load`, with its
+        prompts.
+    t : array (n, d_t), list of n texts or images, flat collection of n ids, or path, optional
+        The prompt of each output, as in `conditional_vendi`. Texts are embedded, unless
+        `kernel_t=Categorical()` compares them as ids. Without prompts only scores of the outputs
+        are computed.
     labels : flat collection of n integers or strings, optional
         Groups of prompts; adds `cluster_vendi` and `cluster_rke`.
-    kernel_x, kernel_t, bandwidth_rule, order, truncation, weights, estimator, rng, memory, executor, progress
+    weights : array (n,), optional
+        Sample weights that sum to one. Default: equal.
+    kernel_x, kernel_t, bandwidth_rule, order, truncation, estimator, rng, memory, executor, progress
         As in `conditional_vendi`. The rke scores are the same at order 2, with the same truncation.
     embedder_x, embedder_t, cache, num_workers
         As in `embed`.
     interval : float, optional
-        Level of the intervals, such as 0.95: where the scores would lie for other samples of this size. Costs twenty times the
-        scores of 500 pairs (forty where prompts are drawn and have more than 25 outputs), and twenty times the cluster scores
-        of at most 500 pairs of each cluster. In simulations 90 to 98 of 100 intervals of 95 % hold; 86 to 95 where a few
-        prompts or outputs are far from all others (heavy tails), and up to all where few prompts have two outputs each. Of a
-        score within a percent of its end (Information where all prompts are told apart) as few as half, of tiny intervals.
+        Level of the intervals, such as 0.95: where the scores of other samples of this size would
+        lie. Costs twenty times the scores of 500 pairs (forty where prompts are resampled and have
+        more than 25 outputs), and twenty times the cluster scores of at most 500 pairs of each
+        cluster. In simulations 90 to 98 of 100 intervals of 95 % cover; 86 to 95 where a few
+        prompts or outputs are far from all others (heavy tails), and up to all where few prompts
+        have two outputs each. Scores within a percent of their limit (Information where all
+        prompts are told apart) are covered as rarely as half of the time, by tiny intervals.
     unit : "pair" or "prompt", optional
-        What was drawn at random, for the intervals. Default: prompts, where there are at least 20 and they repeat. Of pairs
-        whose prompts repeat in even numbers, the prompts are taken as given and the outputs as drawn.
+        What the intervals resample. Default: prompts, where there are at least 20 and they repeat.
+        Where prompts repeat in even numbers and pairs are resampled, the prompts are taken as
+        given and the outputs as random.
     num_permutations : int, optional
-        Compare Information with that of so many random pairings (`shuffled_baseline`), each of which costs a joint spectrum;
-        0 for none. Default: where prompts have fewer than five outputs on average 19 up to 1,000 pairs, 5 up to 5,000.
+        Compare Information with that of this many random pairings (`shuffled_baseline`), each of
+        which costs a joint spectrum; 0 for none. Default: where prompts have fewer than five
+        outputs on average, 19 up to 1,000 pairs and 5 up to 5,000.
+    settings : Settings, optional
+        Settings of an earlier result; keywords override them.
 
     Returns
     -------
@@ -246,208 +342,182 @@ def evaluate(
 
     >>> import numpy as np, divprism as dp
     >>> r = dp.evaluate(np.eye(20), np.repeat(np.arange(4), 5), kernel_x=dp.Cosine())
-    >>> [round(float(s), 9) for s in (r.vendi, r.conditional_vendi, r.information_vendi)]
+    >>> [round(s, 9) for s in (r.vendi, r.conditional_vendi, r.information_vendi)]
     [20.0, 5.0, 4.0]
     """
     start = time.perf_counter()
-    interval = None if interval is None else check_level(interval)
-    samples = as_samples(x, t, kernel_t)
-    _require_one_model(samples, aligned=labels is None and weights is None)
-    embedders = {
-        "embedder_x": resolve_embedder(embedder_x, samples.outputs, "x"),
-        "embedder_t": resolve_embedder(embedder_t, samples.prompts, "t"),
-    }
-    embedded = embed(samples, **embedders, cache=cache, num_workers=num_workers, progress=progress)
-    x, t = embedded.outputs, embedded.prompts
-    problem = pose(
-        x,
-        t,
-        labels,
-        kernel_x=kernel_x,
-        kernel_t=kernel_t,
-        bandwidth_rule=bandwidth_rule,
-        order=order,
-        truncation=truncation,
-        weights=weights,
-        estimator=estimator,
-        rng=rng,
-        memory=memory,
-        executor=executor,
-        progress=progress,
-    )
-    scores = _scores(problem)
-    errors = (
-        None if interval is None or problem.n < 2 else sampling_error(problem, unit)
-    )  # a single pair has no spread
-    beside = {} if errors is None or interval is None else around(problem, scores, errors, interval)
-    unchecked: tuple[str, ...] = ()
-    if num_permutations is None:
-        num_permutations, unchecked = default_permutations(problem)
-    num_permutations = (
-        int(num_permutations) if isinstance(num_permutations, np.integer) else num_permutations
-    )
-    baseline = None if num_permutations == 0 else shuffled_from(problem, num_permutations)
-    warnings = _collected(embedded, scores, unchecked)
-    runtime = {
-        "seconds": round(time.perf_counter() - start, 6),
-        "divprism": __version__,
-        "numpy": np.__version__,
-    }
-    return Evaluation(
-        **scores,
-        settings=problem.settings
-        | embedders
-        | {"interval": interval, "unit": unit, "num_permutations": num_permutations},
-        data=_data(problem, samples)
-        | {"hash": _digest(x, t, labels, weights), "weighted": weights is not None},
-        runtime=runtime,
-        warnings=warnings,
-        embedders=embedded.embedders,
-        notes=embedded.notes,
-        **beside,
-        baseline=baseline,
-        samples=as_arrays(embedded),
-    )
-
-
-def _require_one_model(samples: Samples, aligned: bool) -> None:
-    """Refuse outputs of several models, and labels or weights that no longer fit because outputs were left out."""
-    if samples.skipped and not aligned:
-        raise DataError(
-            f"{samples.skipped:,} outputs are empty and left out, so labels and weights do not fit: drop them first."
-        )
-    if samples.models is not None and len(set(samples.models)) > 1:
-        raise DataError(
-            f"{samples.source} holds outputs of {len(set(samples.models)):,} models, and a score is of one: "
-            "use evaluate_models, or dp.load(...).by_model()[name]."
-        )
-
-
-def _collected(embedded: Samples, scores: dict[str, Any], more: tuple[str, ...]) -> tuple[str, ...]:
-    """All warnings, each once; those about a bandwidth are also given to Python."""
-    found = [
-        *embedded.warnings,
-        *(text for score in scores.values() if score is not None for text in score.warnings),
-        *more,
-    ]
-    warnings = tuple(dict.fromkeys(found))
-    for text in warnings:
-        if text.startswith(SATURATED):
-            warn(text, BandwidthWarning, stacklevel=3)
-    return warnings
-
-
-def _data(problem: Problem, samples: Samples) -> dict[str, Any]:
-    return {
-        "n": problem.n,
-        "outputs": problem.x.size,
-        "prompts": None if problem.t is None else problem.t.size,
-        "hash": None,
-        "source": samples.source,
-        "model": None if samples.models is None else samples.models[0],
-        "skipped": samples.skipped,
-        "weighted": False,
-    }
-
-
-def around(
-    problem: Problem, scores: dict[str, Any], errors: SamplingError, level: float
-) -> dict[str, Any]:
-    """The fields `intervals` and `bounds` of an evaluation; no bounds where outputs of a prompt were drawn together."""
-    return {
-        "intervals": {
-            name: errors.interval(
-                name, scores[name].entropy, level, scores[name].standard_error / scores[name].value
-            )
-            for name in errors.deviations
-        },
-        "bounds": bounds_of(problem, scores, errors.norms, level) if errors.unit == "pair" else {},
-    }
-
-
-def _scores(problem: Problem) -> dict[str, Any]:
-    """Every score that the problem has the operators for."""
-    order = problem.settings["order"]
-    operators = ["x"] if problem.joint is None else ["x", "t", "joint"]
-    at_order, at_two = entropies(problem, operators, [order, 2.0])
-    scores: dict[str, Any] = dict.fromkeys(registry.SCORES)
-    for name, terms in COMBINATIONS.items():
-        if set(terms) <= set(operators):
-            second = name.endswith("rke")
-            scores[name] = score_from(
-                name, at_two if second else at_order, problem, 2.0 if second else order
-            )
-    if problem.grouped is not None:
-        scores["cluster_vendi"] = cluster_score_from("cluster_vendi", problem, order)
-        scores["cluster_rke"] = cluster_score_from("cluster_rke", problem, 2.0)
-    return scores
+    settings, resources = read_options(options, EvaluationOptions, "evaluate")
+    samples = as_samples(x, t, settings.kernel_t)
+    _require_aligned(samples, labels, weights)
+    require_one_model(samples, "an evaluation is")
+    embedded, settings = embed_samples(samples, settings, resources)
+    result, _ = assess(embedded, settings, resources, labels=labels, weights=weights)
+    _warn_of_bandwidths(result.warnings)
+    return replace(result, runtime=runtime_since(start))
 
 
 def evaluate_models(
     x: str | Path | Samples,
     t: str | Path | None = None,
-    *,
-    kernel_x: Kernel | None = None,
-    kernel_t: Kernel | None = None,
-    bandwidth_rule: BandwidthRule | None = None,
-    embedder_x: Any = None,
-    embedder_t: Any = None,
-    cache: Any = None,
-    num_workers: int | None = None,
-    **settings: Any,
-) -> dict[str, Evaluation]:
-    """`evaluate` for each model of a file, with one embedding and one bandwidth for all, so that scores can be compared.
+    **options: "Unpack[EvaluationOptions]",
+) -> Results:
+    """`evaluate` for each model of a file, with the same embedders and bandwidths for all.
 
-    A bandwidth that is left to the rule is chosen on the outputs, and on the prompts, of all models together.
+    A bandwidth that is left to the rule is chosen on the outputs, and on the prompts, of all
+    models together, so that their scores can be compared.
 
     Parameters
     ----------
     x : path or Samples
         With a model for each output.
     t : path, optional
-        Prompts kept elsewhere.
-    kernel_x, kernel_t, bandwidth_rule, embedder_x, embedder_t, cache, num_workers, **settings
-        As in `evaluate`.
+        Prompts kept in another file.
+    **options
+        Keywords of `evaluate`.
 
     Returns
     -------
-    dict
+    Results
         An Evaluation for each model, in order of first appearance.
     """
-    samples = as_samples(x, t, kernel_t)
+    settings, resources = read_options(options, EvaluationOptions, "evaluate_models")
+    samples = as_samples(x, t, settings.kernel_t)
     samples.by_model()  # refuses samples without models before anything is embedded
-    embedders = {
-        "embedder_x": resolve_embedder(embedder_x, samples.outputs, "x"),
-        "embedder_t": resolve_embedder(embedder_t, samples.prompts, "t"),
-    }
-    embedded = embed(
-        samples,
-        **embedders,
-        cache=cache,
-        num_workers=num_workers,
-        progress=settings.get("progress"),
-    )
-    kernels = pooled_kernels(
-        embedded, {"x": kernel_x, "t": kernel_t}, bandwidth_rule, settings.get("rng", 0)
-    )
-    chosen = {"bandwidth_rule": kernels.get("bandwidth_rule")}
-    results = {}
-    for model, one in embedded.by_model().items():
-        result = evaluate(one, **kernels, **settings)
-        results[model] = replace(result, settings=result.settings | chosen | embedders)
+    embedded, settings = embed_samples(samples, settings, resources)
+    settings = pool_bandwidths(embedded, settings)
+    evaluations = {}
+    for model, part in embedded.by_model().items():
+        start = time.perf_counter()
+        result, _ = assess(part, settings, resources)
+        result = replace(result, settings=_with_pooled_rule(result.settings, settings))
+        evaluations[model] = replace(result, runtime=runtime_since(start))
+    results = Results(evaluations)
+    _warn_of_bandwidths(results.warnings)
     return results
 
 
-def pooled_kernels(
-    embedded: Samples, given: dict[str, Kernel | None], rule: BandwidthRule | None, rng: int
-) -> dict[str, Any]:
-    """The kernels of both sides, and the rule that chose a bandwidth on all models together, where one was left open."""
-    chosen = StableScore() if rule is None else rule
-    kernels: dict[str, Any] = {}
-    for side, data in (("x", embedded.outputs), ("t", embedded.prompts)):
-        kernel = given[side]
-        if kernel is None and getattr(data, "ndim", 0) == 2:
-            kernel = Gaussian(chosen.bandwidth(data, rng=rng, name=side))
-            kernels["bandwidth_rule"] = chosen
-        kernels[f"kernel_{side}"] = kernel
-    return kernels
+def _with_pooled_rule(resolved: Settings, pooled: Settings) -> Settings:
+    """A model is posed with bandwidths given; its settings name the rule that chose them."""
+    return replace(resolved, bandwidth_rule=pooled.bandwidth_rule)
+
+
+def assess(
+    embedded: Samples,
+    settings: Settings,
+    resources: Resources,
+    *,
+    labels: Any = None,
+    weights: Any = None,
+) -> tuple[Evaluation, SamplingError | None]:
+    """The evaluation of embedded samples of one model; with an interval, also the sampling errors.
+
+    The steps: pose, solve, assemble, then intervals, bounds and baseline. Nothing is computed
+    twice.
+    """
+    start = time.perf_counter()
+    x, t = embedded.outputs, embedded.prompts
+    problem = pose(x, t, labels, settings=settings, weights=weights, resources=resources)
+    specs = available(problem.operators)
+    solved = solve(problem, specs)
+    scores = assemble_all(problem, specs, solved)
+    errors = None
+    intervals: dict[str, Interval] = {}
+    bounds: dict[str, Bound] = {}
+    level = problem.settings.interval
+    if level is not None and problem.n > 1:  # a single pair has no spread
+        errors = sampling_error(problem, problem.settings.unit)
+        intervals = errors.intervals(scores, level)
+        if errors.unit == "pair":  # the theorems are about independent pairs
+            bounds = bounds_of(problem, scores, errors.norms, level)
+    baseline, problem, unchecked = _baseline(problem, solved)
+    result = Evaluation(
+        scores=scores,
+        settings=problem.settings,
+        data=_describe(problem, embedded) | {"hash": _digest(x, t, labels, weights)},
+        runtime=runtime_since(start),
+        warnings=_collect_warnings(embedded, scores, unchecked),
+        embedders=embedded.embedders,
+        notes=embedded.notes,
+        intervals=intervals,
+        baseline=baseline,
+        bounds=bounds,
+        samples=as_arrays(embedded),
+    )
+    if weights is not None:
+        result.data["weighted"] = True
+    return result, errors
+
+
+def _baseline(
+    problem: Problem, solved: Solved
+) -> tuple[ShuffledBaseline | None, Problem, tuple[Notice, ...]]:
+    """The shuffled baseline, the problem with its number of pairings, and warnings about it."""
+    count = problem.settings.num_permutations
+    warnings: tuple[Notice, ...] = ()
+    if count is None:
+        count, warnings = default_permutations(problem)
+    settings = replace(problem.settings, num_permutations=count)
+    problem = replace(problem, settings=settings)
+    if count == 0:
+        return None, problem, warnings
+    entropies = solved.get(settings.order)
+    return shuffled_from(problem, count, entropies), problem, warnings
+
+
+def runtime_since(start: float) -> dict[str, Any]:
+    """Seconds since `start`, and the versions that a number may depend on."""
+    seconds = round(time.perf_counter() - start, 6)
+    return {"seconds": seconds, "divprism": __version__, "numpy": np.__version__}
+
+
+def _require_aligned(samples: Samples, labels: Any, weights: Any) -> None:
+    """Refuse labels or weights that no longer fit because empty outputs were dropped."""
+    if samples.skipped and (labels is not None or weights is not None):
+        raise DataError(
+            f"{samples.skipped:,} outputs are empty and left out, so labels and weights do not "
+            "fit: drop these outputs first."
+        )
+
+
+def _collect_warnings(
+    embedded: Samples, scores: Mapping[str, Score], more: Iterable[Notice]
+) -> tuple[Notice, ...]:
+    """All warnings, each once."""
+    warnings = list(embedded.warnings)
+    for score in scores.values():
+        warnings += score.warnings
+    return tuple(dict.fromkeys([*warnings, *more]))
+
+
+def _warn_of_bandwidths(warnings: Iterable[Notice]) -> None:
+    """Raise Python warnings about saturated bandwidths: such scores carry no information."""
+    for notice in warnings:
+        if notice.code in SATURATION:
+            warn(str(notice), BandwidthWarning, stacklevel=3)
+
+
+def _describe(problem: Problem, samples: Samples) -> dict[str, Any]:
+    """What was scored, in numbers."""
+    prompts = None
+    if problem.t is not None:
+        prompts = problem.t.size
+    counts = {"n": problem.n, "outputs": problem.x.size, "prompts": prompts, "hash": None}
+    return counts | describe_source(samples) | {"weighted": False}
+
+
+def _digest(*arrays: Any) -> str:
+    """SHA-256 of the dtypes, shapes and bytes of the input: equal hashes mean equal data."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array is None:
+            digest.update(b"none;")
+            continue
+        values = np.ascontiguousarray(to_numpy(array))
+        if values.dtype == object:
+            values = values.astype(str)
+        digest.update(f"{values.dtype.str}{values.shape};".encode())
+        if values.dtype.kind == "U":
+            digest.update(values.tobytes())  # texts have no buffer interface
+        else:
+            digest.update(values.data)
+    return f"sha256:{digest.hexdigest()}"

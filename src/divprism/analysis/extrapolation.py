@@ -1,96 +1,171 @@
-"""Where the curve of a score is heading: laws fitted to it, what they say, and that in words.
+"""Where the curve of a score is heading: laws fitted to it, a verdict, and its wording.
 
-Two laws carry the curve beyond n, both through its last point:
+Two laws extend the curve beyond n. Both pass through its last point:
 
-    order 2           sum lambda^2 = a + b / m for each of K_X, K_T and their product: exact in expectation, because
-                      ||K||_F^2 / m^2 is a mean over m units met with themselves and m (m - 1) pairs of different ones. (Under
-                      prompts that keep their shares, so is the part of each prompt; pairs of others do not depend on m.)
-    all other scores  log score = limit - c m^(-rate), with rate in (0, 1]. Rate 1 is the bias of a spectrum of finite rank
-                      (of K equal shares (K - 1) / (2 m), Miller and Madow) and of orders above 2. For a Gaussian kernel
-                      theory names no rate (Truncated Vendi, Section 5); near 0 it is read as no sign of convergence.
+    order 2           sum lambda^2 = a + b / m for each of K_X, K_T and their product. This is exact
+                      in expectation, because ||K||_F^2 / m^2 is a mean over m units paired with
+                      themselves and m (m - 1) pairs of different ones. (Where prompts keep their
+                      shares it also holds within each prompt; pairs of others do not depend on m.)
+    all other scores  log score = limit - c m^(-rate), with rate in (0, 1]. Rate 1 is the bias of a
+                      spectrum of finite rank ((K - 1) / (2 m) for K equal shares, Miller and
+                      Madow) and of orders above 2. For a Gaussian kernel theory names no rate
+                      (Truncated Vendi, Section 5); a rate near 0 is no sign of convergence.
 
-The power law is a description, not the truth. Where the spectrum is known (Gaussian data, Gaussian kernel) and vendi still
-grows by a fifth per doubling, its limit comes out up to 25 % too high; at a tenth per doubling 5 %, below it is right to a few
-percent. `limit_error` tells about half of that.
+The power law describes curves; it is not exact. For Gaussian data and a Gaussian kernel, where the
+spectrum is known, its limit is up to 25 % too high while vendi still grows by a fifth per doubling,
+5 % too high at a tenth per doubling, and below that right to a few percent. `limit_error` covers
+about half of this.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from divprism.estimators import Entropy
-from divprism.scores.score import COMBINATIONS, combined
+from divprism.scores.score import combine
+from divprism.scores.settings import Settings
+from divprism.scores.spec import ScoreSpec, available, truncated_name
 
-__all__ = ["Curve", "Found", "Verdict", "curves", "figures", "noun", "summary", "untold", "verdict"]
+__all__ = [
+    "Curve",
+    "EntropiesByKind",
+    "Reading",
+    "Verdict",
+    "curves",
+    "figures",
+    "noun",
+    "summary",
+    "undetermined",
+    "verdict",
+]
 
 _WINDOW = 8  # the power law is fitted to the last three doublings
 _RATES = np.arange(5, 101) / 100
-_SLOWEST = 0.2  # rate below which a change per doubling falls by less than an eighth from one doubling to the next
-_REACH = 100  # times n: further than that no needed number is told
-_WEAK = 5  # times n: further than that a needed number is called a guess
-_FLAT = 0.25  # of the tolerance: a change per doubling below it counts as none
-_CLEARLY = 3.0  # standard errors: a change above that is not noise
-_SHOWN_OFF = 1e-4  # a smaller distance from the limit is not worth a number
+# At a rate below this the change per doubling falls by less than an eighth with each doubling.
+_SLOWEST = 0.2
+_REACH = 100  # times n: a needed number of units beyond this is not reported
+_WEAK = 5  # times n: a needed number of units beyond this is called a guess
+_FLAT = 0.25  # times the tolerance: a smaller change per doubling counts as none
+_CLEARLY = 3.0  # standard errors: a larger change is not noise
+_SHOWN_OFF = 1e-4  # a smaller relative distance from the limit is not printed
 _SIGHT = math.log(2)  # a limit further from the score than a factor of two is out of sight
-_NOTHING = 1e-9  # of a sum of powers: a limit below it is rounding, and stands for zero
+_ZERO_SHARE = 1e-9  # of the last sum of squares: a limit below it is rounding, and stands for zero
 
-Law = Callable[
-    [float], float
-]  # number of units, infinity included -> log score; NaN where there is none
-Found = dict[str, dict[str, Entropy]]  # "vendi", "rke" or "truncated" -> operator -> entropy
+EntropiesByKind = dict[str, dict[str, Entropy]]
+"""Kind of curve ("vendi", "rke" or "truncated") -> operator -> entropy."""
+
+_Cell = TypeVar("_Cell")
+
+
+class Law(Protocol):
+    """The logarithm of a score as a function of the number of units."""
+
+    @property
+    def rate(self) -> float:
+        """The curve approaches its limit as m^(-rate)."""
+
+    def log_score(self, size: float) -> float:
+        """Return the logarithm of the score at `size` units, or in the limit; NaN if undefined."""
+
+
+@dataclass(frozen=True)
+class SquaresLaw:
+    """Order 2: sums of squared eigenvalues a + b / m, as (sign, a, b) for each operator."""
+
+    lines: tuple[tuple[int, float, float], ...]
+    rate: float = 1.0
+
+    def log_score(self, size: float) -> float:
+        """Return the signed sum of the entropies -log(a + b / size)."""
+        total = 0.0
+        for sign, a, b in self.lines:
+            square = a + b / size
+            if square <= 0:
+                return math.nan
+            total += sign * math.log(square)
+        return -total
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """All other orders: limit - factor m^(-rate), through the last point of the curve."""
+
+    last_size: float
+    last_log: float
+    factor: float
+    rate: float
+
+    def log_score(self, size: float) -> float:
+        """Return the logarithm of the score at `size` units."""
+        gap = self.last_size**-self.rate - size**-self.rate
+        return self.last_log + self.factor * gap
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a curve is read: what its units are called, the tolerance, and the truncation."""
+
+    noun: str
+    tolerance: float
+    truncation: int | None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a curve says about one score.
+    """Whether a score has converged, and to what.
 
     Attributes
     ----------
     name : str
-        Of the score.
+        Name of the score.
     status : str
-        "converged", "approaching" (a limit is in sight, and further away than the tolerance), "no limit" (no sign of
-        convergence), or "unclear" (the curve is too noisy, too short or too bent to tell).
+        "converged", "approaching" (a limit is in sight, further away than the tolerance),
+        "no limit" (no sign of convergence), or "unclear" (the curve is too noisy, too short or too
+        bent).
     value : float
         The score of all data.
     change : float
         Relative change over the last doubling of the sample.
     limit, limit_error : float or None
-        Where the curve points to, and how far that moves between repeats and when the fit knows half of the sample only. The
-        data are one draw: `sampling_error` comes on top.
+        The limit of the curve, and how far it moves between repeats and when the fit sees half of
+        the sample only. The data are one sample: `sampling_error` comes on top.
     rate : float or None
-        The curve nears its limit as m^(-rate).
+        The curve approaches its limit as m^(-rate).
     needed : int or None
-        Units that bring the score within the tolerance of its limit: a size of the ladder where it has converged, else
-        extrapolated; None where that would be more than a hundred times n, or there is no limit.
+        Number of units that brings the score within the tolerance of its limit: a size of the
+        ladder if it has converged, and extrapolated otherwise. None if there is no limit, or if
+        this would be more than a hundred times n.
     sampling_error : float or None
-        Relative standard deviation between fresh samples of this size, read off subsets that share no unit.
+        Relative standard deviation between fresh samples of this size, estimated from subsets that
+        share no unit.
     sentence : str
-        All this in words.
+        All of this in words.
     """
 
     name: str
     status: str
     value: float
     change: float
-    limit: float | None
-    limit_error: float | None
-    rate: float | None
-    needed: int | None
-    sampling_error: float | None
+    limit: float | None = None
+    limit_error: float | None = None
+    rate: float | None = None
+    needed: int | None = None
+    sampling_error: float | None = None
     sentence: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A score against size: arrays of shape (repeats, sizes), or (sizes,).
+    """A score against size, as arrays of shape (repeats, sizes) or (sizes,).
 
-    `scores` are those of the first stretch of each order, `means` those of all; `logs` and `squares` are, for each order, means
-    of the log score and of the sums of squared eigenvalues (with the signs that their entropies have in it). A truncated score
-    equals the plain one up to the size `cut`, where another law begins. `chance` is the relative error of the last.
+    Each repeat is a random order of the units, cut into stretches. `scores` are those of the first
+    stretch and `means` those of all stretches; `logs` and `squares` are, for each order, means of
+    the log score and of the sums of squared eigenvalues (with the signs of their entropies in the
+    score). A truncated score equals the plain one up to the size `cut`, where another law begins.
+    `chance` is the relative sampling error of the last point.
     """
 
     name: str
@@ -103,262 +178,374 @@ class Curve:
     squares: list[tuple[int, np.ndarray]]
     chance: float
 
-    def fit(self, rows: Any = slice(None), count: int | None = None) -> tuple[Law, float]:
-        """The law of the first `count` sizes in some of the repeats, and its rate."""
+    def fit(self, repeats: slice | list[int] = slice(None), count: int | None = None) -> Law:
+        """Fit the law to the first `count` sizes, averaged over some of the repeats."""
         sizes = self.sizes[:count].astype(float)
-        first = min(
-            int(np.searchsorted(sizes, 0.99 * max(sizes[-1] / _WINDOW, self.cut))), sizes.size - 3
-        )
-        if self.order != 2 or self.cut:
-            rates = np.ones(1) if self.order > 2 else _RATES
-            return _power_law(self.logs[rows, first:count].mean(axis=0), sizes[first:], rates)
-        lines = [
-            (sign, *_line(square[rows, first:count].mean(axis=0), sizes[first:]))
-            for sign, square in self.squares
-        ]
-
-        def law(size: float) -> float:
-            squares = [(sign, a + b / size) for sign, a, b in lines]
-            return (
-                -sum(sign * math.log(square) for sign, square in squares)
-                if all(q > 0 for _, q in squares)
-                else math.nan
-            )
-
-        return law, 1.0
+        # Start after the cut, at most three doublings before the end, but keep three points. The
+        # factor keeps a size that rounding put just below the start.
+        start = 0.99 * max(sizes[-1] / _WINDOW, self.cut)
+        first = min(int(np.searchsorted(sizes, start)), sizes.size - 3)
+        sizes = sizes[first:]
+        if self.order == 2 and not self.cut:
+            lines = []
+            for sign, square in self.squares:
+                a, b = _line(square[repeats, first:count].mean(axis=0), sizes)
+                lines.append((sign, a, b))
+            return SquaresLaw(tuple(lines))
+        rates = _RATES
+        if self.order > 2:
+            rates = np.ones(1)
+        return _power_law(self.logs[repeats, first:count].mean(axis=0), sizes, rates)
 
 
 def curves(
-    rows: list[list[list[Found]]], pairs: np.ndarray, sizes: np.ndarray, settings: dict[str, Any]
+    rows: Sequence[Sequence[Sequence[EntropiesByKind]]],
+    pairs: np.ndarray,
+    sizes: np.ndarray,
+    order: float,
+    truncation: int | None,
 ) -> Iterator[Curve]:
-    """A curve for each score, from entropies for each repeat, size and stretch."""
-    order, cut = settings["order"], (settings["truncation"] or 0) * sizes[-1] / pairs[0, -1]
-    for kind, at, start in (("vendi", order, 0.0), ("rke", 2.0, 0.0), ("truncated", order, cut)):
-        for score, signs in COMBINATIONS.items():
-            if score.endswith("rke") != (kind == "rke") or not set(signs) <= set(
-                rows[0][0][0].get(kind, ())
-            ):
+    """Yield a curve for each score, from entropies for each repeat, size and stretch."""
+    # The truncation counts pairs, and `sizes` count units.
+    cut = (truncation or 0) * sizes[-1] / pairs[0, -1]
+    kinds = (("vendi", order, 0.0), ("rke", 2.0, 0.0), ("truncated", order, cut))
+    solved = rows[0][0][0]
+    for kind, kind_order, kind_cut in kinds:
+        for spec in available(solved.get(kind, ())):
+            if (spec.order is not None) != (kind == "rke"):
                 continue
-            logs = [
-                [[combined(score, one[kind]).estimate.value for one in cell] for cell in row]
-                for row in rows
-            ]
-            squares = [
-                [
-                    [
-                        np.mean([math.exp(-one[kind][part].estimate.value) for one in cell])
-                        for cell in row
-                    ]
-                    for row in rows
-                ]
-                for part in signs
-            ]
-            yield Curve(
-                name=f"truncated_{score}" if start else score,
-                order=at,
-                sizes=sizes,
-                cut=start,
-                scores=np.array([[math.exp(cell[0]) for cell in row] for row in logs]),
-                means=np.mean(
-                    [
-                        [np.mean([math.exp(value) for value in cell]) for cell in row]
-                        for row in logs
-                    ],
-                    axis=0,
-                ),
-                logs=np.array([[np.mean(cell) for cell in row] for row in logs]),
-                squares=list(zip(signs.values(), map(np.array, squares), strict=True)),
-                chance=_chance(logs, sizes),
-            )
+            cells = [_entropies_of_kind(row, kind) for row in rows]
+            name = spec.name
+            if kind_cut:
+                name = truncated_name(spec)
+            yield _curve(spec, name, kind_order, kind_cut, sizes, cells)
 
 
-def _chance(logs: list[list[list[float]]], sizes: np.ndarray) -> float:
-    """Standard deviation of fresh samples as large as the last: of those of at most half its size, which share no unit."""
-    places = [
-        place
-        for place in range(sizes.size)
-        if sizes[-1] / _WINDOW * 0.99 <= sizes[place] <= sizes[-1] / 2
-    ]
-    variances = [
-        np.mean([np.var(row[place], ddof=1) for row in logs]) * sizes[place] / sizes[-1]
-        for place in places
-    ]
-    return math.sqrt(np.mean(variances)) if variances else math.nan
+def _entropies_of_kind(
+    row: Sequence[Sequence[EntropiesByKind]], kind: str
+) -> list[list[dict[str, Entropy]]]:
+    """Return the entropies of one kind in a repeat, for each size and stretch."""
+    cells = []
+    for cell in row:
+        cells.append([entropies[kind] for entropies in cell])
+    return cells
+
+
+def _curve(
+    spec: ScoreSpec,
+    name: str,
+    order: float,
+    cut: float,
+    sizes: np.ndarray,
+    cells: list[list[list[dict[str, Entropy]]]],
+) -> Curve:
+    """Return the curve of one score from its entropies for each repeat, size and stretch."""
+
+    def log_scores(cell: list[dict[str, Entropy]]) -> list[float]:
+        return [combine(spec, entropies).estimate.value for entropies in cell]
+
+    def mean_square(operator: str) -> Callable[[list[dict[str, Entropy]]], float]:
+        # At order 2 the entropy is -log of the sum of squared eigenvalues.
+        def mean(cell: list[dict[str, Entropy]]) -> float:
+            squares = [math.exp(-entropies[operator].estimate.value) for entropies in cell]
+            return float(np.mean(squares))
+
+        return mean
+
+    logs = [list(map(log_scores, row)) for row in cells]
+    squares = []
+    for operator, sign in spec.terms.items():
+        squares.append((sign, _map_cells(mean_square(operator), cells)))
+    return Curve(
+        name=name,
+        order=order,
+        sizes=sizes,
+        cut=cut,
+        scores=_map_cells(lambda values: math.exp(values[0]), logs),
+        means=_map_cells(lambda values: np.mean(list(map(math.exp, values))), logs).mean(axis=0),
+        logs=_map_cells(np.mean, logs),
+        squares=squares,
+        chance=_chance(logs, sizes),
+    )
+
+
+def _map_cells(function: Callable[[_Cell], Any], rows: Sequence[Sequence[_Cell]]) -> np.ndarray:
+    """Apply a function to the stretches of each repeat and size, shape (repeats, sizes)."""
+    values = np.empty((len(rows), len(rows[0])))
+    for repeat, row in enumerate(rows):
+        values[repeat] = [function(cell) for cell in row]
+    return values
+
+
+def _chance(logs: Sequence[Sequence[Sequence[float]]], sizes: np.ndarray) -> float:
+    """Return the standard deviation between fresh samples as large as the last; NaN if unknown.
+
+    It is read off the stretches of at most half that size, which share no unit: the variance
+    falls as one over the size.
+    """
+    variances = []
+    for index, size in enumerate(sizes):
+        if sizes[-1] / _WINDOW * 0.99 <= size <= sizes[-1] / 2:
+            variance = np.mean([np.var(row[index], ddof=1) for row in logs])
+            variances.append(variance * size / sizes[-1])
+    if not variances:
+        return math.nan
+    return math.sqrt(np.mean(variances))
 
 
 def _line(values: np.ndarray, sizes: np.ndarray) -> tuple[float, float]:
-    """a and b of value = a + b / size, through the last; the variance of m out of n is as 1/m - 1/n, hence a ratio of sums."""
+    """Return a and b of value = a + b / size, through the last point.
+
+    The variance of m out of n is proportional to 1/m - 1/n, for which least squares is a ratio of
+    sums.
+    """
     b = float((values - values[-1]).sum() / (1 / sizes - 1 / sizes[-1]).sum())
     a = float(values[-1] - b / sizes[-1])
-    return (a if a > _NOTHING * values[-1] else 0.0), b
+    if a <= _ZERO_SHARE * values[-1]:
+        a = 0.0
+    return a, b
 
 
-def _power_law(logs: np.ndarray, sizes: np.ndarray, rates: np.ndarray) -> tuple[Law, float]:
-    """Least squares for limit - c size^(-rate) through the last point, weights as the variances of m out of n."""
+def _power_law(logs: np.ndarray, sizes: np.ndarray, rates: np.ndarray) -> PowerLaw:
+    """Fit limit - c size^(-rate) through the last point by weighted least squares.
+
+    The weights are the inverse variances of m out of n, and the rate is the best one of a grid.
+    """
     last, end = sizes[-1], float(logs[-1])
+    # The last point has no weight: the law passes through it.
     weights = 1 / (1 / sizes[:-1] - 1 / last)
+    gaps = end - logs[:-1]
     shapes = sizes[:-1] ** -rates[:, None] - last ** -rates[:, None]
-    factors = (shapes * weights) @ (end - logs[:-1]) / (shapes**2 @ weights)
-    misfits = (end - logs[:-1] - factors[:, None] * shapes) ** 2 @ weights
-    best = (
-        rates.size - 1 - int(np.argmin(misfits[::-1]))
-    )  # of equals the fastest: a flat curve has no rate
-    c, rate = float(factors[best]), float(rates[best])
-    return lambda size: end + c * (last**-rate - size**-rate), rate
+    factors = (shapes * weights) @ gaps / (shapes**2 @ weights)
+    misfits = (gaps - factors[:, None] * shapes) ** 2 @ weights
+    # Among equal misfits take the fastest rate: a flat curve fits every rate.
+    best = rates.size - 1 - int(np.argmin(misfits[::-1]))
+    return PowerLaw(last, end, float(factors[best]), float(rates[best]))
 
 
-def verdict(curve: Curve, settings: dict[str, Any]) -> Verdict:
-    """What a curve says."""
-    sizes, mean, total = curve.sizes, curve.logs.mean(axis=0), float(curve.sizes[-1])
-    tolerance = settings["tolerance"]
-    law, rate = curve.fit()
-    limit, value = law(math.inf), float(mean[-1])
-    distance, error = abs(math.expm1(value - limit)), _error(curve, limit)
-    ends = np.interp(np.log([total / 4, total / 2, total]), np.log(sizes), mean)
-    earlier, change = np.diff(ends).tolist()
-    noise = float(curve.logs[:, -2].std(ddof=1)) / math.sqrt(curve.logs.shape[0])
-    endless = math.isnan(limit) or rate <= _SLOWEST or abs(limit - value) > _SIGHT
+def verdict(curve: Curve, reading: Reading) -> Verdict:
+    """Return whether a curve has converged, and to what."""
+    tolerance = reading.tolerance
+    mean = curve.logs.mean(axis=0)
+    law = curve.fit()
+    # Logarithms from here on: `limit` and `value` are of the log score.
+    limit, value = law.log_score(math.inf), float(mean[-1])
+    error = _limit_error(curve, limit)
+    earlier, change = _last_changes(curve.sizes, mean)
+    sampling_error = None
+    if math.isfinite(curve.chance):
+        sampling_error = curve.chance
     if max(abs(change), abs(earlier)) <= _FLAT * tolerance:
-        status, limit = "converged", limit if distance <= tolerance else value
-    elif endless:
-        status = "no limit" if abs(change) > max(_CLEARLY * noise, tolerance) else "unclear"
-    elif not error <= max(
-        distance, tolerance
-    ):  # NaN where a fit without one of the repeats has no limit
-        status = "unclear"
+        status = "converged"
+        # A flat curve is at its limit; one fitted further away, or NaN, is an artefact of noise.
+        if not abs(math.expm1(value - limit)) <= tolerance:
+            limit = value
     else:
-        status = "converged" if distance <= tolerance else "approaching"
-    seen = status in ("converged", "approaching")
-    found = Verdict(
+        status = _status_of_moving(curve, law, error, change, tolerance)
+    result = Verdict(
         name=curve.name,
         status=status,
         value=float(curve.means[-1]),
         change=math.expm1(change),
-        limit=math.exp(limit) if seen else None,
-        limit_error=math.exp(limit) * error if seen and math.isfinite(error) else None,
-        rate=rate if seen else None,
-        needed=_needed(law, limit, mean, sizes, tolerance) if seen else None,
-        sampling_error=curve.chance if math.isfinite(curve.chance) else None,
+        sampling_error=sampling_error,
     )
-    return replace(found, sentence=_sentence(found, settings, int(total)))
+    if status in ("converged", "approaching"):
+        limit_error = None
+        if math.isfinite(error):
+            limit_error = math.exp(limit) * error
+        result = replace(
+            result,
+            limit=math.exp(limit),
+            limit_error=limit_error,
+            rate=law.rate,
+            needed=_needed(law, limit, mean, curve.sizes, tolerance),
+        )
+    return replace(result, sentence=_sentence(result, curve, reading))
 
 
-def untold(curve: Curve) -> Verdict:
-    """What a curve says whose subsets lack prompts that all data have: nothing of more outputs under the same ones."""
-    sentence = f"{curve.name}: cannot be told. Prompts have too few outputs for subsets that have fewer of each."
-    return Verdict(
-        curve.name, "unclear", float(curve.means[-1]), 0.0, None, None, None, None, None, sentence
+def _last_changes(sizes: np.ndarray, mean: np.ndarray) -> tuple[float, float]:
+    """Return the changes of the log score over the last doubling but one, and over the last."""
+    total = float(sizes[-1])
+    points = np.log([total / 4, total / 2, total])
+    earlier, change = np.diff(np.interp(points, np.log(sizes), mean)).tolist()
+    return earlier, change
+
+
+def _status_of_moving(curve: Curve, law: Law, error: float, change: float, tolerance: float) -> str:
+    """Return the status of a curve that still changes at its end."""
+    value, limit = float(curve.logs.mean(axis=0)[-1]), law.log_score(math.inf)
+    if math.isnan(limit) or law.rate <= _SLOWEST or abs(limit - value) > _SIGHT:
+        # In the last column every repeat is the whole sample, so noise shows one before it.
+        noise = float(curve.logs[:, -2].std(ddof=1)) / math.sqrt(curve.logs.shape[0])
+        if abs(change) > max(_CLEARLY * noise, tolerance):
+            return "no limit"
+        return "unclear"
+    distance = abs(math.expm1(value - limit))
+    # The error is NaN where the fit without one of the repeats has no limit.
+    if math.isnan(error) or error > max(distance, tolerance):
+        return "unclear"
+    if distance <= tolerance:
+        return "converged"
+    return "approaching"
+
+
+def undetermined(curve: Curve) -> Verdict:
+    """Return the verdict where subsets lack some prompts: more outputs of them stay unknown."""
+    sentence = (
+        f"{curve.name} is undetermined: "
+        "prompts have too few outputs for subsets with fewer outputs of each."
     )
+    return Verdict(curve.name, "unclear", float(curve.means[-1]), 0.0, sentence=sentence)
 
 
-def _error(curve: Curve, limit: float) -> float:
-    """How far the limit moves between repeats (jackknife), and between fits to half of n and to all of it."""
+def _limit_error(curve: Curve, limit: float) -> float:
+    """Return how far the limit moves between repeats, and between fits to half of n and to all."""
     repeats = curve.logs.shape[0]
-    left = [
-        curve.fit([row for row in range(repeats) if row != one])[0](math.inf)
-        for one in range(repeats)
-    ]
+    limits = []
+    for left_out in range(repeats):
+        others = [repeat for repeat in range(repeats) if repeat != left_out]
+        limits.append(curve.fit(others).log_score(math.inf))
+    jackknife = math.sqrt((repeats - 1) * float(np.var(limits)))
     count = int(np.searchsorted(curve.sizes, 0.5 * curve.sizes[-1], "right"))
-    half = (
-        curve.fit(count=count)[0](math.inf) if count >= 3 else float(curve.logs[0, -1])
-    )  # unchecked: may be nothing to it
-    return math.hypot(math.sqrt((repeats - 1) * float(np.var(left))), half - limit)
+    # With too few points below half of n, the limit may be no better than the last value.
+    at_half = float(curve.logs[0, -1])
+    if count >= 3:
+        at_half = curve.fit(count=count).log_score(math.inf)
+    return math.hypot(jackknife, at_half - limit)
 
 
 def _needed(
     law: Law, limit: float, mean: np.ndarray, sizes: np.ndarray, tolerance: float
 ) -> int | None:
-    """The first size from which on the score stays within the tolerance of its limit: seen on the curve, or extrapolated."""
-    near = np.abs(np.expm1(mean - limit)) <= tolerance
-    if near[-1]:
-        return int(sizes[near.size - int(np.argmin(near[::-1])) if not near.all() else 0])
+    """Return the size from which the score stays within the tolerance of its limit.
+
+    It is read off the curve if possible, and extrapolated otherwise.
+    """
+    is_near = np.abs(np.expm1(mean - limit)) <= tolerance
+    if is_near.all():
+        return int(sizes[0])
+    if is_near[-1]:
+        last_far = np.flatnonzero(~is_near)[-1]
+        return int(sizes[last_far + 1])
+    # The law need not be monotone, so the last size outside the tolerance counts.
     further = sizes[-1] * np.geomspace(1, _REACH, 400)
-    far = np.array([abs(math.expm1(law(size) - limit)) > tolerance for size in further])
-    return None if far[-1] else int(further[np.flatnonzero(far)[-1] + 1])
-
-
-def _sentence(verdict: Verdict, settings: dict[str, Any], total: int) -> str:
-    unit, name = noun(settings), verdict.name
-    way = "grows" if verdict.change > 0 else "falls"
-    moves = f"it {way} by {_percent(verdict.change)} when the number of {unit} doubles"
-    chance = _chance_in_words(verdict.sampling_error, settings, total)
-    if verdict.status == "unclear":
-        open_end = "the curve is too noisy, too short or too bent to say where to."
-        return f"{name}: cannot be told. At the end {moves}, and {open_end}{chance}"
-    if verdict.limit is None:
-        steady = f"too steadily for a limit, or a number of {unit}, to be named."
-        return f"{name} shows no sign of convergence: {moves}, {steady}{chance}"
-    error = f" (+- {verdict.limit_error:.2g})" if verdict.limit_error else ""
-    cut = f" at truncation {settings['truncation']:,}" if name.startswith("truncated") else ""
-    where = f"the limit of {figures(verdict.limit)}{error}{cut} that its curve points to"
-    off = verdict.value / verdict.limit - 1
-    where = (
-        f"{_percent(off)} {'below' if off < 0 else 'above'} {where}"
-        if abs(off) >= _SHOWN_OFF
-        else where
+    is_far = np.array(
+        [abs(math.expm1(law.log_score(size) - limit)) > tolerance for size in further]
     )
+    if is_far[-1]:
+        return None
+    return int(further[np.flatnonzero(is_far)[-1] + 1])
+
+
+def _sentence(verdict: Verdict, curve: Curve, reading: Reading) -> str:
+    """Put a verdict into words."""
+    total, unit, name = int(curve.sizes[-1]), reading.noun, verdict.name
+    direction = "falls"
+    if verdict.change > 0:
+        direction = "grows"
+    moves = f"it {direction} by {_percent(verdict.change)} when the number of {unit} doubles"
+    chance = _chance_in_words(verdict.sampling_error, reading, total)
+    if verdict.status == "unclear":
+        reason = "the curve is too noisy, too short or too bent to extrapolate"
+        return f"{name} is undetermined: at the end {moves}, and {reason}.{chance}"
+    if verdict.limit is None:
+        steady = f"too steadily to estimate a limit or a sufficient number of {unit}"
+        return f"{name} shows no sign of convergence: {moves}, {steady}.{chance}"
+    position = _position_in_words(verdict, curve, reading)
+    value = figures(verdict.value)
     if verdict.status == "converged":
-        enough = (
-            f"; {verdict.needed:,} {unit} would have done"
-            if (verdict.needed or total) < total
-            else ""
-        )
-        return f"{name} has converged: {figures(verdict.value)} is {where}{enough}.{chance}"
-    within = f"within {_percent(settings['tolerance'])}"
+        enough = ""
+        if verdict.needed is not None and verdict.needed < total:
+            enough = f"; {verdict.needed:,} {unit} would have been enough"
+        return f"{name} has converged: {value} is {position}{enough}.{chance}"
+    more = _needed_in_words(verdict, reading, total)
+    return f"{name} has not converged: {moves}; {value} is {position}; {more}.{chance}"
+
+
+def _position_in_words(verdict: Verdict, curve: Curve, reading: Reading) -> str:
+    """Return where the score is relative to its limit."""
+    assert verdict.limit is not None
+    limit = f"the limit of {figures(verdict.limit)}"
+    if verdict.limit_error:
+        limit += f" (+- {verdict.limit_error:.2g})"
+    if curve.cut:
+        limit += f" at truncation {reading.truncation:,}"
+    limit += " that its curve points to"
+    distance = verdict.value / verdict.limit - 1
+    if abs(distance) < _SHOWN_OFF:
+        return limit
+    if distance < 0:
+        return f"{_percent(distance)} below {limit}"
+    return f"{_percent(distance)} above {limit}"
+
+
+def _needed_in_words(verdict: Verdict, reading: Reading, total: int) -> str:
+    """Return how many units bring a score within the tolerance of its limit."""
+    unit = reading.noun
+    within = f"within {_percent(reading.tolerance)}"
     if verdict.needed is None:
-        more = f"more than {_REACH * total:,} {unit} would be needed to come {within}, further than a curve can tell."
-    else:
-        guess = (
-            ", a guess at this distance"
-            if verdict.rate != 1 and verdict.needed > _WEAK * total
-            else ""
+        return (
+            f"more than {_REACH * total:,} {unit} would be needed to come {within}, "
+            "further than the curve can be extrapolated"
         )
-        more = f"about {_rounded(verdict.needed):,} {unit} would bring it {within}{guess}."
-    return f"{name} has not converged: {moves}; {figures(verdict.value)} is {where}; {more}{chance}"
+    more = f"about {_rounded(verdict.needed):,} {unit} would bring it {within}"
+    # At rate 1 the law is known; other rates are fitted, and fade with the distance.
+    if verdict.rate != 1 and verdict.needed > _WEAK * total:
+        more += ", a guess at this distance"
+    return more
 
 
-def _chance_in_words(error: float | None, settings: dict[str, Any], total: int) -> str:
+def _chance_in_words(error: float | None, reading: Reading, total: int) -> str:
     if error is None:
         return ""
-    tolerance, unit = settings["tolerance"], noun(settings)
-    enough = _rounded(math.ceil(total * (error / tolerance) ** 2))
-    more = f" ({_percent(tolerance)} with about {enough:,} {unit})" if error > tolerance else ""
-    return f" By chance it varies by {_percent(error)} between samples of this size{more}."
+    tolerance = reading.tolerance
+    sentence = f" By chance it varies by {_percent(error)} between samples of this size"
+    if error > tolerance:
+        enough = _rounded(math.ceil(total * (error / tolerance) ** 2))
+        sentence += f" ({_percent(tolerance)} with about {enough:,} {reading.noun})"
+    return sentence + "."
 
 
-def summary(verdicts: dict[str, Verdict], settings: dict[str, Any], total: int) -> str:
-    """What a sample suffices for, in a sentence."""
+def summary(verdicts: Mapping[str, Verdict], reading: Reading, total: int) -> str:
+    """Return a sentence that lists for which scores the sample is large enough."""
     groups: dict[str, list[str]] = {"suffice for": [], "do not suffice for": [], "leave open": []}
     kinds = {"converged": "suffice for", "unclear": "leave open"}
     for name, verdict in verdicts.items():
         groups[kinds.get(verdict.status, "do not suffice for")].append(name)
-    told = "; they ".join(f"{what} {', '.join(names)}" for what, names in groups.items() if names)
-    return f"To within {_percent(settings['tolerance'])}, {total:,} {noun(settings)} {told}."
+    parts = [f"{verb} {', '.join(names)}" for verb, names in groups.items() if names]
+    within = f"To within {_percent(reading.tolerance)}"
+    return f"{within}, {total:,} {reading.noun} {'; they '.join(parts)}."
 
 
-def noun(settings: dict[str, Any]) -> str:
-    """What units are called."""
-    if settings["unit"] == "prompt":
+def noun(settings: Settings) -> str:
+    """Return what the units of a curve are called."""
+    if settings.unit == "prompt":
         return "prompts"
-    return "outputs" if settings["kernel_t"] is None else "pairs"
+    if settings.kernel_t is None:
+        return "outputs"
+    return "pairs"
 
 
 def _percent(share: float) -> str:
     percent = 100 * abs(share)
-    return (
-        f"{percent:,.0f} %"
-        if percent >= 10
-        else f"{percent:.2g} %"
-        if percent >= 0.01
-        else "less than 0.01 %"
-    )
+    if percent < 0.01:
+        return "less than 0.01 %"
+    if percent < 10:
+        return f"{percent:.2g} %"
+    return f"{percent:,.0f} %"
 
 
 def figures(value: float) -> str:
-    """A number with four figures."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+    """Return a number with four significant figures.
+
+    >>> figures(3.14159), figures(12345.6)
+    ('3.142', '12,346')
+    """
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
 
 
 def _rounded(count: int) -> int:
-    """Two figures: more would claim too much."""
+    """Return an estimated count with two significant figures, as exact as it can be."""
     return int(round(count, 2 - len(str(count))))

@@ -1,12 +1,12 @@
-"""What stands beside diversity in tables: distance to real data, alignment, similarity in a batch, recall, coverage.
+"""Metrics reported next to diversity: fidelity to real data, alignment, in-batch similarity.
 
-Kernel distance, alignment and in-batch similarity are columns of Conditional Vendi, Tables 1 and 3; recall and coverage are
-columns of Truncated Vendi, Tables 1 and 2. All of them take embeddings, and what they say depends on the embedder.
+Kernel distance, alignment and in-batch similarity are columns of Conditional Vendi, Tables 1 and 3;
+recall and coverage are columns of Truncated Vendi, Tables 1 and 2. All of them take embeddings, and
+their values depend on the embedder.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from divprism.core.arrays import Array, array_namespace, distinct_rows, to_numpy
 from divprism.core.distances import squared_distances, squared_gaps
 from divprism.core.kernels import Cosine
 from divprism.core.tiles import row_blocks
-from divprism.core.validation import check_pairing, clean_ids, clean_rows, like
+from divprism.core.validation import check_pairing, clean_ids, clean_rows, like, whole_number
 from divprism.errors import ArgumentError, DataError
 
 __all__ = [
@@ -26,23 +26,24 @@ __all__ = [
     "recall",
 ]
 
-_ROUNDING = 1e-12  # of the squared norms: what a product of rows may be off by
-_BORDER = 1e-12  # of a squared distance: what rounding of the data may put a border off by
+_ROUNDING = 1e-12  # error of a product of rows, relative to their squared norms
+_BORDER = 1e-12  # error of a squared distance that rounded data may cause, relative to it
 
 
 @dataclass(frozen=True)
 class KernelDistance:
-    """A kernel distance with its error; float() gives the distance.
+    """A kernel distance with its error; float() returns the distance.
 
     Attributes
     ----------
     value : float
-        The unbiased estimate: near zero, and as often below as above it, where both sets follow one distribution.
+        The unbiased estimate. Where both sets follow one distribution it is near zero, and as often
+        negative as positive.
     standard_error : float
-        By the jackknife over the rows of both sets. Right where the distributions differ; where they agree it is too large,
-        by a factor of sqrt(2).
+        By the jackknife over the rows of both sets. It is right where the distributions differ;
+        where they agree it is too large by a factor of sqrt(2).
     n, n_reference : int
-        Rows of either set.
+        Number of rows in either set.
     """
 
     value: float
@@ -54,13 +55,14 @@ class KernelDistance:
         return self.value
 
 
-def kernel_distance(x: Any, reference: Any) -> KernelDistance:
-    """How far outputs are from real data in distribution: the squared maximum mean discrepancy, unbiased (KID, KD).
+def kernel_distance(x: Array, reference: Array) -> KernelDistance:
+    """Return how far outputs are from real data in distribution (KID, KD).
 
-    mean k(x_i, x_j) + mean k(y_i, y_j) - 2 mean k(x_i, y_j), no row with itself, with k(a, b) = (a.b / d + 1)^3
-    (Binkowski et al., 2018). The usual mean over random subsets of a thousand rows has the same expectation; here all pairs are
-    used, which leaves nothing to chance, and the standard error follows from sums that are there anyway. Papers tend to print
-    it times 100 or 1000.
+    This is the squared maximum mean discrepancy, unbiased: mean k(x_i, x_j) + mean k(y_i, y_j)
+    - 2 mean k(x_i, y_j), without pairs of a row with itself, and k(a, b) = (a.b / d + 1)^3
+    (Binkowski et al., 2018). The usual mean over random subsets of a thousand rows has the same
+    expectation. Here all pairs count, so the result is deterministic, and the standard error
+    follows from sums that are computed anyway. Papers often print the distance times 100 or 1000.
 
     O((n + m)^2 d) in double precision; memory for blocks of rows.
 
@@ -94,56 +96,73 @@ def kernel_distance(x: Any, reference: Any) -> KernelDistance:
             raise DataError(
                 f"`{name}` must have at least 3 rows for a distance with an error; got {size}."
             )
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is looked for below
-        own, cross = _kernel_sums(x, x, among=True), _kernel_sums(x, reference)
-        other, back = _kernel_sums(reference, reference, among=True), _kernel_sums(reference, x)
-    if not np.isfinite([own.sum(), other.sum(), cross.sum()]).all():
+    # Overflow leaves infinities or NaN, which are reported below with a way out.
+    with np.errstate(over="ignore", invalid="ignore"):
+        within_x = _sums_within(x)
+        within_reference = _sums_within(reference)
+        x_to_reference = _kernel_sums(x, reference)
+        reference_to_x = _kernel_sums(reference, x)
+    totals = [within_x.sum(), within_reference.sum(), x_to_reference.sum()]
+    if not np.isfinite(totals).all():
         raise DataError("kernel values between rows overflow. Rescale the embeddings.")
-    value = own.sum() / (n * (n - 1)) + other.sum() / (m * (m - 1)) - 2 * cross.sum() / (n * m)
-    spread = _jackknife_variance(own, cross, m) + _jackknife_variance(other, back, n)
-    return KernelDistance(float(value), math.sqrt(spread), n, m)
+    value = totals[0] / (n * (n - 1)) + totals[1] / (m * (m - 1)) - 2 * totals[2] / (n * m)
+    variance = _jackknife_variance(within_x, x_to_reference, m)
+    variance += _jackknife_variance(within_reference, reference_to_x, n)
+    return KernelDistance(float(value), math.sqrt(variance), n, m)
 
 
-def _kernel_sums(a: Array, b: Array, among: bool = False) -> np.ndarray:
-    """sum_j (a_i . b_j / d + 1)^3 for each row i; `among` the rows of one set, without the row itself."""
+def _kernel_sums(a: Array, b: Array) -> np.ndarray:
+    """sum_j (a_i . b_j / d + 1)^3 for each row i."""
     xp = array_namespace(a)
     right = xp.astype(b, xp.float64, copy=False).T
-    found = []
+    sums = []
     for rows in row_blocks(a.shape[0]):
         left = xp.astype(a[rows, :], xp.float64, copy=False)
-        sums = xp.sum((left @ right / a.shape[1] + 1) ** 3, axis=1)
-        if among:
-            sums = sums - (xp.sum(left * left, axis=1) / a.shape[1] + 1) ** 3
-        found.append(to_numpy(sums))
-    return np.concatenate(found)
+        kernel = (left @ right / a.shape[1] + 1) ** 3
+        sums.append(to_numpy(xp.sum(kernel, axis=1)))
+    return np.concatenate(sums)
 
 
-def _jackknife_variance(own: np.ndarray, cross: np.ndarray, others: int) -> float:
-    """Variance of the distance due to one set, from what it is without each of its rows in turn.
+def _sums_within(a: Array) -> np.ndarray:
+    """sum over j other than i of (a_i . a_j / d + 1)^3 for each row i."""
+    xp = array_namespace(a)
+    own = []
+    for rows in row_blocks(a.shape[0]):
+        left = xp.astype(a[rows, :], xp.float64, copy=False)
+        own.append(to_numpy((xp.sum(left * left, axis=1) / a.shape[1] + 1) ** 3))
+    return _kernel_sums(a, a) - np.concatenate(own)
 
-    `own` and `cross` are the kernel sums of each row over its own set, and over the `others` rows of the other one.
+
+def _jackknife_variance(within: np.ndarray, across: np.ndarray, num_others: int) -> float:
+    """Return the variance of the distance that one set causes, from leaving out each of its rows.
+
+    `within` and `across` are the kernel sums of each row over its own set, and over the
+    `num_others` rows of the other one.
     """
-    n = own.size
-    left = (own.sum() - 2 * own) / ((n - 1) * (n - 2)) - 2 * (cross.sum() - cross) / (
-        (n - 1) * others
-    )
-    return float((n - 1) * left.var())
+    n = within.size
+    # A row leaves the sum within its set twice: as a row and as a column.
+    mean_within = (within.sum() - 2 * within) / ((n - 1) * (n - 2))
+    mean_across = (across.sum() - across) / ((n - 1) * num_others)
+    left_out = mean_within - 2 * mean_across
+    return float((n - 1) * left_out.var())
 
 
-def alignment(x: Any, t: Any, *, scale: float = 100.0) -> float:
-    """How well outputs follow their prompts: the mean of scale x max(0, cosine) over pairs (CLIPScore, Hessel et al., 2021).
+def alignment(x: Array, t: Array, *, scale: float = 100.0) -> float:
+    """Return how well outputs follow their prompts: the mean of scale x max(0, cosine) over pairs.
 
-    With `scale` 100, as in the tables of Conditional Vendi and in common libraries, CLIP's outputs score 20 to 35; the paper
-    that introduced it has 2.5. Negative cosines count as zero, pair by pair. O(n d).
+    This is CLIPScore (Hessel et al., 2021). With `scale` 100, as in the tables of Conditional Vendi
+    and in common libraries, CLIP embeddings score 20 to 35; the paper that introduced it uses 2.5.
+    Negative cosines count as zero, pair by pair. O(n d).
 
     Parameters
     ----------
     x : array, shape (n, d)
         Embeddings of outputs.
     t : array, shape (n, d)
-        Embeddings of their prompts, from the same model, so that cosines between the two mean something: CLIP, SigLIP.
+        Embeddings of their prompts by a model that embeds both in one space, such as CLIP or
+        SigLIP.
     scale : float
-        What a cosine of one scores.
+        The score of a cosine of one.
 
     Returns
     -------
@@ -157,29 +176,28 @@ def alignment(x: Any, t: Any, *, scale: float = 100.0) -> float:
 
     Examples
     --------
-    One output points where its prompt does, the other at a right angle to it:
+    One output points in the direction of its prompt, the other at a right angle to it:
 
     >>> alignment([[2.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 3.0]])
     50.0
     """
-    if (
-        isinstance(scale, bool)
-        or not isinstance(scale, int | float | np.number)
-        or not 0 < scale < math.inf
-    ):
+    # bool is an int, and a scale of True is a mistake.
+    is_number = isinstance(scale, int | float | np.number) and not isinstance(scale, bool)
+    if not is_number or not 0 < scale < math.inf:
         raise ArgumentError(f"`scale` must be a positive number; got {scale!r}.")
     x, t = _same_width(x, t, "t")
     check_pairing(x.shape[0], t.shape[0], "t")
+    # Clipped from above as well: rounding may put the cosine of equal directions above one.
     cosines = array_namespace(x).vecdot(_directions(x, "x"), _directions(t, "t"))
     return float(scale * np.clip(to_numpy(cosines), 0.0, 1.0).mean())
 
 
-def in_batch_similarity(x: Any, t: Any) -> float:
-    """How alike the outputs of one prompt are: the mean cosine between two of them, averaged over prompts.
+def in_batch_similarity(x: Array, t: Array) -> float:
+    """Return how alike the outputs of one prompt are: their mean cosine, averaged over prompts.
 
-    A column of Conditional Vendi, Table 1 (App. E.3 takes it from Corso et al., 2024). Prompts with a single output say nothing
-    and are left out; every other prompt counts alike, however many outputs it has. O(n d): the cosines of a prompt add up to
-    the squared length of the sum of its unit rows.
+    A column of Conditional Vendi, Table 1 (App. E.3 takes it from Corso et al., 2024). Prompts with
+    a single output are left out; all other prompts have equal weight, whatever their number of
+    outputs. O(n d).
 
     Parameters
     ----------
@@ -202,32 +220,39 @@ def in_batch_similarity(x: Any, t: Any) -> float:
     --------
     Copies under one prompt, a right angle under the other:
 
-    >>> in_batch_similarity([[1.0, 0.0], [2.0, 0.0], [1.0, 0.0], [0.0, 1.0]], ["a dog", "a dog", "a cat", "a cat"])
+    >>> x = [[1.0, 0.0], [2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+    >>> in_batch_similarity(x, ["a dog", "a dog", "a cat", "a cat"])
     0.5
     """
     x = clean_rows(x, "x")
     codes = clean_ids(t, "t")
     if codes is None:
-        codes = distinct_rows(clean_rows(t, "t"))[1]
+        _, codes = distinct_rows(clean_rows(t, "t"))
     check_pairing(x.shape[0], codes.size, "t")
+    # Sorted by prompt, the outputs of each are consecutive, as reduceat needs them.
     order = np.argsort(codes, kind="stable")
     _, starts, sizes = np.unique(codes[order], return_index=True, return_counts=True)
     if sizes.max() < 2:
         raise DataError(
-            f"each of the {sizes.size:,} prompts has a single output. Similarity needs two outputs of a prompt."
+            f"each of the {sizes.size:,} prompts has a single output. "
+            "Similarity needs at least one prompt with two outputs."
         )
+    # The cosines of a prompt add up to the squared length of the sum of its unit rows, of which
+    # each row contributes one with itself.
     sums = np.add.reduceat(to_numpy(_directions(x, "x"))[order], starts, axis=0)
     several = sizes > 1
-    pairs = (np.einsum("ij,ij->i", sums, sums) - sizes)[several] / (sizes * (sizes - 1.0))[several]
-    return float(pairs.mean())
+    cosine_sums = (np.einsum("ij,ij->i", sums, sums) - sizes)[several]
+    num_pairs = (sizes * (sizes - 1.0))[several]
+    return float((cosine_sums / num_pairs).mean())
 
 
-def recall(x: Any, reference: Any, *, num_neighbours: int = 3) -> float:
-    """Which part of real data the outputs reach: the share of real rows inside the manifold of outputs.
+def recall(x: Array, reference: Array, *, num_neighbours: int = 3) -> float:
+    """Return the share of real data that the outputs reach: real rows in the manifold of outputs.
 
-    The manifold is the union of a ball around each output that reaches to its `num_neighbours`-th nearest other output
-    (Kynkaanniemi et al., 2019, borders included). With the arguments exchanged it is precision. A single stray output has a
-    large ball and can raise it; `coverage` is not open to that. O(n (n + m) d); memory for blocks of rows.
+    The manifold is the union of balls around the outputs, each of which reaches to the
+    `num_neighbours`-th nearest other output (Kynkaanniemi et al., 2019, borders included). With the
+    arguments swapped it is precision. A single outlier among the outputs has a large ball and can
+    raise recall; `coverage` is robust to that. O(n (n + m) d); memory for blocks of rows.
 
     Parameters
     ----------
@@ -236,7 +261,7 @@ def recall(x: Any, reference: Any, *, num_neighbours: int = 3) -> float:
     reference : array, shape (m, d)
         Embeddings of real data by the same embedder.
     num_neighbours : int
-        Which neighbour the balls reach to: from 1 to n - 1.
+        The neighbour that the balls reach to, from 1 to n - 1.
 
     Returns
     -------
@@ -246,28 +271,30 @@ def recall(x: Any, reference: Any, *, num_neighbours: int = 3) -> float:
     Raises
     ------
     DataError, ArgumentError
-        If widths differ, or there are too few rows for so many neighbours.
+        If widths differ, or a row has fewer than `num_neighbours` others.
 
     Examples
     --------
-    Every ball has radius 1, and of two real numbers one lies in a ball:
+    Every ball has radius 1, and one of the two real numbers lies in a ball:
 
     >>> recall([[0.0], [1.0], [2.0], [3.0]], [[0.5], [10.0]], num_neighbours=1)
     0.5
     """
     x, reference = _comparable(x, reference)
-    reach = _radii(x, num_neighbours, "x")[None, :]
-    reached = [
-        _within(reference[rows, :], x, reach).any(axis=1) for rows in row_blocks(reference.shape[0])
-    ]
+    radii = _squared_radii(x, num_neighbours, "x")[None, :]
+    reached = []
+    for rows in row_blocks(reference.shape[0]):
+        reached.append(_within(reference[rows, :], x, radii).any(axis=1))
     return float(np.concatenate(reached).mean())
 
 
-def coverage(x: Any, reference: Any, *, num_neighbours: int = 5) -> float:
-    """Which part of real data has an output nearby: the share of real rows with one in their own neighbourhood.
+def coverage(x: Array, reference: Array, *, num_neighbours: int = 5) -> float:
+    """Return the share of real data with an output nearby.
 
-    The neighbourhood of a real row is a ball that reaches to its `num_neighbours`-th nearest other real row (Naeem et al.,
-    2020, borders included). Balls are around real data, so stray outputs do no harm. O(m (n + m) d); memory for blocks of rows.
+    An output is near a real row if it lies in the ball around that row that reaches to its
+    `num_neighbours`-th nearest other real row (Naeem et al., 2020, borders included). Balls are
+    around real data, so outliers among the outputs have no effect. O(m (n + m) d); memory for
+    blocks of rows.
 
     Parameters
     ----------
@@ -276,17 +303,18 @@ def coverage(x: Any, reference: Any, *, num_neighbours: int = 5) -> float:
     reference : array, shape (m, d)
         Embeddings of real data by the same embedder.
     num_neighbours : int
-        Which neighbour the balls reach to: from 1 to m - 1.
+        The neighbour that the balls reach to, from 1 to m - 1.
 
     Returns
     -------
     float
-        Between 0 and 1. Expected for outputs that follow the distribution of real data, n = m large: 1 - 2^-num_neighbours.
+        Between 0 and 1. For outputs that follow the distribution of real data it is expected to be
+        1 - 2^-num_neighbours, for large n = m.
 
     Raises
     ------
     DataError, ArgumentError
-        If widths differ, or there are too few rows for so many neighbours.
+        If widths differ, or a row has fewer than `num_neighbours` others.
 
     Examples
     --------
@@ -296,88 +324,93 @@ def coverage(x: Any, reference: Any, *, num_neighbours: int = 5) -> float:
     0.5
     """
     x, reference = _comparable(x, reference)
-    reach = _radii(reference, num_neighbours, "reference")[:, None]
-    covered = [
-        _within(reference[rows, :], x, reach[rows]).any(axis=1)
-        for rows in row_blocks(reference.shape[0])
-    ]
+    radii = _squared_radii(reference, num_neighbours, "reference")[:, None]
+    covered = []
+    for rows in row_blocks(reference.shape[0]):
+        covered.append(_within(reference[rows, :], x, radii[rows]).any(axis=1))
     return float(np.concatenate(covered).mean())
 
 
-def _same_width(x: Any, other: Any, name: str = "reference") -> tuple[Array, Array]:
-    """Both sets as clean rows of one width, in one library."""
+def _same_width(x: Array, other: Array, name: str = "reference") -> tuple[Array, Array]:
+    """Return both sets as clean rows of one width, in one library."""
     x = clean_rows(x, "x")
     other = like(clean_rows(other, name), x, name)
     if x.shape[1] != other.shape[1]:
         raise DataError(
-            f"`x` and `{name}` must come from one embedder; got rows of width {x.shape[1]:,} and {other.shape[1]:,}."
+            f"`x` and `{name}` must come from one embedder; "
+            f"got rows of width {x.shape[1]:,} and {other.shape[1]:,}."
         )
     return x, other
 
 
 def _directions(x: Array, name: str) -> Array:
-    """Unit rows in double precision; a row of zeros points nowhere."""
+    """Return unit rows in double precision, and refuse rows of zeros, which have no direction."""
     xp = array_namespace(x)
-    zero = np.flatnonzero(to_numpy(xp.max(xp.abs(x), axis=1)) == 0)
-    if zero.size:
+    zero_rows = np.flatnonzero(to_numpy(xp.max(xp.abs(x), axis=1)) == 0)
+    if zero_rows.size:
         raise DataError(
-            f"row {zero[0]} of `{name}` is all zeros, so its cosine with any row is undefined. Drop it."
+            f"row {zero_rows[0]} of `{name}` is all zeros, "
+            "so its cosine with any row is undefined. Drop it."
         )
     return Cosine().points(x, xp.float64, name).rows
 
 
-def _comparable(x: Any, reference: Any) -> tuple[Array, Array]:
-    """Both sets in double precision, in units in which no squared distance overflows: a power of two, so no digit changes."""
+def _comparable(x: Array, reference: Array) -> tuple[Array, Array]:
+    """Return both sets in double precision, in units in which no squared distance overflows."""
     x, reference = _same_width(x, reference)
     xp = array_namespace(x)
-    sets = [xp.astype(x, xp.float64), xp.astype(reference, xp.float64)]
-    unit = 2.0 ** -math.frexp(max(float(xp.max(xp.abs(one))) for one in sets))[1]
-    return sets[0] * unit, sets[1] * unit
+    x, reference = xp.astype(x, xp.float64), xp.astype(reference, xp.float64)
+    largest = max(float(xp.max(xp.abs(x))), float(xp.max(xp.abs(reference))))
+    # A power of two changes no digit.
+    unit = 2.0 ** -math.frexp(largest)[1]
+    return x * unit, reference * unit
 
 
-def _radii(rows: Array, num_neighbours: Any, name: str) -> np.ndarray:
-    """Squared distance of each row to its `num_neighbours`-th nearest other row."""
-    if (
-        not isinstance(num_neighbours, int | np.integer)
-        or isinstance(num_neighbours, bool)
-        or num_neighbours < 1
-    ):
-        raise ArgumentError(
-            f"`num_neighbours` must be a whole number of at least 1; got {num_neighbours!r}."
-        )
+def _squared_radii(rows: Array, num_neighbours: int, name: str) -> np.ndarray:
+    """Return the squared distance of each row to its `num_neighbours`-th nearest other row."""
+    num_neighbours = whole_number(num_neighbours, "num_neighbours", 1)
     n = int(rows.shape[0])
     if num_neighbours >= n:
         raise DataError(
-            f"{n:,} rows of `{name}` have at most {n - 1:,} neighbours each; got `num_neighbours` {num_neighbours}."
+            f"{n:,} rows of `{name}` have at most {n - 1:,} neighbours each; "
+            f"got `num_neighbours` {num_neighbours}."
         )
-    found = []
-    for part in row_blocks(n):
-        squares, _ = _squared_distances(rows[part, :], rows)
-        # the nearest of all is the row itself, or a copy of it, at distance zero
-        places = np.argpartition(squares, num_neighbours, axis=1)[:, num_neighbours].copy()
-        found.append(
-            _squared_gaps(rows, rows, np.arange(part.start, part.start + places.size), places)
-        )
-    return np.concatenate(found)
+    radii = []
+    for block in row_blocks(n):
+        squares, _ = _host_distances(rows[block, :], rows)
+        # Index 0 is the row itself, or a copy of it, at distance zero.
+        neighbours = np.argpartition(squares, num_neighbours, axis=1)[:, num_neighbours].copy()
+        own = np.arange(block.start, block.start + neighbours.size)
+        # From differences: a radius decides ties exactly, and the product may round.
+        radii.append(_host_gaps(rows, rows, own, neighbours))
+    return np.concatenate(radii)
 
 
-def _within(a: Array, b: Array, reach: np.ndarray) -> np.ndarray:
-    """Whether |a_i - b_j|^2 <= reach, borders included: what a product leaves open is decided by differences."""
-    squares, norms = _squared_distances(a, b)
-    inside = squares <= reach
-    left, right = np.nonzero(np.abs(squares - reach) <= _ROUNDING * norms + _BORDER * reach)
+def _within(a: Array, b: Array, squared_radii: np.ndarray) -> np.ndarray:
+    """Whether |a_i - b_j|^2 is at most the squared radius, borders included.
+
+    Pairs that the rounding of the product leaves open are decided by differences.
+    """
+    squares, norms = _host_distances(a, b)
+    is_inside = squares <= squared_radii
+    margin = _ROUNDING * norms + _BORDER * squared_radii
+    left, right = np.nonzero(np.abs(squares - squared_radii) <= margin)
     if left.size:
-        reach = np.broadcast_to(reach, squares.shape)[left, right]
-        inside[left, right] = _squared_gaps(a, b, left, right) <= reach * (1 + _BORDER)
-    return inside
+        limits = np.broadcast_to(squared_radii, squares.shape)[left, right] * (1 + _BORDER)
+        is_inside[left, right] = _host_gaps(a, b, left, right) <= limits
+    return is_inside
 
 
-def _squared_distances(a: Array, b: Array) -> tuple[np.ndarray, np.ndarray]:
-    """|a_i - b_j|^2 on the host, and the squared norms around the mean of b that its rounding grows with."""
-    squares, norms = squared_distances(a, b, centre=array_namespace(b).mean(b, axis=0))
+def _host_distances(a: Array, b: Array) -> tuple[np.ndarray, np.ndarray]:
+    """|a_i - b_j|^2 in host memory, and the squared norms that its rounding grows with.
+
+    The product is taken around the mean of b, far from which there are few rows.
+    """
+    centre = array_namespace(b).mean(b, axis=0)
+    squares, norms = squared_distances(a, b, centre=centre)
     return to_numpy(squares), to_numpy(norms)
 
 
-def _squared_gaps(a: Array, b: Array, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """|a_i - b_j|^2 for some pairs, on the host, from differences of the rows as they are."""
+def _host_gaps(a: Array, b: Array, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """|a_i - b_j|^2 in host memory for some pairs, from differences of the rows as given."""
     return to_numpy(squared_gaps(a, b, upload(left, a), upload(right, b)))

@@ -1,39 +1,44 @@
-"""How far a score may be off: intervals from the sample itself. Their errors are a jackknife's (`_jackknife`)."""
+"""Intervals: how far a score may be from its expectation, estimated from the sample itself.
+
+The errors come from a jackknife (`analysis/jackknife.py`).
+"""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from divprism.analysis.jackknife import Sample
-from divprism.errors import ArgumentError
 from divprism.scores.problem import Problem
-from divprism.scores.score import COMBINATIONS
+from divprism.scores.score import Score
+from divprism.scores.settings import check_level
+from divprism.scores.spec import ScoreSpec, available, score_spec
 
-__all__ = ["Interval", "SamplingError", "check_level", "quantile", "sampling_error"]
+__all__ = ["Interval", "SamplingError", "quantile", "sampling_error"]
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the expectation of a score lies: the mean over other samples of the same size.
+    """Where the expectation of a score lies: its mean over other samples of the same size.
 
     Attributes
     ----------
     low, high : float
-        Its ends.
+        Ends of the interval.
     level : float
-        How often such an interval holds the expectation.
+        How often such an interval covers the expectation.
     standard_error : float
         Sampling error of the score.
     unit : str
-        What was drawn: "pair", or "prompt" with all its outputs. Of pairs whose prompts are those of a design (`design_of`) the
-        outputs were drawn, and the prompts given.
+        What is resampled: "pair", or "prompt" with all its outputs. For pairs whose prompts are
+        those of a design (`design_of`) outputs are random and prompts given.
     num_units : int
-        How many.
+        Number of units in the sample.
     population : tuple of float, or None
-        For order 2 of independent pairs, or of outputs under given prompts: the interval for infinitely many of them, around
-        the U-statistic, in which no sample meets itself. The score of n samples lies below it on average.
+        For order 2 of independent pairs, or of outputs under given prompts: the interval for
+        infinitely many of them, around the U-statistic, in which no sample meets itself. The score
+        of n samples lies below it on average.
     """
 
     low: float
@@ -52,19 +57,20 @@ class SamplingError:
     Attributes
     ----------
     deviations : dict of ndarray
-        Per score: what each part of the sample (a unit, or a group of units) contributes to the error of its logarithm. Squares
-        add up. The same parts of two models on the same prompts stand in the same places, so that in a difference common
-        errors cancel.
+        By score: what each part of the sample (a unit, or a group of units) contributes to the
+        error of its logarithm. Squares add up. The same parts of two models on the same prompts
+        have the same index, so that common errors cancel in a difference.
     unit : str
         What the units are.
     num_units : int
-        How many there are.
+        Number of units.
     unbiased : dict of (float, ndarray)
-        Per score of order 2, where a U-statistic is known: its logarithm by that, and the deviations.
+        By score of order 2, where a U-statistic is known: its logarithm by that, and the
+        deviations.
     norms : dict of float
         Hilbert-Schmidt norm of each operator, without truncation.
     ranges : dict of (float, float)
-        Per score, the least and the most that it can be, whatever the sample.
+        By score, the lowest and highest value that any sample of this size can have.
     """
 
     deviations: dict[str, np.ndarray]
@@ -74,49 +80,48 @@ class SamplingError:
     norms: dict[str, float]
     ranges: dict[str, tuple[float, float]]
 
-    def interval(self, name: str, entropy: float, level: float, own: float = 0.0) -> Interval:
-        """The interval of a score whose logarithm is `entropy`: symmetric in the logarithm, by Student's t.
+    def intervals(self, scores: Mapping[str, Score], level: float) -> dict[str, Interval]:
+        """The interval of every score whose sampling error is known."""
+        return {name: self.interval(scores[name], level) for name in self.deviations}
 
-        `own` is the relative error that the estimator brought to the score; the interval reaches over both errors. It ends
-        where no score of such a sample can be.
+    def interval(self, score: Score, level: float) -> Interval:
+        """The interval of a score: symmetric in the logarithm, by Student's t.
+
+        It covers the sampling error and the error of the estimator, and ends where no score of
+        such a sample can be.
         """
-        parts = self.deviations[name]
-        error, value = float(np.linalg.norm(parts)), math.exp(entropy)
-        least, most = self.ranges[name]
-        reach = quantile(parts.size, level) * math.hypot(error, own)
-        population = None
-        if name in self.unbiased:
-            around, spread = self.unbiased[name]
-            far = quantile(spread.size, level) * float(np.linalg.norm(spread))
-            population = (
-                max(math.exp(around - far), min(least, math.exp(around))),
-                math.exp(around + far),
-            )
+        parts = self.deviations[score.name]
+        sampling = float(np.linalg.norm(parts))
+        of_estimator = score.standard_error / score.value
+        reach = quantile(parts.size, level) * math.hypot(sampling, of_estimator)
+        lowest, highest = self.ranges[score.name]
+        # Rounding may put the score itself a little beyond its limits.
+        lowest, highest = min(lowest, score.value), max(highest, score.value)
         return Interval(
-            low=max(math.exp(entropy - reach), min(least, value)),
-            high=min(math.exp(entropy + reach), max(most, value)),
+            low=max(math.exp(score.entropy - reach), lowest),
+            high=min(math.exp(score.entropy + reach), highest),
             level=check_level(level),
-            standard_error=value * error,
+            standard_error=score.value * sampling,
             unit=self.unit,
             num_units=self.num_units,
-            population=population,
+            population=self._population(score.name, level),
         )
+
+    def _population(self, name: str, level: float) -> tuple[float, float] | None:
+        """The interval for infinitely many samples, where the U-statistic is known."""
+        if name not in self.unbiased:
+            return None
+        centre, parts = self.unbiased[name]
+        reach = quantile(parts.size, level) * float(np.linalg.norm(parts))
+        lowest = min(self.ranges[name][0], math.exp(centre))
+        return max(math.exp(centre - reach), lowest), math.exp(centre + reach)
 
 
 def quantile(parts: int, level: float) -> float:
-    """How many standard errors an interval reaches, if the error was found from some number of parts."""
+    """How many standard errors an interval reaches, if the error is estimated from `parts` parts."""
     from scipy.special import stdtrit
 
     return float(stdtrit(parts - 1, (1 + check_level(level)) / 2))
-
-
-def check_level(level: Any) -> float:
-    """The level of an interval as a float between 0 and 1, or a sentence."""
-    if not isinstance(level, float | np.floating) or not 0 < level < 1:
-        raise ArgumentError(
-            f"`interval` must be a level between 0 and 1, such as 0.95; got {level!r}."
-        )
-    return float(level)
 
 
 def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
@@ -135,72 +140,113 @@ def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
         If there are fewer than two units.
     """
     sample = Sample.of(problem, unit)
-    names = [name for name, terms in COMBINATIONS.items() if set(terms) <= set(sample.operators)]
-    order, truncation = problem.settings["order"], problem.settings["truncation"]
-    similar = (
-        {name: sample.similarities(name) for name in sample.operators} if truncation is None else {}
-    )
-    found: dict[tuple[str, bool], np.ndarray] = {}
-    within: dict[tuple[str, bool], np.ndarray] = {}
-    lost = sample.outputs_lost()
-    for second in (False, True):
-        at = 2.0 if second else order
-        for name in sample.operators:
-            closed = at == 2 and name in similar
-            found[name, second] = (
-                sample.shares(similar[name]) if closed else sample.left_out(name, at, truncation)
-            )
-            if lost and not closed:
-                within[name, second] = sample.left_out_within(name, at, truncation)
+    order, truncation = problem.settings.order, problem.settings.truncation
+    specs = available(sample.operators)
+    similarities: dict[str, np.ndarray] = {}
+    if truncation is None:
+        similarities = {name: sample.similarities(name) for name in sample.operators}
+    parts = _parts_of_entropies(sample, similarities, specs, order, truncation)
     deviations = {}
-    for name in names:
-        second = name.endswith("rke")
-        deviations[name] = _added_up(name, {part: found[part, second] for part in sample.operators})
-        if ("x", second) in within:
-            inside = _added_up(name, {part: within[part, second] for part in sample.operators})
-            deviations[name] *= _shrinkage(deviations[name], inside, lost)
-    if problem.grouped is not None:
-        labels = problem.grouped.right.index
-        deviations["cluster_vendi"] = sample.inside(labels, order, truncation)
-        deviations["cluster_rke"] = sample.inside(labels, 2.0, truncation)
+    for spec in specs:
+        deviations[spec.name] = parts.deviations(spec, spec.order_under(order))
+    if problem.within_labels is not None:
+        labels = problem.within_labels.right.index
+        for spec in available(["within_labels"]):
+            at = spec.order_under(order)
+            deviations[spec.name] = sample.inside(labels, at, truncation)
+    ranges = {}
+    for name in deviations:
+        spec = score_spec(name)
+        ranges[name] = spec.limits(sample.units.size, spec.order_under(order), truncation)
+    norms = {name: math.sqrt(float(sample.weights @ sums)) for name, sums in similarities.items()}
+    return SamplingError(
+        deviations=deviations,
+        unit=sample.unit,
+        num_units=sample.num_units,
+        unbiased=_unbiased(sample, similarities, specs, order),
+        norms=norms,
+        ranges=ranges,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _EntropyParts:
+    """What parts of the sample contribute to the errors of entropies, by operator and order.
+
+    `within`, where prompts are resampled and only some of their outputs are used: the part of
+    the error that outputs have. `lost` is the share of outputs that are not used.
+    """
+
+    whole: dict[tuple[str, float], np.ndarray]
+    within: dict[tuple[str, float], np.ndarray]
+    lost: float
+
+    def deviations(self, spec: ScoreSpec, order: float) -> np.ndarray:
+        """Contributions to the error of the logarithm of a score."""
+        whole = _combine(spec, {name: self.whole[name, order] for name in spec.terms})
+        if not all((name, order) in self.within for name in spec.terms):
+            return whole
+        within = _combine(spec, {name: self.within[name, order] for name in spec.terms})
+        return whole * _shrinkage(whole, within, self.lost)
+
+
+def _parts_of_entropies(
+    sample: Sample,
+    similarities: Mapping[str, np.ndarray],
+    specs: tuple[ScoreSpec, ...],
+    order: float,
+    truncation: int | None,
+) -> _EntropyParts:
+    """Contributions to the error of every entropy that some scores are sums of."""
+    lost = sample.outputs_lost()
+    whole: dict[tuple[str, float], np.ndarray] = {}
+    within: dict[tuple[str, float], np.ndarray] = {}
+    for spec in specs:
+        at = spec.order_under(order)
+        for name in spec.terms:
+            if (name, at) in whole:
+                continue
+            if at == 2 and name in similarities:
+                # At order 2 the contributions are known in closed form.
+                whole[name, at] = sample.shares(similarities[name])
+                continue
+            whole[name, at] = sample.left_out(name, at, truncation)
+            if lost:
+                within[name, at] = sample.left_out_within(name, at, truncation)
+    return _EntropyParts(whole, within, lost)
+
+
+def _unbiased(
+    sample: Sample,
+    similarities: Mapping[str, np.ndarray],
+    specs: tuple[ScoreSpec, ...],
+    order: float,
+) -> dict[str, tuple[float, np.ndarray]]:
+    """The U-statistic of every score of order 2, and the contributions to its error."""
+    entropies = sample.unbiased(similarities)
     unbiased = {}
-    pure = sample.unbiased(similar)
-    for name in names:
-        if pure and (name.endswith("rke") or order == 2):
-            value = _added_up(name, {part: np.array(log) for part, (log, _) in pure.items()})
-            unbiased[name] = (
-                float(value),
-                _added_up(name, {part: spread for part, (_, spread) in pure.items()}),
-            )
-    norms = {name: math.sqrt(float(sample.weights @ sums)) for name, sums in similar.items()}
-    ranges = {name: _range(name, sample.units.size, order, truncation) for name in deviations}
-    return SamplingError(deviations, sample.unit, sample.num_units, unbiased, norms, ranges)
+    for spec in specs:
+        is_known = all(name in entropies for name in spec.terms)
+        if spec.order_under(order) != 2 or not is_known:
+            continue
+        logs = {name: np.array(entropies[name][0]) for name in spec.terms}
+        spreads = {name: entropies[name][1] for name in spec.terms}
+        unbiased[spec.name] = float(_combine(spec, logs)), _combine(spec, spreads)
+    return unbiased
 
 
-def _shrinkage(deviations: np.ndarray, within: np.ndarray, lost: float) -> float:
-    """What errors are to be multiplied by, if a draw has fewer outputs of each prompt than there are.
+def _shrinkage(whole: np.ndarray, within: np.ndarray, lost: float) -> float:
+    """Factor that corrects errors from a subset with fewer outputs per prompt than there are.
 
-    A share `lost` of the part that outputs have in the variance is the draw's alone; outputs of a draw have it whole.
+    The subset adds a share `lost` of the variance that outputs have; the whole sample has not.
     """
-    between = float(deviations @ deviations)
-    return math.sqrt(max(1 - lost * float(within @ within) / between, 1 - lost)) if between else 1.0
+    variance = float(whole @ whole)
+    if variance == 0:
+        return 1.0
+    kept = 1 - lost * float(within @ within) / variance
+    return math.sqrt(max(kept, 1 - lost))
 
 
-def _range(name: str, n: int, order: float, truncation: int | None) -> tuple[float, float]:
-    """The least and the most that a score of n pairs can be.
-
-    The eigenvalues of K_X o K_T are majorised by those of either factor, so that Conditional is at least 1 and no score above
-    that of n different outputs, at any order; cut spectra need not be, and only those of one operator are from 1 to where they
-    are cut. Information is at least 1 by subadditivity, at order 1.
-    """
-    if name.startswith("conditional"):
-        return (1.0, float(n)) if truncation is None else (0.0, float(min(n, truncation)))
-    if name.startswith("information"):
-        least = 1.0 if name == "information_vendi" and order == 1 and truncation is None else 0.0
-        return least, float(n) if truncation is None else math.inf
-    return 1.0, float(n if truncation is None else min(n, truncation))
-
-
-def _added_up(name: str, parts: dict[str, np.ndarray]) -> np.ndarray:
+def _combine(spec: ScoreSpec, parts: Mapping[str, np.ndarray]) -> np.ndarray:
     """The logarithm of a score, or its deviations, from those of its entropies."""
-    return np.asarray(sum(sign * parts[part] for part, sign in COMBINATIONS[name].items()))
+    return np.asarray(sum(sign * parts[name] for name, sign in spec.terms.items()))

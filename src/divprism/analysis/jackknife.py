@@ -1,44 +1,60 @@
-"""What parts of a sample do to its entropies: a jackknife.
+"""What parts of a sample contribute to the errors of its entropies: a jackknife.
 
-At order 2 a score is a ratio of sums over pairs of samples, and what each sample adds to it is known in closed form; at other
-orders samples are left out by groups, twenty at most, and the scores computed again. So are the cluster scores, at every order:
-what a sample adds to the score of a small cluster is not all that it does to it.
+At order 2 a score is a ratio of sums over pairs of samples, so the contribution of each sample is
+known in closed form. At other orders the samples are left out by groups, twenty at most, and the
+entropies are computed again. The same holds for cluster scores at every order: the contribution of
+a sample to the score of a small cluster is far from linear.
 
-Where the prompts are those of a design (`design_of`), only their outputs are drawn: what differs between prompts is no error.
-There contributions are told from the mean of their prompt, groups take a like share of every prompt, and a prompt keeps its
-share of all when some of its outputs are left out.
+Where the prompts are those of a design (`design_of`), only their outputs are random: what differs
+between prompts is no error. There contributions are measured from the mean of their prompt, each
+group holds a similar share of every prompt, and a prompt keeps its weight when some of its outputs
+are left out.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from divprism.core.arrays import to_numpy
-from divprism.core.entropy import matrix_entropy
-from divprism.core.operators import HadamardOperator, Operator, dense
+from divprism.core.entropy import matrix_entropy, renyi_entropy
+from divprism.core.operators import HadamardOperator, KernelOperator, Operator, dense
+from divprism.core.spectrum import Spectrum
 from divprism.core.tiles import row_blocks
+from divprism.engines import one_blas_thread
 from divprism.errors import ArgumentError, DataError
 from divprism.scores.problem import Problem
 
-__all__ = ["UNITS", "Sample", "design_of", "units_of"]
+__all__ = ["Sample", "design_of", "units_of"]
 
-UNITS = ("pair", "prompt")
-"""What is taken to have been drawn at random: pairs, or prompts with all their outputs."""
+_FEW_PROMPTS = 20  # fewer prompts are taken as given, not as a random sample
+_GROUPS = 20  # groups of units that are left out one after another
+_BLOCK_ENTRIES = 1 << 23  # kernel values held at a time
 
-_FEW_PROMPTS = 20  # fewer are taken as given, not as drawn
-_FEW_OUTPUTS = 3  # what two outputs of a prompt have in common is no part of what either adds: errors would be too small
-_EVEN = 0.05  # chance of numbers of outputs so even, if prompts were drawn: at most so many draws pass for a design
-_GROUPS = 20
-_MAX_PAIRS = 500  # pairs that are left out by groups; of more, a draw stands for all: errors fall with the root of their number
-_MAX_OUTPUTS = _MAX_PAIRS // _GROUPS  # of a prompt in a draw, so that a draw holds enough prompts
-_BLOCK_ENTRIES = 1 << 23
+# With fewer outputs of a prompt, what two of them have in common is not part of the contribution
+# of either, and errors would be too small.
+_FEW_OUTPUTS = 3
+
+# Share of random samples whose numbers of outputs per prompt are as even as those of a design.
+_EVEN = 0.05
+
+# More pairs than this are represented by a random subset: errors fall with the root of the number
+# of pairs, so those of the subset can be scaled. A prompt has at most `_MAX_OUTPUTS` outputs in the
+# subset, so that it holds enough prompts.
+_MAX_PAIRS = 500
+_MAX_OUTPUTS = _MAX_PAIRS // _GROUPS
+
+_OF_PROMPTS = ("t", "prompt_ids")  # operators of the prompts alone
+_BLOCKED = ("prompt_ids", "within_prompts")  # operators with a block for each prompt
 
 
 @dataclass(frozen=True, eq=False)
-class _Draw:
-    """Pairs that stand for others: their places, what they weigh, and the factor that the absence of the others asks for."""
+class _Subset:
+    """Pairs that represent others.
+
+    `scale` turns the errors of the subset, which has fewer pairs, into those of all pairs.
+    """
 
     pairs: np.ndarray
     weights: np.ndarray
@@ -47,7 +63,7 @@ class _Draw:
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """Groups of units that are left out one after another: that of each pair, and how many units each has."""
+    """Groups of units that are left out one after another: the group of each pair, and sizes."""
 
     of_pair: np.ndarray
     sizes: np.ndarray
@@ -55,46 +71,56 @@ class _Groups:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Pairs of a problem: which point of each operator a pair is, which unit it belongs to, what it weighs.
+    """The pairs of a problem as a random sample.
 
-    `design`: which prompt of a design a pair has; None where there is none. `alone`: whether pairs are independent.
+    Attributes
+    ----------
+    operators : dict of Operator
+        By name.
+    points : dict of ndarray
+        By operator, the point that each pair was merged into.
+    units : ndarray of int
+        The unit that each pair belongs to.
+    weights : ndarray
+        The weight of each pair.
+    unit : str
+        What the units are: "pair" or "prompt".
+    rng : int
+        Seed.
+    design : ndarray of int, or None
+        The prompt of each pair, where the prompts are those of a design.
+    independent : bool
+        True if the pairs are independent of each other.
     """
 
     operators: dict[str, Operator]
-    places: dict[str, np.ndarray]
+    points: dict[str, np.ndarray]
     units: np.ndarray
     weights: np.ndarray
     unit: str
     rng: int
     design: np.ndarray | None
-    alone: bool
+    independent: bool
 
     @classmethod
     def of(cls, problem: Problem, unit: str | None) -> "Sample":
         """The sample of a problem, in units of `unit`."""
-        operators: dict[str, Operator] = {"x": problem.x}
-        places = {"x": problem.x.index}
-        whole: Operator = problem.x
-        key = "x"
-        if problem.t is not None and problem.joint is not None:
-            whole, key = problem.joint, "joint"
-            operators |= {"t": problem.t, "joint": problem.joint}
-            places |= {"t": problem.t.index, "joint": _pair_places(problem.joint)}
+        operators = dict(problem.operators)
+        # Inside labels the jackknife goes cluster by cluster (`inside`).
+        operators.pop("within_labels", None)
         chosen, units = units_of(problem, unit)
         if units.max() < 1:
             raise DataError(f"an interval needs at least two {chosen}s; got one.")
-        weights = whole.masses[places[key]] / np.bincount(places[key])[places[key]]
-        even = chosen == "pair" and problem.t is not None and _even(np.bincount(problem.t.index))
-        design = design_of(problem, chosen)
+        is_even = problem.t is not None and _is_even(np.bincount(problem.t.index))
         return cls(
-            operators,
-            places,
-            units,
-            weights,
-            chosen,
-            problem.settings["rng"],
-            design,
-            chosen == "pair" and not even,
+            operators=operators,
+            points={name: _point_index(operator) for name, operator in operators.items()},
+            units=units,
+            weights=problem.weights,
+            unit=chosen,
+            rng=problem.settings.rng,
+            design=design_of(problem, chosen),
+            independent=chosen == "pair" and not is_even,
         )
 
     @property
@@ -102,266 +128,348 @@ class Sample:
         """Number of units in the sample."""
         return int(self.units.max()) + 1
 
-    def unbiased(self, similar: dict[str, np.ndarray]) -> dict[str, tuple[float, np.ndarray]]:
-        """Entropies of order 2 from sums over different pairs only, and what each adds.
+    def unbiased(
+        self, similarities: Mapping[str, np.ndarray]
+    ) -> dict[str, tuple[float, np.ndarray]]:
+        """Entropies of order 2 from sums over different pairs only, and contributions to them.
 
-        Under a design a pair meets others of its prompt as often as all of them together weigh. None where outputs of a
-        prompt were drawn together.
+        Takes what `similarities` returns for each operator. Under a design a pair meets the others
+        of its prompt with the weight that all of them have together. Empty where outputs of a
+        prompt were sampled together: no U-statistic is known there.
         """
-        if self.design is None and not self.alone:
+        if self.design is None and not self.independent:
             return {}
-        alone = float(self.weights @ self.weights)
-        near = {} if self.design is None or not similar else self._within(self.design)
-        found = {}
-        for name, similarities in similar.items():
-            whole, others = 1 - alone, similarities - self.weights
-            if self.design is not None:
+        with_itself = float(self.weights @ self.weights)
+        inside: dict[bool, np.ndarray] = {}
+        if self.design is not None and similarities:
+            inside = self._similarities_within(self.design)
+        estimates = {}
+        for name, sums in similarities.items():
+            if self.design is None:
+                whole, others = 1 - with_itself, sums - self.weights
+            else:
+                whole = 1.0
+                own = inside[name in _OF_PROMPTS]
                 mass = np.bincount(self.design, weights=self.weights)[self.design]
-                whole, inside = 1.0, near["t" if name == "t" else "x"]
-                others = (
-                    similarities - inside + (inside - self.weights) * mass / (mass - self.weights)
-                )
+                others = sums - own + (own - self.weights) * mass / (mass - self.weights)
             total = float(self.weights @ others)
-            if total <= 1e-9 * alone:
-                return {}
-            found[name] = -math.log(total / whole), self.shares(others)
-        return found
+            if total <= 1e-9 * with_itself:  # no two pairs have anything in common
+                continue
+            estimates[name] = -math.log(total / whole), self.shares(others)
+        return estimates
 
-    def _within(self, design: np.ndarray) -> dict[str, np.ndarray]:
-        """For each pair i the sum over all j of its prompt of w_j k_ij^2, for outputs (as for pairs) and for prompts."""
-        sums = np.zeros(design.size)
-        for members in _parts(design):
+    def _similarities_within(self, prompts: np.ndarray) -> dict[bool, np.ndarray]:
+        """For each pair i the sum over all pairs j of its prompt of w_j k_ij^2.
+
+        Under True with k the kernel of the prompts, which is 1 there; under False with that of the
+        outputs, which is that of the pairs, too.
+        """
+        sums = np.zeros(prompts.size)
+        for members in _members_by_code(prompts):
             points, kernel = self._kernel("x", members)
             masses = np.bincount(points, weights=self.weights[members], minlength=kernel.shape[0])
             sums[members] = (kernel**2 @ masses)[points]
-        return {"x": sums, "t": np.bincount(design, weights=self.weights)[design]}
+        return {False: sums, True: np.bincount(prompts, weights=self.weights)[prompts]}
 
     def similarities(self, name: str) -> np.ndarray:
-        """For each pair i the sum over all j of w_j k_ij^2."""
+        """For each pair i the sum over all pairs j of w_j k_ij^2."""
+        if name in _BLOCKED:
+            # Pairs of different prompts have nothing in common, so no other pair is visited.
+            inside = self._similarities_within(self.points["prompt_ids"])
+            return inside[name in _OF_PROMPTS]
         operator = self.operators[name]
         sums = np.concatenate([_square_sums(operator, rows) for rows in _blocks(operator)])
-        return np.asarray((sums / operator.masses)[self.places[name]])
+        return np.asarray((sums / operator.masses)[self.points[name]])
 
     def shares(self, similarities: np.ndarray) -> np.ndarray:
-        """What each unit adds to an entropy of order 2, -log sum_ij w_i w_j k_ij^2: its derivative by the weights is closed."""
-        added = -2 * (similarities / float(self.weights @ similarities) - 1)
-        total = np.bincount(self.units, weights=self.weights * added)
+        """Contribution of each unit to an entropy of order 2, -log sum_ij w_i w_j k_ij^2.
+
+        The derivative by the weights is known in closed form.
+        """
+        slopes = -2 * (similarities / float(self.weights @ similarities) - 1)
+        total = np.bincount(self.units, weights=self.weights * slopes)
         if self.design is None:
             return math.sqrt(total.size / (total.size - 1)) * total
         counts = np.bincount(self.design)
-        centred = total - (np.bincount(self.design, weights=total) / counts)[self.design]
+        means = np.bincount(self.design, weights=total) / counts
+        centred = total - means[self.design]
         return np.asarray(np.sqrt(counts / (counts - 1))[self.design] * centred)
 
     def left_out(self, name: str, order: float, truncation: int | None) -> np.ndarray:
-        """What each group of units contributes to the error of an entropy: the jackknife that leaves out one after another."""
-        drawn = self._drawn(np.arange(self.units.size))
-        groups = self._dealt(drawn.pairs)
-        whole, without = self._without(
-            name, drawn.pairs, drawn.weights, self._left(drawn, groups), order, truncation
-        )
-        return drawn.scale * self._factor(drawn) * _jackknifed(whole, without, groups)
+        """Contribution of each group of units to the error of an entropy.
+
+        The jackknife that leaves out one group after another.
+        """
+        subset = self._subset(np.arange(self.units.size))
+        return self._left_out_of(subset, name, order, truncation)
 
     def left_out_within(self, name: str, order: float, truncation: int | None) -> np.ndarray:
-        """The same for outputs of the prompts that `left_out` draws, as if these were given: the part that outputs have."""
-        drawn = self._drawn(np.arange(self.units.size))
+        """`left_out` with the prompts of its subset taken as given: the part of the outputs."""
+        subset = self._subset(np.arange(self.units.size))
         given = replace(self, design=self.units, units=np.arange(self.units.size))
-        groups = given._dealt(drawn.pairs)
-        whole, without = given._without(
-            name, drawn.pairs, drawn.weights, given._left(drawn, groups), order, truncation
-        )
-        return drawn.scale * given._factor(drawn) * _jackknifed(whole, without, groups)
+        return given._left_out_of(subset, name, order, truncation)
+
+    def _left_out_of(
+        self, subset: _Subset, name: str, order: float, truncation: int | None
+    ) -> np.ndarray:
+        groups = self._deal_groups(subset.pairs)
+        remaining = self._remaining_weights(subset, groups)
+        whole, without = self._entropies_without(name, subset, remaining, order, truncation)
+        return subset.scale * self._design_factor(subset) * _jackknife(whole, without, groups)
 
     def outputs_lost(self) -> float:
-        """Share of the outputs of the prompts in a draw that are not in it."""
+        """Share of the outputs of the prompts in the subset that are not in it."""
         if self.unit != "prompt":
             return 0.0
-        drawn = self._drawn(np.arange(self.units.size)).pairs
-        return 1 - drawn.size / int(np.isin(self.units, self.units[drawn]).sum())
+        pairs = self._subset(np.arange(self.units.size)).pairs
+        return 1 - pairs.size / int(np.isin(self.units, self.units[pairs]).sum())
 
     def inside(self, labels: np.ndarray, order: float, truncation: int | None) -> np.ndarray:
-        """What each group of units contributes to the error of the logarithm of a cluster score: the same jackknife.
+        """Contribution of each group of units to the error of the logarithm of a cluster score.
 
-        A draw of all pairs would leave small clusters with too few, so every cluster keeps its pairs; of one with more than
-        `_MAX_PAIRS` a draw stands for all in its entropy, whose change is scaled as in `left_out`, but not in its share. The
-        score of a small cluster is far from linear in its pairs: with five of them the error comes out a sixth too large.
+        A subset of all pairs would leave small clusters with too few, so every cluster keeps its
+        pairs. A cluster with more than `_MAX_PAIRS` is represented by a subset in its entropy,
+        whose change is scaled as in `left_out`, but not in its share. The score of a small cluster
+        is far from linear in its pairs: with five of them the error is a sixth too large.
         """
-        everything = _Draw(np.arange(self.units.size), self.weights, 1.0)
-        groups = self._dealt(everything.pairs)
-        left = self._left(everything, groups)
-        total, all_of_it = np.zeros(groups.sizes.size), 0.0
-        for members in _parts(labels):
-            drawn = self._drawn(members)
-            part = left[:, drawn.pairs] * (drawn.weights / self.weights[drawn.pairs])
-            whole, without = self._without("x", drawn.pairs, drawn.weights, part, order, truncation)
-            total += left[:, members].sum(axis=1) * np.exp(whole + drawn.scale * (without - whole))
-            all_of_it += float(self.weights[members].sum()) * math.exp(whole)
-        whole = math.log(all_of_it / float(self.weights.sum()))
-        return self._factor(everything) * _jackknifed(
-            whole, np.log(total / left.sum(axis=1)), groups
-        )
+        everything = _Subset(np.arange(self.units.size), self.weights, 1.0)
+        groups = self._deal_groups(everything.pairs)
+        remaining = self._remaining_weights(everything, groups)
+        totals = np.zeros(groups.sizes.size)
+        total_of_all = 0.0
+        for members in _members_by_code(labels):
+            subset = self._subset(members)
+            growth = subset.weights / self.weights[subset.pairs]
+            part = remaining[:, subset.pairs] * growth
+            whole, without = self._entropies_without("x", subset, part, order, truncation)
+            scores = np.exp(whole + subset.scale * (without - whole))
+            totals += remaining[:, members].sum(axis=1) * scores
+            total_of_all += float(self.weights[members].sum()) * math.exp(whole)
+        log_mean = math.log(total_of_all / float(self.weights.sum()))
+        log_means = np.log(totals / remaining.sum(axis=1))
+        return self._design_factor(everything) * _jackknife(log_mean, log_means, groups)
 
-    def _dealt(self, pairs: np.ndarray) -> _Groups:
-        """Units in random order, dealt out to twenty groups; those of a design prompt by prompt, a like share to each group."""
-        distinct, place = np.unique(self.units[pairs], return_inverse=True)
+    def _deal_groups(self, pairs: np.ndarray) -> _Groups:
+        """Units in random order, dealt out to twenty groups.
+
+        Under a design they are dealt out prompt by prompt, so that each group gets a similar share
+        of every prompt.
+        """
+        distinct, unit_of_pair = np.unique(self.units[pairs], return_inverse=True)
         order = np.random.default_rng(self.rng).permutation(distinct.size)
-        if self.design is not None:  # a unit is a pair
+        if self.design is not None:  # here a unit is a pair
             order = order[np.argsort(self.design[pairs][order], kind="stable")]
         groups = np.empty(distinct.size, int)
         groups[order] = np.arange(distinct.size) % min(distinct.size, _GROUPS)
-        return _Groups(groups[place], np.bincount(groups))
+        return _Groups(groups[unit_of_pair], np.bincount(groups))
 
-    def _left(self, drawn: _Draw, groups: _Groups) -> np.ndarray:
-        """For each group a row: what pairs weigh without it. Under a design prompts keep what they weigh."""
-        left = drawn.weights * (groups.of_pair != np.arange(groups.sizes.size)[:, None])
+    def _remaining_weights(self, subset: _Subset, groups: _Groups) -> np.ndarray:
+        """For each group a row: the weights of the pairs without it.
+
+        Under a design every prompt keeps its weight.
+        """
+        is_kept = groups.of_pair != np.arange(groups.sizes.size)[:, None]
+        remaining = subset.weights * is_kept
         if self.design is not None:
-            prompts = np.unique(self.design[drawn.pairs], return_inverse=True)[1]
-            before = np.bincount(prompts, weights=drawn.weights)
-            for row in left:
+            prompts = np.unique(self.design[subset.pairs], return_inverse=True)[1]
+            before = np.bincount(prompts, weights=subset.weights)
+            for row in remaining:
                 after = np.bincount(prompts, weights=row)
                 row *= (before / np.where(after > 0, after, 1.0))[prompts]
-        return left
+        return remaining
 
-    def _factor(self, drawn: _Draw) -> float:
-        """What the shares of a design change about the jackknife: one of few outputs of a prompt weighs on few others."""
+    def _design_factor(self, subset: _Subset) -> float:
+        """Correction of the jackknife for prompts that keep their weight.
+
+        With few outputs per prompt, leaving one out moves its weight to few others.
+        """
         if self.design is None:
             return 1.0
-        per_prompt = drawn.pairs.size / np.unique(self.design[drawn.pairs]).size
+        per_prompt = subset.pairs.size / np.unique(self.design[subset.pairs]).size
         return math.sqrt(min(1.0, (1 - 1 / per_prompt) / (1 - 1 / _GROUPS)))
 
-    def _drawn(self, members: np.ndarray) -> _Draw:
-        """A draw of at most `_MAX_PAIRS` of some pairs: of prompts, and of outputs of those that have many."""
+    def _subset(self, members: np.ndarray) -> _Subset:
+        """At most `_MAX_PAIRS` of some pairs: random prompts, and random outputs of large ones."""
         weights = self.weights[members]
         if members.size <= _MAX_PAIRS:
-            return _Draw(members, weights, 1.0)
+            return _Subset(members, weights, 1.0)
         generator = np.random.default_rng(self.rng)
-        distinct, block = np.unique(
-            (self.units if self.design is None else self.design)[members], return_inverse=True
-        )
+        blocks = self.units
+        if self.design is not None:
+            blocks = self.design
+        distinct, block = np.unique(blocks[members], return_inverse=True)
         sizes = np.bincount(block)
         order = generator.permutation(distinct.size)
-        few = np.cumsum(np.minimum(sizes, _MAX_OUTPUTS)[order]) <= _MAX_PAIRS
+        fits = np.cumsum(np.minimum(sizes, _MAX_OUTPUTS)[order]) <= _MAX_PAIRS
         chosen = np.zeros(distinct.size, bool)
-        chosen[order[few]] = True
-        most = next(
-            most
-            for most in range(_MAX_PAIRS, 0, -1)
-            if np.minimum(sizes[chosen], most).sum() <= _MAX_PAIRS
-        )
+        chosen[order[fits]] = True
         rank = _ranks_within(block, generator)
-        kept = np.flatnonzero(chosen[block] & (rank < most))
-        grown = np.bincount(block, weights=weights) / np.maximum(
-            np.bincount(block[kept], weights[kept], distinct.size), 1e-300
-        )
-        share = chosen.mean() if self.design is None else kept.size / members.size
-        return _Draw(members[kept], (weights * grown[block])[kept], math.sqrt(share))
+        kept = np.flatnonzero(chosen[block] & (rank < _largest_number(sizes[chosen])))
+        # The outputs that are kept of a prompt take over the weight of all of them.
+        before = np.bincount(block, weights=weights)
+        after = np.bincount(block[kept], weights[kept], distinct.size)
+        growth = before / np.maximum(after, 1e-300)
+        share = kept.size / members.size
+        if self.design is None:
+            share = chosen.mean()
+        return _Subset(members[kept], (weights * growth[block])[kept], math.sqrt(share))
 
     def _kernel(self, name: str, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of the points of some pairs each is, and the kernel values of these points."""
-        points, places = np.unique(self.places[name][pairs], return_inverse=True)
-        operator = self.operators[name].sample(points, double=True)
+        """The point of each of some pairs, and the kernel matrix of these points."""
+        distinct, points = np.unique(self.points[name][pairs], return_inverse=True)
+        operator = self.operators[name].sample(distinct, double=True)
         roots = np.sqrt(operator.masses)
-        return places, np.asarray(to_numpy(next(dense([operator]))), np.float64) / np.outer(
-            roots, roots
-        )
+        matrix = np.asarray(to_numpy(next(dense([operator]))), np.float64)
+        # Entries of an operator are scaled by the roots of the masses.
+        return points, matrix / np.outer(roots, roots)
 
-    def _without(
+    def _entropies_without(
         self,
         name: str,
-        pairs: np.ndarray,
-        weights: np.ndarray,
-        left: np.ndarray,
+        subset: _Subset,
+        remaining: np.ndarray,
         order: float,
         truncation: int | None,
     ) -> tuple[float, np.ndarray]:
-        """Entropy of some pairs, and with the weights of each row; one that changes or leaves nothing counts as no change."""
-        places, kernel = self._kernel(name, pairs)
+        """The entropy of a subset, and its entropy with the weights of each row of `remaining`.
+
+        A row that changes nothing, or leaves no pair, counts as no change.
+        """
+        points, kernel = self._kernel(name, subset.pairs)
+        blocks = None
+        if name in _BLOCKED:
+            blocks = np.empty(kernel.shape[0], int)
+            blocks[points] = self.points["prompt_ids"][subset.pairs]
 
         def entropy(weights: np.ndarray) -> float:
-            masses = np.bincount(places, weights=weights, minlength=kernel.shape[0])
-            return matrix_entropy(kernel, masses, order, truncation)
+            masses = np.bincount(points, weights=weights, minlength=kernel.shape[0])
+            if blocks is None:
+                return matrix_entropy(kernel, masses, order, truncation)
+            return _entropy_of_blocks(kernel, blocks, masses, order, truncation)
 
-        whole = entropy(weights)
-        same = [not row.any() or np.array_equal(row, weights) for row in left]
-        return whole, np.array(
-            [
-                whole if as_before else entropy(row)
-                for row, as_before in zip(left, same, strict=True)
-            ]
-        )
+        whole = entropy(subset.weights)
+        without = np.full(len(remaining), whole)
+        for index, row in enumerate(remaining):
+            if row.any() and not np.array_equal(row, subset.weights):
+                without[index] = entropy(row)
+        return whole, without
 
 
-def _jackknifed(whole: float, without: np.ndarray, groups: _Groups) -> np.ndarray:
-    """Contributions to the error of a number, from what it is without each group of units.
+def _largest_number(sizes: np.ndarray) -> int:
+    """The largest number of outputs per prompt at which all fit into a subset."""
+    number = _MAX_PAIRS
+    while np.minimum(sizes, number).sum() > _MAX_PAIRS:
+        number -= 1
+    return number
 
-    By pseudo-values, so that groups may differ in size: what a number gains as samples grow is the same for all of them, and no
-    error (Busing, Meijer and van der Leeden 1999). Of equal groups it is the plain jackknife.
+
+def _entropy_of_blocks(
+    kernel: np.ndarray,
+    blocks: np.ndarray,
+    masses: np.ndarray,
+    order: float,
+    truncation: int | None,
+) -> float:
+    """`matrix_entropy` of a block-diagonal kernel matrix: the spectra of the blocks, joined."""
+    roots = np.sqrt(masses / masses.sum())
+    values = []
+    for members in _members_by_code(blocks):
+        block = kernel[np.ix_(members, members)]
+        with one_blas_thread():
+            values.append(np.linalg.eigvalsh(block * np.outer(roots[members], roots[members])))
+    spectrum = Spectrum.from_eigenvalues(np.concatenate(values), noise=0.0, method="exact")
+    return renyi_entropy(spectrum, order, truncation)
+
+
+def _jackknife(whole: float, without: np.ndarray, groups: _Groups) -> np.ndarray:
+    """Contributions to the error of a number, from its values without each group of units.
+
+    By pseudo-values, so that groups may differ in size: the growth of a number with the sample is
+    the same for all of them, and no error (Busing, Meijer and van der Leeden 1999). For equal
+    groups it is the plain jackknife.
     """
     times = groups.sizes.sum() / groups.sizes
-    pseudo = times * whole - (times - 1) * without
-    return np.asarray(
-        (pseudo - np.average(pseudo, weights=1 / times)) / np.sqrt(times.size * (times - 1))
-    )
+    pseudo_values = times * whole - (times - 1) * without
+    mean = np.average(pseudo_values, weights=1 / times)
+    return np.asarray((pseudo_values - mean) / np.sqrt(times.size * (times - 1)))
 
 
-def _parts(codes: np.ndarray) -> list[np.ndarray]:
-    """Places of each code."""
+def _members_by_code(codes: np.ndarray) -> list[np.ndarray]:
+    """The indices of each code, by rising code."""
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
 
 
 def _ranks_within(blocks: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """A random order of the members of each block: their ranks, from 0."""
+    """Ranks from 0 of the members of each block, in random order."""
     ranks = np.empty(blocks.size, int)
-    for members in _parts(blocks):
+    for members in _members_by_code(blocks):
         ranks[members] = generator.permutation(members.size)
     return ranks
 
 
-def _pair_places(joint: HadamardOperator) -> np.ndarray:
-    """For each pair, the point of a product that it is."""
-    codes = joint.left.index * joint.right.size + joint.right.index
-    return np.searchsorted(joint.left_index * joint.right.size + joint.right_index, codes)
+def _point_index(operator: Operator) -> np.ndarray:
+    """For each pair, the point of an operator that it was merged into."""
+    if isinstance(operator, HadamardOperator):
+        codes = operator.left.index * operator.right.size + operator.right.index
+        distinct = operator.left_index * operator.right.size + operator.right_index
+        return np.searchsorted(distinct, codes)
+    assert isinstance(operator, KernelOperator)
+    return operator.index
 
 
 def units_of(problem: Problem, unit: str | None) -> tuple[str, np.ndarray]:
-    """What was drawn at random, "pair" or "prompt", and which one each pair of a problem belongs to.
+    """What is resampled, "pair" or "prompt", and the unit of each pair of a problem.
 
-    Where nothing is said it is prompts, if they repeat and there are at least 20: outputs of one prompt are alike. Fewer
-    prompts are the fixed categories of a design rather than a sample, and there it is pairs.
+    By default prompts, if they repeat and there are at least 20, because outputs of one prompt are
+    alike. Fewer prompts are the fixed categories of a design rather than a sample; there the
+    default is pairs.
     """
     pairs = np.arange(problem.x.index.size)
-    if unit not in (None, *UNITS):
-        raise ArgumentError(f"`unit` must be pair or prompt; got {unit!r}.")
     if problem.t is None:
         if unit == "prompt":
             raise ArgumentError("`unit` is prompt, but there are no prompts.")
         return "pair", pairs
-    chosen = unit or ("prompt" if _FEW_PROMPTS <= problem.t.size < pairs.size else "pair")
-    return chosen, problem.t.index if chosen == "prompt" else pairs
+    if unit is None:
+        unit = "pair"
+        if _FEW_PROMPTS <= problem.t.size < pairs.size:
+            unit = "prompt"
+    if unit == "prompt":
+        return unit, problem.t.index
+    return unit, pairs
 
 
 def design_of(problem: Problem, unit: str) -> np.ndarray | None:
-    """Which prompt each pair has, where pairs are the units and the prompts those of a design; None elsewhere.
+    """The prompt of each pair, where the pairs are the units and the prompts those of a design.
 
-    Numbers of outputs tell: of prompts that were drawn with their outputs, some come more often than others. Where they differ
-    less than those of such a draw in nineteen of twenty cases, somebody chose them. With a prompt of fewer than three outputs
-    pairs count as if drawn, whatever the prompts: intervals are too wide there, up to twice as wide. From three to some ten
-    outputs those of Conditional still err to the safe side: 98 to 99 of 100 intervals of 95 % hold.
+    Whether prompts are those of a design is read off the numbers of their outputs. Of prompts that
+    were sampled together with their outputs, some occur more often than others; where the numbers
+    differ less than in 19 of 20 such samples, they were chosen. None elsewhere.
+
+    With fewer than three outputs of a prompt the pairs count as sampled, whatever the prompts:
+    intervals are then up to twice as wide as they should be. From three to about ten outputs the
+    intervals of Conditional are still conservative: 98 to 99 of 100 intervals of 95 % cover.
     """
     if unit != "pair" or problem.t is None:
         return None
     counts = np.bincount(problem.t.index)
-    return problem.t.index if _even(counts) and counts.min() >= _FEW_OUTPUTS else None
+    if _is_even(counts) and counts.min() >= _FEW_OUTPUTS:
+        return problem.t.index
+    return None
 
 
-def _even(counts: np.ndarray) -> bool:
-    """Whether some numbers that are not all 1 vary less than those of a draw would in all but a few cases."""
+def _is_even(counts: np.ndarray) -> bool:
+    """Whether numbers, not all 1, vary less than those of all but a few random samples.
+
+    By the chi-squared statistic of equal shares, at its lower tail.
+    """
     from scipy.special import chdtri
 
     if counts.size < 2 or counts.max() < 2:
         return False
     mean = counts.mean()
-    return bool(((counts - mean) ** 2).sum() / mean <= chdtri(counts.size - 1, 1 - _EVEN))
+    statistic = ((counts - mean) ** 2).sum() / mean
+    return bool(statistic <= chdtri(counts.size - 1, 1 - _EVEN))
 
 
 def _blocks(operator: Operator) -> Iterator[slice]:
@@ -369,5 +477,6 @@ def _blocks(operator: Operator) -> Iterator[slice]:
 
 
 def _square_sums(operator: Operator, rows: slice) -> np.ndarray:
+    """The sum of squares of each of some rows of an operator."""
     block = np.asarray(to_numpy(operator.rows(rows)), np.float64)
     return np.asarray(np.einsum("ij,ij->i", block, block))

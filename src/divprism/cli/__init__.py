@@ -1,87 +1,80 @@
-"""The command line: parse, one library call, print. Results go to stdout, everything else to stderr."""
+"""The command line: parse, one library call, print. Results go to stdout, all else to stderr."""
 
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from divprism.cli import (
-    bandwidth,
-    cache,
-    compare,
-    converge,
-    demo,
-    doctor,
-    embed,
-    groups,
-    listing,
-    report,
-    score,
-)
-from divprism.errors import (
-    ArgumentError,
-    DataError,
-    DivprismError,
-    GateError,
-    MissingExtraError,
-    MissingModelError,
-)
-from divprism.version import __version__
+from divprism import __version__, errors
+from divprism.cli import compare, convert, curves, demo, groups, installation, score
+from divprism.cli.messages import in_flags
 
 __all__ = ["app", "main"]
 
+_EXIT_CODES: dict[int, Any] = {2: errors.ArgumentError, 4: errors.DataError, 5: errors.GateError}
+_EXIT_CODES[3] = errors.MissingExtraError | errors.MissingModelError
+_EXAMPLES: dict[Any, str] = {
+    demo.demo: "divprism demo --save texts",
+    score.score: "divprism score outputs.jsonl --fail-under conditional_vendi=4.5",
+    convert.embed: "divprism embed images/ --prompts prompts.csv -o vectors",
+    compare.compare: "divprism compare first.jsonl second.jsonl --report report.html",
+    groups.groups: "divprism groups outputs.jsonl --by topic --top 5",
+    curves.bandwidth: "divprism bandwidth outputs.jsonl --bandwidths-x 0.2,0.4,0.8",
+    curves.converge: "divprism converge outputs.jsonl --model first --plot curves.png",
+    convert.report: "divprism report result.json -o report.html",
+    installation.ls: "divprism ls kernels",
+    installation.cache: "divprism cache clear wordllama",
+    installation.doctor: "divprism doctor",
+}
+# Recent versions of typer ship their own copy of click; this is the usage error of either.
+_UsageError: Any = typer.BadParameter.__base__
+
+
+class _Commands(TyperGroup):
+    """The commands; a refusal becomes one sentence on stderr, in flags, and an exit code."""
+
+    def invoke(self, context: Any) -> Any:
+        try:
+            return super().invoke(context)
+        except errors.DivprismError as error:
+            message = in_flags(str(error), self.commands[context.invoked_subcommand])
+            typer.echo(f"divprism: {message}", err=True)
+            codes = [code for code, kind in _EXIT_CODES.items() if isinstance(error, kind)]
+            raise typer.Exit(max(codes, default=1)) from None
+        except OSError as error:
+            if error.filename is None:  # a closed pipe, which typer handles
+                raise
+            typer.echo(f"divprism: cannot use {error.filename}: {error.strerror}.", err=True)
+            raise typer.Exit(4) from None
+
+
 app = typer.Typer(
     name="divprism",
+    cls=_Commands,
     help="How diverse is a prompt-guided generative model beyond what its prompts bring?",
     no_args_is_help=True,
     add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    pretty_exceptions_enable=False,  # a traceback is for a bug report, without decoration
+    rich_markup_mode="rich",  # sections in the help
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo.demo)
-app.command("score")(score.score)
-app.command("embed")(embed.embed)
-app.command("compare")(compare.compare)
-app.command("bandwidth")(bandwidth.bandwidth)
-app.command("groups")(groups.groups)
-app.command("converge")(converge.converge)
-app.command("report")(report.report)
-app.add_typer(cache.app, name="cache")
-app.command("ls")(listing.ls)
-app.command("doctor")(doctor.doctor)
-
-_EXIT_CODES: dict[type[DivprismError], int] = {
-    ArgumentError: 2,
-    MissingExtraError: 3,
-    MissingModelError: 3,
-    DataError: 4,
-    GateError: 5,
-}
+for _command, _example in _EXAMPLES.items():
+    app.command(_command.__name__, epilog=f"Example: {_example}")(_command)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+    if version:
         typer.echo(__version__)
         raise typer.Exit
 
 
-@app.callback()
-def _root(
-    version: bool = typer.Option(
-        False,
-        "--version",
-        callback=_print_version,
-        is_eager=True,
-        help="Print the version and leave.",
-    ),
-) -> None:
-    """Hold the options that stand before the command."""
-
-
 def main() -> None:
-    """Run the command line; a refusal becomes one sentence and an exit code."""
+    """Run the command line and leave with its exit code."""
     try:
-        app()
-    except DivprismError as error:
-        typer.echo(f"divprism: {error}", err=True)
-        sys.exit(next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 1))
+        sys.exit(app(prog_name="divprism", standalone_mode=False) or 0)
+    except _UsageError as error:
+        if error.format_message():  # empty where the help was printed
+            typer.echo(f"divprism: {error.format_message()}", err=True)
+        sys.exit(error.exit_code)

@@ -1,1 +1,1 @@
-"""Data: files of any common layout become paired samples."""
+"""Files and folders of any common layout, read as paired samples."""

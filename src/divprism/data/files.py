@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, their hashes, and archives of arrays that were written by us, perhaps."""
+"""Atomic writes, file hashes, and `.npz` archives with a JSON header."""
 
 import hashlib
 import json
@@ -14,75 +14,132 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from divprism.data.wording import first_line
 from divprism.errors import DataError
 
-__all__ = ["TEMPORARY", "file_digest", "open_archive", "write_whole"]
+__all__ = ["TEMPORARY", "file_digest", "open_archive", "write_text", "write_whole"]
 
 TEMPORARY = ".partial"
-"""How names of files end while they are being written."""
+"""Suffix of files that are still being written."""
+
+_BLOCK = 1 << 20  # bytes hashed at a time
+
+# NumPy's reader, zipfile and json raise whatever a damaged file triggers inside them.
+_UNREADABLE = (
+    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError,
+    OSError, RecursionError, RuntimeError, SyntaxError, TypeError, ValueError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], Any], *, sync: bool = False) -> None:
-    """Write a file aside and rename it into place, so that a reader never sees half of it; OSError is the caller's.
+def write_whole(path: Path, write: Callable[[BinaryIO], object], *, sync: bool = False) -> None:
+    """Write a file atomically: readers see the old content or the new, never a part of it.
 
-    With `sync` its bytes are on the disk before it has the name, so that not even a loss of power leaves half of it.
+    Parameters
+    ----------
+    path : Path
+        The file to create or replace; its folder must exist.
+    write : callable
+        Writes the content to the binary file that it receives.
+    sync : bool, optional
+        Flush the content to disk before the file gets its name, so that even a power failure
+        cannot leave a partial file.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
     """
+    # In the same folder, because a rename is atomic only within one file system.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=TEMPORARY)
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
+            # `flush` empties the buffer of Python, `fsync` that of the operating system.
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
+        # mkstemp creates private files; give this one the permissions of any other new file.
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
     finally:
+        # After a successful rename there is nothing left under this name.
         Path(temporary).unlink(missing_ok=True)
 
 
-# NumPy's reader, zip and JSON raise whatever a damaged file makes them trip over.
-_UNREADABLE = (
-    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, RecursionError,
-    RuntimeError, SyntaxError, TypeError, ValueError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text to a file in one step; a pipe or a device is written to, never replaced."""
+    target = Path(path).resolve()  # a link stays a link
+    try:
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+        else:
+            write_whole(target, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}.") from None
 
 
 @contextmanager
-def open_archive(path: str | Path, form: Any, what: str) -> Iterator[tuple[dict[str, Any], Any]]:
-    """The JSON header and the arrays of a file that `np.savez` wrote; nothing in it is executed, nothing unpacked.
+def open_archive(
+    path: str | Path, version: object, description: str
+) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Open a file that `np.savez` wrote, and yield its JSON header and its arrays.
 
-    Whatever goes wrong inside the `with` becomes one sentence: that the file is not `what` it should be, or in another format
-    than `form`.
+    Pickles are never loaded, and compressed archives are refused: their arrays could expand to
+    any size. Every error inside the `with` block becomes one sentence.
+
+    Parameters
+    ----------
+    path : str or Path
+        The archive.
+    version : object
+        The value that `format` in the header must have.
+    description : str
+        What the file should be, for the message ("a bank").
+
+    Raises
+    ------
+    DataError
+        If the file is missing, damaged, or of another version.
     """
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.zip.infolist()):
-                raise ValueError("its arrays are packed")
-            header = json.loads(str(archive["header"]))
-            if header["format"] != form:
-                raise DataError(
-                    f"{path} is in format {header['format']!r}, not {form}: written by another version."
-                )
-            yield header, archive
+            # The `with` block of the caller runs here, so its errors are caught below, too.
+            yield _archive_header(archive, path, version), archive
     except FileNotFoundError:
         raise DataError(f"cannot read {path}: no such file.") from None
+    except DataError:
+        raise
     except _UNREADABLE as error:
-        if isinstance(error, DataError):
-            raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise DataError(f"{path} is not {what}: {reason}.") from None
+        raise DataError(f"{path} is not {description}: {first_line(error)}.") from None
+
+
+def _archive_header(archive: Any, path: str | Path, version: object) -> dict[str, Any]:
+    methods = {entry.compress_type for entry in archive.zip.infolist()}
+    if methods - {zipfile.ZIP_STORED}:
+        raise ValueError("its arrays are compressed")
+    # Stored as an array of one string, because `np.savez` stores nothing but arrays.
+    header = json.loads(str(archive["header"]))
+    if header["format"] != version:
+        raise DataError(
+            f"{path} has format {header['format']!r}, but this version of divprism reads "
+            f"{version}; use the version that wrote it."
+        )
+    return header
 
 
 def file_digest(path: Path) -> bytes:
-    """SHA-256 of a file, read piece by piece; OSError is the caller's."""
+    """Return the SHA-256 of a file, read block by block; raises OSError if it cannot be read."""
+    # In blocks: videos may be larger than memory.
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
+        while block := file.read(_BLOCK):
             digest.update(block)
     return digest.digest()
 
 
 def _umask() -> int:
+    # The mask can only be read by setting it.
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""Pictures and clips from strangers: decoded within limits, or refused in one sentence."""
+"""Images and videos from untrusted files: decoded within limits, or refused in one sentence."""
 
 import io
 import warnings
@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from divprism.data.wording import first_line
 from divprism.errors import DataError, MissingExtraError
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    from PIL.Image import Image as PILImage
 
 __all__ = [
     "IMAGE_SUFFIXES",
@@ -19,6 +20,7 @@ __all__ = [
     "MAX_PIXELS",
     "VIDEO_SUFFIXES",
     "evenly_spaced",
+    "is_video",
     "open_image",
     "open_video",
     "without_warnings",
@@ -41,67 +43,101 @@ IMAGE_SUFFIXES = frozenset(
         ".webp",
     }
 )
+# GIF is here: an animation is a video, and a still one is a video of one frame.
 VIDEO_SUFFIXES = frozenset(
     {".avi", ".gif", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm"}
 )
 MAX_PIXELS = 100_000_000
-"""Larger pictures and frames are refused before they are decoded."""
+"""Larger images and frames are refused before they are decoded."""
 MAX_BYTES = 512 << 20
-"""Larger files of pictures are refused before they are read."""
+"""Larger image files are refused before they are read."""
 MAX_FRAMES = 100_000
-"""Longer clips are refused: an hour at 25 frames a second fits."""
-# Pillow also reads formats for which it starts other programs (EPS: Ghostscript), and PyAV scripts that name other files
-# (HLS, concat); these are not for strangers' files.
-_PICTURES = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+"""Longer videos are refused; an hour at 25 frames per second fits."""
+
+# Allow lists, because Pillow starts other programs for some formats (Ghostscript for EPS), and
+# FFmpeg follows scripts that name other files (HLS, concat). Untrusted files must do neither.
+_IMAGE_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 _CONTAINERS = "avi,gif,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,mpeg,mpegts,mpegvideo,m4v,ogg,asf,flv"
+
+
+def is_video(path: Path) -> bool:
+    """Whether a file is a video by its suffix."""
+    return path.suffix.lower() in VIDEO_SUFFIXES
 
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Keeps Pillow from warning of odd metadata, and of sizes that are refused here; around all decoding, for it is global."""
+    """Silence Pillow's warnings about odd metadata and about sizes that are refused here.
+
+    Warning filters belong to the process, not to a thread: enter this once around all decoding.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")
         yield
 
 
-def open_image(content: bytes, where: str) -> "Image":
-    """A picture as a person sees it, in RGB: turned as its camera says, transparency on white, 16 bits scaled to 8."""
+def open_image(content: bytes, where: str) -> "PILImage":
+    """Return an encoded image in RGB as a viewer shows it.
+
+    The image is rotated as its EXIF data ask for, transparency is put on white, and 16-bit
+    channels are scaled to 8 bits.
+
+    Parameters
+    ----------
+    content : bytes
+        The encoded image.
+    where : str
+        Its name in messages.
+
+    Raises
+    ------
+    DataError
+        If the image is damaged, too large, or in an unsupported format.
+    MissingExtraError
+        If Pillow is not installed.
+    """
     try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
+        from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise MissingExtraError(
             "Reading images needs Pillow, which is not installed: pip install 'divprism[images]'."
         ) from None
+    # Pillow would call an empty file "unidentified", which hides the cause.
     if not content:
         raise DataError(f"{where} is empty (0 bytes).")
     try:
-        Image.init()
-        with Image.open(
-            io.BytesIO(content), formats=[name for name in _PICTURES if name in Image.OPEN]
-        ) as picture:
-            _check_pixels(picture.width, picture.height, where)
-            if picture.mode == "F" or (
-                picture.mode == "I" and picture.format != "PNG"
-            ):  # their black and white are anywhere
-                raise DataError(
-                    f"{where} has pixels of 32 bits, whose range nobody can know; save it with 8 or 16 bits."
-                )
-            picture.load()
-            return _as_seen(ImageOps.exif_transpose(picture))
+        return _decoded(content, where)
     except DataError:
         raise
+    # Pillow has a limit of its own, above ours, that it checks while it parses the header.
     except Image.DecompressionBombError:
         raise DataError(
-            f"{where} declares too many pixels (at most {MAX_PIXELS:,} are read)."
+            f"{where} declares too many pixels; at most {MAX_PIXELS:,} are read."
         ) from None
     except UnidentifiedImageError:
-        raise DataError(
-            f"{where} is not a picture of a known kind ({', '.join(_PICTURES)})."
-        ) from None
-    except Exception as error:  # decoders of a dozen formats let through whatever broke them
-        raise DataError(
-            f"{where} is a broken or truncated picture: {_first_line(error)}."
-        ) from None
+        formats = ", ".join(_IMAGE_FORMATS)
+        raise DataError(f"{where} is not an image in a supported format ({formats}).") from None
+    except Exception as error:  # the decoders of a dozen formats let any exception through
+        raise DataError(f"{where} is a corrupt or truncated image: {first_line(error)}.") from None
+
+
+def _decoded(content: bytes, where: str) -> "PILImage":
+    from PIL import Image, ImageOps
+
+    Image.init()
+    # Pillow builds differ in the codecs they include; naming one that is missing is an error.
+    available = [name for name in _IMAGE_FORMATS if name in Image.OPEN]
+    with Image.open(io.BytesIO(content), formats=available) as image:
+        # The header is parsed, no pixel is decoded yet.
+        _check_pixels(image.width, image.height, where)
+        if _has_unknown_range(image):
+            raise DataError(
+                f"{where} has 32-bit pixels, whose range is not defined; save it with 8 or 16 "
+                "bits per channel."
+            )
+        # Pillow decodes lazily; from here on, errors of the decoder surface.
+        image.load()
+        return _as_displayed(ImageOps.exif_transpose(image))
 
 
 def _check_pixels(width: int, height: int, where: str) -> None:
@@ -111,94 +147,121 @@ def _check_pixels(width: int, height: int, where: str) -> None:
         )
 
 
-def _as_seen(picture: Any) -> "Image":
+def _has_unknown_range(image: "PILImage") -> bool:
+    """Whether black and white could be at any value: floats, and integers of 32 bits."""
+    if image.mode == "I":
+        # Pillow opens 16-bit PNG files in mode "I" too, and their range is known.
+        return image.format != "PNG"
+    return image.mode == "F"
+
+
+def _as_displayed(image: "PILImage") -> "PILImage":
+    """Convert any mode to RGB the way a viewer does."""
     from PIL import Image
 
-    if picture.mode.startswith("I"):  # 16 bits a channel: Pillow would cut rather than scale
-        picture = (
-            picture.point(lambda value: value / 256).convert("L")
-            if picture.mode == "I"
-            else picture.convert("I")
-        )
-        if picture.mode == "I":
-            return _as_seen(picture)
-    if "A" in picture.getbands() or "transparency" in picture.info:
-        picture = picture.convert("RGBA")
-        white = Image.new("RGBA", picture.size, "white")
-        picture = Image.alpha_composite(white, picture)
-    return picture if picture.mode == "RGB" else picture.convert("RGB")
+    if image.mode.startswith("I"):
+        # 16 bits per channel: Pillow's own conversion to 8 bits clips instead of scaling.
+        if image.mode != "I":
+            image = image.convert("I")
+        image = image.point(lambda value: value / 256).convert("L")
+    if "A" in image.getbands() or "transparency" in image.info:
+        # Converting straight to RGB would show the colour hidden under transparent pixels.
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image.convert("RGBA"))
+    if image.mode != "RGB":
+        image = image.convert("RGB")
+    return image
 
 
 def evenly_spaced(total: int, count: int) -> list[int]:
-    """The middles of `count` equal parts of `total` frames; frames repeat where there are fewer.
+    """Return the middle frame of each of `count` equal parts of `total` frames.
+
+    Frames repeat where there are fewer than `count`.
 
     >>> evenly_spaced(100, 4), evenly_spaced(2, 4)
     ([12, 37, 62, 87], [0, 0, 1, 1])
     """
-    return [(2 * place + 1) * total // (2 * count) for place in range(count)]
+    # Integer arithmetic: floats would round differently for very long videos.
+    return [(2 * part + 1) * total // (2 * count) for part in range(count)]
 
 
-def open_video(path: Path, count: int, where: str) -> "list[Image]":
-    """`count` frames of a video file, evenly spaced over its length, in RGB.
+def open_video(path: Path, count: int, where: str) -> "list[PILImage]":
+    """Return `count` frames of a video file in RGB, evenly spaced over its length.
 
-    One pass over the packets counts the frames (headers lie or are silent), a second decodes up to the last one wanted.
+    Parameters
+    ----------
+    path : Path
+        The video file.
+    count : int
+        Number of frames.
+    where : str
+        Its name in messages.
+
+    Raises
+    ------
+    DataError
+        If the video is damaged, too long, too large, or in an unsupported format.
+    MissingExtraError
+        If PyAV is not installed.
     """
-    with _video(path, where) as (container, stream):
-        total = 0
+    # Two passes: one over the packets to count, one that decodes up to the last frame wanted.
+    total = _num_frames(path, where)
+    wanted = evenly_spaced(total, count)
+    frames: dict[int, PILImage] = {}
+    with _video_stream(path, where) as (container, stream):
+        _check_pixels(stream.codec_context.width, stream.codec_context.height, where)
+        for index, frame in enumerate(container.decode(stream)):
+            if index in wanted:
+                # A stream may change its size midway.
+                _check_pixels(frame.width, frame.height, where)
+                frames[index] = frame.to_image().convert("RGB")
+            # The rest of a long video need not be decoded.
+            if index >= wanted[-1]:
+                break
+    if len(frames) < len(set(wanted)):
+        raise DataError(
+            f"{where} is truncated: it has {total:,} packets, but not all of them can be decoded."
+        )
+    return [frames[index] for index in wanted]
+
+
+def _num_frames(path: Path, where: str) -> int:
+    """Count packets with content: the frame count in a header may be wrong or missing."""
+    total = 0
+    with _video_stream(path, where) as (container, stream):
         for packet in container.demux(stream):
+            # The last packet of a stream is an empty one that flushes the decoder.
             total += packet.size > 0
             if total > MAX_FRAMES:
                 raise DataError(f"{where} has more than {MAX_FRAMES:,} frames.")
     if total == 0:
-        raise DataError(f"{where} holds no frame.")
-    wanted = evenly_spaced(total, count)
-    frames: dict[int, Any] = {}
-    with _video(path, where) as (container, stream):
-        _check_pixels(stream.codec_context.width, stream.codec_context.height, where)
-        for place, frame in enumerate(container.decode(stream)):
-            if place in wanted:
-                _check_pixels(frame.width, frame.height, where)
-                frames[place] = frame.to_image().convert("RGB")
-            if place >= wanted[-1]:
-                break
-    if len(frames) < len(set(wanted)):
-        raise DataError(
-            f"{where} is truncated: fewer frames can be decoded than its {total:,} packets promise."
-        )
-    return [frames[place] for place in wanted]
+        raise DataError(f"{where} contains no frames.")
+    return total
 
 
 @contextmanager
-def _video(path: Path, where: str) -> Iterator[tuple[Any, Any]]:
+def _video_stream(path: Path, where: str) -> Iterator[tuple[Any, Any]]:
+    """Open a video file and yield its container and its first video stream."""
     try:
         import av
     except ImportError:
         raise MissingExtraError(
             "Reading videos needs PyAV, which is not installed: pip install 'divprism[video]'."
         ) from None
-    av.logging.set_level(av.logging.PANIC)  # what is wrong with a file is told by our one sentence
+    # FFmpeg would print to stderr what the one sentence of the DataError already covers.
+    av.logging.set_level(av.logging.PANIC)
     try:
         options = {"format_whitelist": _CONTAINERS}
+        # An absolute path cannot be mistaken for a URL such as "http:..." or "concat:...".
         with av.open(str(path.absolute()), metadata_errors="replace", options=options) as container:
             if not container.streams.video:
-                raise DataError(f"{where} holds no video stream.")
+                raise DataError(f"{where} contains no video stream.")
             stream = container.streams.video[0]
+            # Without this check, decoding would fail with an AttributeError.
             if stream.codec_context is None:
-                raise DataError(f"{where} is packed by a codec that PyAV does not know.")
+                raise DataError(f"{where} uses a codec that PyAV does not support.")
             yield container, stream
     except DataError:
         raise
-    except (
-        av.error.FFmpegError,
-        OSError,
-        ValueError,
-        OverflowError,
-        MemoryError,
-        UnicodeError,
-    ) as error:
-        raise DataError(f"{where} is not a readable video: {_first_line(error)}.") from None
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).splitlines()
-    return lines[0].rstrip(".") if lines and lines[0] else type(error).__name__
+    except (av.error.FFmpegError, OSError, ValueError, OverflowError, MemoryError) as error:
+        raise DataError(f"{where} is not a readable video: {first_line(error)}.") from None

@@ -1,120 +1,187 @@
-"""Paired samples: outputs, the prompts that they were drawn under, and where each came from."""
+"""Paired samples: outputs, their prompts, and the source of each."""
 
 import hashlib
+import html
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from divprism.data.files import file_digest
+from divprism.data.frames import data_frame
 from divprism.data.media import MAX_BYTES, evenly_spaced, open_image, open_video
-from divprism.errors import ArgumentError, DataError
+from divprism.data.wording import counted
+from divprism.errors import ArgumentError, DataError, Notice
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as PILImage
 
 __all__ = [
     "MODALITIES",
-    "Clip",
+    "Image",
     "Item",
-    "Picture",
     "Samples",
+    "Side",
     "Text",
+    "Video",
     "clean_text",
     "is_empty",
     "texts",
 ]
 
+# Embedders declare one of these; items carry theirs.
 MODALITIES = ("text", "image", "video")
+
+_HTML_ROWS = 5  # rows that a notebook shows
+_HTML_WIDTH = 100  # characters of a text that a notebook shows
 
 
 class Item(ABC):
-    """One thing to embed: it can say what it is, hash its bytes, and open itself."""
+    """One text, image or video to embed: it knows its modality, its hash and its content."""
 
     modality: ClassVar[str]
     where: str
 
     @abstractmethod
-    def content(self, num_frames: int) -> Any:
-        """What an embedder is given: a string, a picture, or `num_frames` pictures of a clip."""
+    def content(self, num_frames: int) -> object:
+        """Return what an embedder receives: a string, an image, or `num_frames` images."""
 
     @abstractmethod
     def digest(self) -> bytes:
-        """SHA-256 of the bytes, 32 of them."""
+        """Return the SHA-256 of the content, 32 bytes."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """The text itself, or the name of the file, for tables."""
 
 
 @dataclass(frozen=True)
 class Text(Item):
-    """A text, and the file and line that it was read from."""
+    """A text, and the file and line that it was read from.
+
+    Attributes
+    ----------
+    text : str
+        The text.
+    where : str
+        Its name in messages.
+    """
 
     modality: ClassVar[str] = "text"
     text: str
     where: str = ""
 
     def content(self, num_frames: int = 0) -> str:
-        """The text itself."""
+        """Return the text."""
         return self.text
 
     def digest(self) -> bytes:
-        """SHA-256 of the text in UTF-8."""
+        """Return the SHA-256 of the text in UTF-8."""
         return hashlib.sha256(self.text.encode("utf-8")).digest()
+
+    @property
+    def label(self) -> str:
+        """The text."""
+        return self.text
 
 
 @dataclass(frozen=True)
-class Picture(Item):
-    """A picture: a file, or the bytes of one that a table held."""
+class Image(Item):
+    """An image: a file, or the encoded bytes that a table contains.
+
+    Attributes
+    ----------
+    source : Path or bytes
+        The image file, or its content.
+    where : str
+        Its name in messages.
+    """
 
     modality: ClassVar[str] = "image"
     source: Path | bytes = field(repr=False)
     where: str = ""
 
-    def content(self, num_frames: int = 0) -> Any:
-        """The decoded picture, in RGB."""
-        return open_image(_bytes(self.source, self.where), self.where)
+    def content(self, num_frames: int = 0) -> "PILImage":
+        """Return the decoded image in RGB."""
+        # Decoded at each call: thousands of decoded images would not fit in memory.
+        return open_image(_read_bytes(self.source, self.where), self.where)
 
     def digest(self) -> bytes:
-        """SHA-256 of the file."""
-        return hashlib.sha256(_bytes(self.source, self.where)).digest()
+        """Return the SHA-256 of the file."""
+        return hashlib.sha256(_read_bytes(self.source, self.where)).digest()
+
+    @property
+    def label(self) -> str:
+        """The path of the file, or where the bytes were read."""
+        if isinstance(self.source, Path):
+            return str(self.source)
+        return self.where
 
 
 @dataclass(frozen=True)
-class Clip(Item):
-    """A video: a file, or its frames as pictures in order."""
+class Video(Item):
+    """A video: a file, or its frames as image files in order.
+
+    Attributes
+    ----------
+    source : Path or tuple of Path
+        The video file, or its frames.
+    where : str
+        Its name in messages.
+    """
 
     modality: ClassVar[str] = "video"
     source: Path | tuple[Path, ...]
     where: str = ""
 
-    def content(self, num_frames: int) -> list[Any]:
-        """Pictures evenly spaced over the clip."""
+    def content(self, num_frames: int) -> "list[PILImage]":
+        """Return `num_frames` images, evenly spaced over the video."""
         if isinstance(self.source, Path):
+            # Frames are chosen by count, so that long and short videos weigh the same.
             return open_video(self.source, num_frames, self.where)
-        chosen = [self.source[place] for place in evenly_spaced(len(self.source), num_frames)]
-        opened = {
-            path: open_image(_bytes(path, str(path)), str(path)) for path in dict.fromkeys(chosen)
-        }
-        return [opened[path] for path in chosen]
+        indices = evenly_spaced(len(self.source), num_frames)
+        chosen = [self.source[index] for index in indices]
+        # A frame that stands for several is decoded once.
+        images = {}
+        for path in dict.fromkeys(chosen):
+            images[path] = open_image(_read_bytes(path, str(path)), str(path))
+        return [images[path] for path in chosen]
 
     def digest(self) -> bytes:
-        """SHA-256 of the file; of frames, that of their hashes in order."""
+        """Return the SHA-256 of the file, or of the hashes of the frames in order."""
         if isinstance(self.source, Path):
             try:
                 return file_digest(self.source)
             except OSError as error:
                 raise DataError(f"cannot read {self.where}: {error.strerror}.") from None
-        parts = (hashlib.sha256(_bytes(path, str(path))).digest() for path in self.source)
-        return hashlib.sha256(b"frames;" + b"".join(parts)).digest()
+        # The prefix keeps a video of one frame apart from an image of the same bytes.
+        digest = hashlib.sha256(b"frames;")
+        for path in self.source:
+            digest.update(hashlib.sha256(_read_bytes(path, str(path))).digest())
+        return digest.digest()
+
+    @property
+    def label(self) -> str:
+        """The path of the file, or of the folder of the frames."""
+        if isinstance(self.source, Path):
+            return str(self.source)
+        return str(self.source[0].parent)
 
 
-def _bytes(source: Path | bytes, where: str) -> bytes:
+def _read_bytes(source: Path | bytes, where: str) -> bytes:
     if isinstance(source, bytes):
         return source
     try:
+        # The size is checked first, so that a huge (or sparse) file is not read into memory.
         size = source.stat().st_size
         if size > MAX_BYTES:
             raise DataError(
-                f"{where} has {size:,} bytes; pictures of at most {MAX_BYTES:,} are read."
+                f"{where} has {size:,} bytes; images of at most {MAX_BYTES:,} bytes are read."
             )
         return source.read_bytes()
     except OSError as error:
@@ -122,148 +189,289 @@ def _bytes(source: Path | bytes, where: str) -> bytes:
 
 
 Side = tuple[Item, ...] | np.ndarray
+"""Outputs or prompts: items to embed, embeddings (n, d), or n group ids."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Samples:
     """Outputs and their prompts, row by row, as they were read or already embedded.
 
     Attributes
     ----------
     outputs : tuple of Item, or array (n, d)
-        What a model made.
-    prompts : tuple of Item, array (n, d), flat array of n group ids, or None
-        What it was made from.
+        What the models generated.
+    prompts : tuple of Item, array (n, d), array of n group ids, or None
+        The prompt of each output.
     models : tuple of str, or None
-        Which model made each output; None if the source does not tell.
+        The model that generated each output; None if the source does not name it.
     source : str
-        Where all this was read.
-    notes : tuple of str
-        How the source was understood: fields, layout, pairing.
-    warnings : tuple of str
-        What a reader of the scores should know: surplus files, names that differ by case only, ...
+        The file or folder that the samples were read from.
+    notes : tuple of Notice
+        How the source was interpreted: fields, layout, pairing.
+    warnings : tuple of Notice
+        What a reader of the scores should know: unused files, names that differ only by case.
     skipped : int
-        Outputs left out because they were empty.
+        Number of outputs left out because they, or their prompts, were empty.
     embedders : tuple of dict
-        How arrays were made, if divprism made them.
+        How the arrays were computed, if divprism computed them.
     skipped_models : tuple of str
-        Which model made each of the outputs left out, where the source tells.
+        The model of each output left out, if the source names it.
     given : Samples, optional
-        The texts, pictures and clips that arrays were made from, row by row.
+        The texts, images and videos that the arrays were computed from, row by row.
     """
 
     outputs: Side
     prompts: Side | None = None
     models: tuple[str, ...] | None = None
     source: str = "memory"
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    notes: tuple[Notice, ...] = ()
+    warnings: tuple[Notice, ...] = ()
     skipped: int = 0
     embedders: tuple[dict[str, Any], ...] = ()
     skipped_models: tuple[str, ...] = ()
-    given: "Samples | None" = field(default=None, repr=False)
+    given: "Samples | None" = None
 
     def __len__(self) -> int:
         return len(self.outputs)
 
-    def select(self, places: Sequence[int]) -> "Samples":
-        """The pairs at some places, in that order."""
-        return replace(
-            self,
-            outputs=_pick(self.outputs, places),
-            prompts=None if self.prompts is None else _pick(self.prompts, places),
-            models=None if self.models is None else tuple(self.models[place] for place in places),
-            given=None if self.given is None else self.given.select(places),
+    def __repr__(self) -> str:
+        return f"Samples({', '.join(_summary(self))})"
+
+    def _repr_html_(self) -> str:
+        """Return the summary and the first rows as HTML, for notebooks."""
+        # Only the rows shown are converted: samples may have millions.
+        rows = self.select(range(min(len(self), _HTML_ROWS)))
+        columns = rows._columns()
+        header = "".join(f"<th>{name}</th>" for name in columns)
+        body = ""
+        for values in zip(*columns.values(), strict=True):
+            body += "<tr>" + "".join(map(_html_cell, values)) + "</tr>"
+        rest = len(self) - len(rows)
+        footer = ""
+        if rest > 0:
+            footer = f"<p>{counted(rest, 'more row', 'more rows')}</p>"
+        for warning in self.warnings:
+            footer += f"<p>Warning: {html.escape(str(warning))}</p>"
+        return (
+            f"<div><p>{html.escape(repr(self))}</p>"
+            f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>{footer}</div>"
         )
 
+    def to_frame(self) -> Any:
+        """Return a DataFrame with the columns `model`, `prompt` and `output`, a row per output.
+
+        Texts appear as strings, images and videos as the paths of their files, embeddings as
+        arrays. Columns that the samples do not have are left out. The frame is a pandas one, or
+        a polars one where pandas is not installed.
+
+        Raises
+        ------
+        MissingExtraError
+            If neither pandas nor polars is installed.
+        """
+        return data_frame(self._columns())
+
+    def _columns(self) -> dict[str, Sequence[object]]:
+        columns: dict[str, Sequence[object]] = {}
+        if self.models is not None:
+            columns["model"] = list(self.models)
+        if self.prompts is not None:
+            columns["prompt"] = _values(self.prompts)
+        columns["output"] = _values(self.outputs)
+        return columns
+
+    def select(self, rows: Sequence[int]) -> "Samples":
+        """Return the samples at the given rows, in that order."""
+        # All columns are selected together, so that pairs stay intact.
+        prompts, models, given = self.prompts, self.models, self.given
+        if prompts is not None:
+            prompts = _pick(prompts, rows)
+        if models is not None:
+            models = tuple(models[row] for row in rows)
+        if given is not None:
+            given = given.select(rows)
+        outputs = _pick(self.outputs, rows)
+        return replace(self, outputs=outputs, prompts=prompts, models=models, given=given)
+
     def by_model(self) -> dict[str, "Samples"]:
-        """The samples of each model, in order of first appearance.
+        """Return the samples of each model, in order of first appearance.
 
         >>> both = Samples(texts(["a", "b", "c"]), models=("first", "second", "first"))
-        >>> {name: len(one) for name, one in both.by_model().items()}
+        >>> {name: len(part) for name, part in both.by_model().items()}
         {'first': 2, 'second': 1}
         """
         if self.models is None:
             raise ArgumentError(
-                f"{self.source} does not say which model made an output; name the field that does: model_field=."
+                f"{self.source} does not name the model of each output; "
+                "pass the field that does as `model_field`."
             )
-        places: dict[str, list[int]] = {}
-        for place, model in enumerate(self.models):
-            places.setdefault(model, []).append(place)
-        counts = Counter(self.skipped_models)
-        return {
-            model: replace(
-                self.select(rows), skipped=counts[model], skipped_models=(model,) * counts[model]
-            )
-            for model, rows in places.items()
-        }
+        # A dictionary keeps the order of first appearance, which tables then show.
+        rows_of: dict[str, list[int]] = {}
+        for row, model in enumerate(self.models):
+            rows_of.setdefault(model, []).append(row)
+        skipped = Counter(self.skipped_models)
+        parts = {}
+        for model, rows in rows_of.items():
+            count = skipped[model]
+            # What was skipped belongs to one model; without this, each would report the total.
+            part = self.select(rows)
+            parts[model] = replace(part, skipped=count, skipped_models=(model,) * count)
+        return parts
 
     def without_empty(self) -> "Samples":
-        """Without pairs whose output or prompt is a blank text; how many there were is added to `skipped`."""
-        blank = set(self.empty_places())
+        """Return the samples without blank outputs and prompts, counted in `skipped`."""
+        blank = self.empty_rows()
         if not blank:
             return self
+        # An empty result would surface as a confusing error in a kernel later.
         if len(blank) == len(self):
             raise DataError("every output, or its prompt, is empty; there is nothing to score.")
-        kept = self.select([place for place in range(len(self)) if place not in blank])
-        told = f"{len(blank):,} outputs were skipped: they, or their prompts, are empty."
-        models = () if self.models is None else tuple(self.models[place] for place in sorted(blank))
+        kept = self.select(sorted(set(range(len(self))) - set(blank)))
+        models: tuple[str, ...] = ()
+        if self.models is not None:
+            models = tuple(self.models[row] for row in blank)
+        how_many = counted(len(blank), "output was", "outputs were")
+        text = f"{how_many} skipped because the output or its prompt is empty."
+        warning = Notice("outputs-skipped", text)
         return replace(
             kept,
             skipped=self.skipped + len(blank),
             skipped_models=(*self.skipped_models, *models),
-            warnings=(*self.warnings, told),
+            warnings=(*self.warnings, warning),
         )
 
-    def empty_places(self) -> list[int]:
-        """Where the output or its prompt is a blank text."""
-        sides = [side for side in (self.outputs, self.prompts) if isinstance(side, tuple)]
-        return sorted(
-            {place for side in sides for place, item in enumerate(side) if is_empty(item)}
-        )
+    def empty_rows(self) -> list[int]:
+        """Return the rows in which the output or its prompt is a blank text."""
+        rows: set[int] = set()
+        for side in (self.outputs, self.prompts):
+            # Arrays have no blank rows: zeros are a valid embedding.
+            if isinstance(side, tuple):
+                rows.update(row for row, item in enumerate(side) if is_empty(item))
+        return sorted(rows)
 
     def with_prompt_ids(self) -> "Samples":
-        """With a number in place of each prompt text: equal texts, equal numbers."""
-        if not isinstance(self.prompts, tuple) or not all(
-            isinstance(prompt, Text) for prompt in self.prompts
-        ):
+        """Return the samples with a number in place of each prompt; equal texts share one."""
+        if not isinstance(self.prompts, tuple):
             return self
+        if not all(isinstance(prompt, Text) for prompt in self.prompts):
+            return self
+        # Numbered in order of appearance, so that equal samples always get equal ids.
         numbers: dict[bytes, int] = {}
         ids = [numbers.setdefault(prompt.digest(), len(numbers)) for prompt in self.prompts]
         return replace(self, prompts=np.array(ids), given=self.given or self)
 
     def head(self, limit: int) -> "Samples":
-        """The first `limit` pairs of each model."""
-        seen: dict[str, int] = {}
-        keep = []
-        for place in range(len(self)):
-            model = "" if self.models is None else self.models[place]
-            seen[model] = seen.get(model, 0) + 1
+        """Return the first `limit` samples of each model."""
+        seen: Counter[str] = Counter()
+        models = self.models or ("",) * len(self)
+        rows = []
+        for row, model in enumerate(models):
+            seen[model] += 1
             if seen[model] <= limit:
-                keep.append(place)
-        return self.select(keep)
+                rows.append(row)
+        return self.select(rows)
 
 
-def _pick(side: Side, places: Sequence[int]) -> Side:
+def _summary(samples: Samples) -> list[str]:
+    """Return the parts of the `repr`; no file is opened, no embedding is compared."""
+    outputs = counted(len(samples), "output", "outputs")
+    if samples.models is not None:
+        outputs += f" of {counted(len(set(samples.models)), 'model', 'models')}"
+    parts = [outputs]
+    kind = _kind(samples.outputs)
+    if samples.prompts is None:
+        parts.append("no prompts")
+    else:
+        num_prompts = _num_distinct(samples.prompts)
+        if num_prompts is None and samples.given is not None:
+            # Embeddings are not compared, but the texts that they came from can be.
+            num_prompts = _num_distinct(samples.given.prompts)
+        if num_prompts is not None:
+            parts.append(counted(num_prompts, "prompt", "prompts"))
+        kind_of_prompts = _kind(samples.prompts)
+        if kind_of_prompts != kind:
+            kind += f" for {kind_of_prompts}"
+    parts.append(kind)
+    if samples.skipped:
+        parts.append(f"{samples.skipped:,} skipped")
+    # The default of samples that were not read from anywhere.
+    if samples.source != "memory":
+        # The last part of the path; the source itself where that is empty, as for ".".
+        parts.append(f"from {Path(samples.source).name or samples.source!r}")
+    return parts
+
+
+def _kind(side: Side) -> str:
     if isinstance(side, tuple):
-        return tuple(side[place] for place in places)
-    return side[np.asarray(places, dtype=int)]
+        modalities = {item.modality for item in side}
+        return " and ".join(f"{modality}s" for modality in sorted(modalities)) or "no items"
+    # Arrays of other libraries, and lists, are kept as they were given.
+    shape: tuple[int, ...] = getattr(side, "shape", ())
+    if len(shape) == 2:
+        return f"embeddings of width {shape[1]:,}"
+    return "group ids"
 
 
-def is_empty(item: Any) -> bool:
+def _num_distinct(side: Side | None) -> int | None:
+    """Count distinct items or group ids; None for embeddings, which are too many to compare."""
+    if isinstance(side, tuple):
+        return len({_identity(item) for item in side})
+    if isinstance(side, np.ndarray) and side.ndim == 1:
+        # Ids may be strings or numbers; `unique` takes both.
+        return len(np.unique(side))
+    return None
+
+
+def _identity(item: Item) -> object:
+    """Return what makes items equal in the `repr`, whichever line they were read from."""
+    if isinstance(item, Image | Video):
+        return item.source
+    return item.label
+
+
+def _values(side: Side) -> list[object]:
+    if isinstance(side, tuple):
+        return [item.label for item in side]
+    return list(side)
+
+
+def _html_cell(value: object) -> str:
+    text = str(value)
+    if isinstance(value, np.ndarray):
+        text = f"embedding of width {value.size:,}"
+    # A notebook full of whole outputs is slow to open.
+    if len(text) > _HTML_WIDTH:
+        text = text[:_HTML_WIDTH] + "..."
+    # Texts come from untrusted files: without escaping, a tag in one would run in the notebook.
+    return f"<td>{html.escape(text)}</td>"
+
+
+def _pick(side: Side, rows: Sequence[int]) -> Side:
+    if isinstance(side, tuple):
+        return tuple(side[row] for row in rows)
+    # The type matters for an empty selection, which NumPy would make a float array.
+    return side[np.asarray(rows, dtype=int)]
+
+
+def is_empty(item: object) -> bool:
     """Whether an item is a blank text."""
     return isinstance(item, Text) and not item.text.strip()
 
 
 def texts(values: Sequence[str], name: str = "text") -> tuple[Text, ...]:
-    """Strings as items; half a surrogate pair, which no encoding can hold, becomes U+FFFD."""
-    return tuple(Text(clean_text(value), f"{name} {place}") for place, value in enumerate(values))
+    """Return strings as items, named after their rows in messages."""
+    return tuple(Text(clean_text(value), f"{name} {row}") for row, value in enumerate(values))
 
 
 def clean_text(value: str) -> str:
-    """A string that every encoder takes."""
+    r"""Return a string that can be encoded: lone surrogates become U+FFFD.
+
+    >>> clean_text("cut \ud83d") == "cut \ufffd"
+    True
+    """
     try:
         value.encode()
     except UnicodeEncodeError:
+        # UTF-16 joins surrogates that do form a pair, which "replace" in UTF-8 would lose.
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return value

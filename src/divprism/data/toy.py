@@ -1,4 +1,7 @@
-"""Toy worlds with a known answer: Gaussian mixtures in the plane, paired by matching (Conditional Vendi, App. G, Fig. 11)."""
+"""Toy data with a known answer: matched Gaussian mixtures in the plane.
+
+Appendix G and Figure 11 of the Conditional-Vendi paper describe the construction.
+"""
 
 from dataclasses import dataclass
 
@@ -7,19 +10,20 @@ import numpy as np
 __all__ = ["BANDWIDTH", "World", "image_series", "matched_mixtures", "text_series"]
 
 BANDWIDTH = 0.6
-"""Bandwidth for both sides, as in the paper."""
+"""Bandwidth of both kernels in the paper."""
 
+# Standard deviations of the modes.
 _TEXT_SPREAD, _IMAGE_SPREAD = 0.15, 0.3
 
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """Pairs of an output `x` and its prompt `t`, drawn from mixtures with a known number of modes.
+    """Outputs `x` and prompts `t`, sampled from mixtures with a known number of modes.
 
     Attributes
     ----------
     text_modes, image_modes : int
-        Number of Gaussians that prompts, and outputs, are drawn from.
+        Number of Gaussians in the mixture of the prompts and of the outputs.
     x, t : ndarray, shape (n, 2)
         Outputs and their prompts, row by row.
     """
@@ -31,37 +35,65 @@ class World:
 
 
 def _mixture(modes: int, spread: float, n: int, rng: np.random.Generator) -> np.ndarray:
-    """n points, equally many of each mode; centres on the unit circle, a single mode in the middle."""
-    angle = 2 * np.pi * np.arange(modes) / modes + (np.pi / 2 if modes > 2 else 0.0)
-    radius = 0.0 if modes == 1 else 1.0
+    """Sample n points with the same number from each mode.
+
+    The centres are on the unit circle; a single mode is at the origin.
+    """
+    angle = 2 * np.pi * np.arange(modes) / modes
+    if modes > 2:
+        # Three or more modes start at the top; two are left and right.
+        angle = angle + np.pi / 2
+    radius = float(modes > 1)
     centres = radius * np.column_stack([np.cos(angle), np.sin(angle)])
+    # Modes alternate by row instead of being sampled, so that their shares are exact.
     return centres[np.arange(n) % modes] + spread * rng.standard_normal((n, 2))
 
 
 def matched_mixtures(text_modes: int, image_modes: int, *, n: int = 1000, rng: int = 0) -> World:
-    """Draw both sides apart, then give each prompt an output so that the sum of squared distances is least.
+    """Sample both sides independently, then match each prompt with an output.
 
-    O(n^3) at worst for the matching; 1,000 pairs take a fraction of a second.
+    The matching minimises the sum of squared distances. It costs up to O(n^3); 1,000 pairs take
+    a fraction of a second.
 
+    Parameters
+    ----------
+    text_modes, image_modes : int
+        Number of modes of the prompts and of the outputs.
+    n : int, optional
+        Number of pairs.
+    rng : int, optional
+        Seed; different numbers of modes get independent samples under the same seed.
+
+    Examples
+    --------
     >>> world = matched_mixtures(1, 2, n=10)
     >>> world.x.shape, world.t.shape
     ((10, 2), (10, 2))
     """
-    import scipy.optimize  # here, because the command line imports this module for its --help
+    # Imported here: the command line imports this module for its --help.
+    import scipy.optimize
 
+    # The seed includes the sizes, so that the worlds of a series are independent.
     generator = np.random.default_rng([rng, text_modes, image_modes])
     t = _mixture(text_modes, _TEXT_SPREAD, n, generator)
     x = _mixture(image_modes, _IMAGE_SPREAD, n, generator)
+    # An array of shape (n, n, 2) fits in memory at the sizes of a toy.
     cost = ((t[:, None, :] - x[None, :, :]) ** 2).sum(axis=2)
     _, partner = scipy.optimize.linear_sum_assignment(cost)
     return World(text_modes, image_modes, x[partner], t)
 
 
 def text_series(*, n: int = 1000, rng: int = 0) -> list[World]:
-    """Four kinds of image under 1, 2, 3 and 4 kinds of prompt: more and more of the diversity follows the prompts."""
+    """Return worlds with four kinds of image and 1, 2, 3 and 4 kinds of prompt.
+
+    Along the series, more and more of the diversity follows the prompts.
+    """
     return [matched_mixtures(modes, 4, n=n, rng=rng) for modes in range(1, 5)]
 
 
 def image_series(*, n: int = 1000, rng: int = 0) -> list[World]:
-    """Two kinds of prompt over 2 to 6 kinds of image: more and more of the diversity is the model's own."""
+    """Return worlds with two kinds of prompt and 2 to 6 kinds of image.
+
+    Along the series, more and more of the diversity is the model's own.
+    """
     return [matched_mixtures(2, modes, n=n, rng=rng) for modes in range(2, 7)]

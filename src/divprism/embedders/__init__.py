@@ -1,4 +1,4 @@
-"""Embedders: items of one modality in, vectors out. One contract, a cache, and a default for each modality."""
+"""Embedders turn texts, images and videos into vectors, and a cache keeps the vectors."""
 
 from divprism.embedders.base import Embedder
 from divprism.embedders.cache import Cache

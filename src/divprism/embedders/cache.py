@@ -1,8 +1,9 @@
-"""Vectors that survive: shards named by the hash of their bytes, in a folder per embedder.
+"""A cache of vectors on disk: shards named by the hash of their bytes, one folder per embedder.
 
-A vector is found by the hash of its item, in the folder named by the hash of everything about the embedder that its numbers
-depend on. A shard is written aside and renamed into place, so it is there as a whole or not at all; its name is the hash of its
-bytes, so a flipped bit shows. Processes share a cache without locks: each adds shards of its own, and none is ever changed.
+A vector is looked up by the hash of its item, in a folder named by the hash of everything about
+the embedder that its numbers depend on. A shard is written to a temporary file and renamed, so it
+exists completely or not at all. Its name is the hash of its bytes, so corruption is detected.
+Processes share a cache without locks: each adds its own shards, and no shard is ever modified.
 """
 
 import contextlib
@@ -15,18 +16,25 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import platformdirs
 
 from divprism.data.files import TEMPORARY, write_whole
-from divprism.errors import DataError
+from divprism.errors import DataError, Notice
 
-__all__ = ["Cache", "Entry", "Store", "default_folder"]
+__all__ = ["Cache", "Description", "Entry", "Store", "default_folder"]
+
+Description = dict[str, str | None]
+"""What the vectors of an embedder depend on, as `Embedder.describe()` returns it."""
 
 _SUFFIX = ".npz"
-_STALE = 3600.0  # seconds after which what a killed process left half-written is swept away
-_BROKEN = (
+_DESCRIPTION_FILE = "embedder.json"
+_DIGEST_BYTES = 32  # SHA-256
+# Temporary files older than this (in seconds) belong to a process that was killed.
+_STALE_AFTER = 3600.0
+# Everything that zipfile and NumPy raise on a damaged archive.
+_DAMAGED = (
     OSError,
     ValueError,
     EOFError,
@@ -38,17 +46,17 @@ _BROKEN = (
 
 
 def default_folder() -> Path:
-    """`DIVPRISM_CACHE` if set, else `divprism` in the user's cache folder."""
-    named = os.environ.get("DIVPRISM_CACHE")
-    if named:
-        return Path(named)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "divprism"
+    """Return `DIVPRISM_CACHE` if that is set, else `divprism` in the user's cache folder."""
+    configured = os.environ.get("DIVPRISM_CACHE")
+    if configured:
+        return Path(configured)
+    # Without appauthor=False, Windows would repeat the name: divprism\divprism\Cache.
+    return platformdirs.user_cache_path("divprism", appauthor=False)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the cache holds of one embedder.
+    """The contents of the cache for one embedder.
 
     Attributes
     ----------
@@ -57,169 +65,205 @@ class Entry:
     embedder : dict
         What the vectors depend on (`Embedder.describe()`).
     items, shards, bytes : int
-        Vectors, files, and their size.
+        Number of vectors, number of files, and size of the files.
     """
 
     key: str
-    embedder: dict[str, Any]
+    embedder: Description
     items: int
     shards: int
     bytes: int
 
 
+Warn = Callable[[Notice], None]
+
+
 class Cache:
-    """A folder of embedded items, shared by all runs and processes.
+    """A folder of vectors that all runs and processes share.
 
     Parameters
     ----------
     folder : path, optional
-        Default: `default_folder()`. It is made when something is first kept.
+        Default: `default_folder()`. The folder is created when the first vector is stored.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        self.folder = default_folder() if folder is None else Path(folder)
+        if folder is None:
+            folder = default_folder()
+        self.folder = Path(folder)
 
-    def store(self, key: str, description: dict[str, Any], warn: Callable[[str], None]) -> "Store":
-        """The vectors of one embedder; `warn` is told of shards that turn out broken."""
+    def store(self, key: str, description: Description, warn: Warn) -> "Store":
+        """Open the vectors of one embedder; `warn` is called for each damaged shard."""
         return Store(self.folder / key, description, warn)
 
     def entries(self) -> list[Entry]:
-        """What is there, by embedder."""
-        found = []
-        for folder in self._folders():
-            shards = _shards(folder)
-            sizes = [_size(path) for path in shards]
-            items = sum(len(keys) for path in shards if (keys := _keys(path)) is not None)
-            found.append(Entry(folder.name, _description(folder), items, len(shards), sum(sizes)))
-        return found
+        """Return the contents of the cache, one entry per embedder."""
+        return [_entry(folder) for folder in self._folders()]
 
     def verify(self) -> list[str]:
-        """Check every shard against its name, and remove those that fail: a sentence for each.
+        """Remove every shard whose checksum is wrong, and return a sentence for each.
 
-        What is removed is computed again when it is next asked for.
+        Removed vectors are computed again when they are next needed.
         """
         problems = []
         for folder in self._folders():
             for path in _shards(folder):
-                if _load(path) is None and path.exists():  # else another process removed it
+                # A shard that is gone by now was removed by another process: no damage.
+                if _load(path) is None and path.exists():
                     _remove(path)
-                    problems.append(_broken(path))
-            _sweep(folder)
+                    problems.append(_damage_message(path))
+            _remove_stale(folder)
         return problems
 
     def clear(self, name: str | None = None) -> int:
-        """Remove the vectors of one embedder (by its id or key), or all; the number of shards removed."""
+        """Remove the vectors of one embedder (by id or key), or all; returns the shards removed."""
         removed = 0
         for folder in self._folders():
-            if name is not None and name not in (folder.name, _description(folder).get("id")):
-                continue
-            for path in [
-                *_shards(folder),
-                *folder.glob(f".*{TEMPORARY}"),
-                folder / "embedder.json",
-            ]:
-                removed += path.suffix == _SUFFIX
-                _remove(path)
-            with contextlib.suppress(
-                OSError
-            ):  # something else was put there; it is not ours to remove
-                folder.rmdir()
+            if name is None or name in (folder.name, _description(folder).get("id")):
+                removed += _clear_folder(folder)
         return removed
 
     def _folders(self) -> list[Path]:
-        """Folders that hold an embedder's vectors; anything else beside them is left alone."""
+        """Folders that belong to an embedder; other folders in the cache are left alone."""
         if not self.folder.is_dir():
             return []
-        return sorted(path.parent for path in self.folder.glob("*/embedder.json"))
+        return sorted(path.parent for path in self.folder.glob(f"*/{_DESCRIPTION_FILE}"))
 
 
 class Store:
-    """The vectors of one embedder: look up by item hash, add, flush a shard."""
+    """The cached vectors of one embedder, by the hash of the item."""
 
-    def __init__(
-        self, folder: Path, description: dict[str, Any], warn: Callable[[str], None]
-    ) -> None:
-        self.folder, self.description, self.warn = folder, description, warn
+    def __init__(self, folder: Path, description: Description, warn: Warn) -> None:
+        self.folder = folder
+        self.description = description
+        self.warn = warn
+        # Which shard has which item; the vectors stay on disk until they are fetched.
         self._index: dict[bytes, Path] = {}
         self._pending: dict[bytes, np.ndarray] = {}
-        self._unkept: dict[bytes, np.ndarray] = {}  # what the disk did not take
+        # Vectors that could not be written: they last as long as this object.
+        self._unwritten: dict[bytes, np.ndarray] = {}
         for path in _shards(folder):
             keys = _keys(path)
             if keys is None:
                 self._drop(path)
-            else:
-                self._index.update((key.tobytes(), path) for key in keys)
+                continue
+            for key in keys:
+                self._index[key.tobytes()] = path
 
     def __contains__(self, digest: bytes) -> bool:
-        return digest in self._index or digest in self._unkept
+        return digest in self._index or digest in self._unwritten
 
     def fetch(self, digests: Sequence[bytes]) -> Iterator[tuple[int, np.ndarray]]:
-        """Place and vector of those that are there, shard by shard; a shard that fails its checksum is dropped."""
-        wanted: dict[Path, list[int]] = {}
-        for place, digest in enumerate(digests):
-            if digest in self._unkept:
-                yield place, self._unkept[digest]
+        """Yield (position in `digests`, vector) for those that are stored, shard by shard.
+
+        A shard with a wrong checksum is dropped, and its vectors are not yielded.
+        """
+        positions_by_shard: dict[Path, list[int]] = {}
+        for position, digest in enumerate(digests):
+            if digest in self._unwritten:
+                yield position, self._unwritten[digest]
             elif digest in self._index:
-                wanted.setdefault(self._index[digest], []).append(place)
-        for path, places in wanted.items():
-            loaded = _load(path)
-            if loaded is None:
+                positions_by_shard.setdefault(self._index[digest], []).append(position)
+        # Each shard is read once, however its vectors are spread over the items.
+        for path, positions in positions_by_shard.items():
+            shard = _load(path)
+            if shard is None:
                 self._drop(path)
                 continue
-            keys, vectors = loaded
+            keys, vectors = shard
             rows = {key.tobytes(): row for row, key in enumerate(keys)}
-            for place in places:
-                if (row := rows.get(digests[place])) is not None:
-                    yield place, vectors[row]
+            for position in positions:
+                row = rows.get(digests[position])
+                if row is not None:
+                    yield position, vectors[row]
 
     def add(self, digest: bytes, vector: np.ndarray) -> None:
-        """Keep a vector; it reaches the disk with the next flush."""
+        """Add a vector; the next flush writes it to disk."""
         self._pending[digest] = vector
 
     @property
     def pending(self) -> int:
-        """How many vectors wait for the next flush."""
+        """Number of vectors that the next flush writes."""
         return len(self._pending)
 
     def flush(self) -> None:
-        """Write what was added as one shard."""
+        """Write the added vectors as one shard; if the disk refuses, keep them in memory."""
         if not self._pending:
             return
-        buffer = io.BytesIO()
-        keys = np.frombuffer(b"".join(self._pending), np.uint8).reshape(-1, 32)
-        np.savez(buffer, keys=keys, vectors=np.stack(list(self._pending.values())))
-        content = buffer.getvalue()
+        content = _encode(self._pending)
+        # Two processes that write equal vectors write the same file, so neither can harm the other.
         path = self.folder / f"{hashlib.sha256(content).hexdigest()}{_SUFFIX}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if not (self.folder / "embedder.json").exists():
-                text = json.dumps(self.description, indent=1)
-                write_whole(
-                    self.folder / "embedder.json", lambda file: file.write(text.encode()), sync=True
-                )
-            write_whole(path, lambda file: file.write(content), sync=True)
+            self._write(path, content)
         except OSError as error:
-            if not self._unkept:
-                reason = f"cannot keep vectors in {self.folder}: {error.strerror}"
-                self.warn(
-                    f"{reason}. This run goes on without; name another folder by --cache or DIVPRISM_CACHE."
+            # A full disk costs the cache, not the run. One warning is enough.
+            if not self._unwritten:
+                text = (
+                    f"cannot write vectors to {self.folder}: {error.strerror}. This run continues "
+                    "without a cache; pass another folder as `cache`, or set DIVPRISM_CACHE."
                 )
-            self._unkept |= self._pending
+                self.warn(Notice("cache-not-written", text))
+            self._unwritten |= self._pending
         else:
-            self._index.update((key, path) for key in self._pending)
+            self._index |= dict.fromkeys(self._pending, path)
         self._pending = {}
 
+    def _write(self, path: Path, content: bytes) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        description_file = self.folder / _DESCRIPTION_FILE
+        # First, because `Cache` lists only folders with a description: no shard is ever orphaned.
+        if not description_file.exists():
+            text = json.dumps(self.description, indent=1)
+            write_whole(description_file, lambda file: file.write(text.encode()), sync=True)
+        # Synced before it gets its name, so that not even a power failure leaves half a shard.
+        write_whole(path, lambda file: file.write(content), sync=True)
+
     def _drop(self, path: Path) -> None:
-        self.warn(_broken(path))
-        with contextlib.suppress(DataError):  # it is told of already, and not looked at again
+        self.warn(Notice("cache-damaged", _damage_message(path)))
+        # If the file cannot be removed, it is enough to forget it for this run.
+        with contextlib.suppress(DataError):
             _remove(path)
-        self._index = {key: where for key, where in self._index.items() if where != path}
+        self._index = {key: shard for key, shard in self._index.items() if shard != path}
 
 
-def _broken(path: Path) -> str:
+def _damage_message(path: Path) -> str:
     return (
-        f"the cached vectors in {path} do not match their checksum; removed, to be computed again."
+        f"the cached vectors in {path} do not match their checksum; "
+        "removed the file, and its vectors will be computed again."
     )
+
+
+def _encode(vectors: dict[bytes, np.ndarray]) -> bytes:
+    """Return the bytes of a shard: an .npz archive of item hashes and vectors."""
+    keys = np.frombuffer(b"".join(vectors), np.uint8).reshape(-1, _DIGEST_BYTES)
+    buffer = io.BytesIO()
+    np.savez(buffer, keys=keys, vectors=np.stack(list(vectors.values())))
+    return buffer.getvalue()
+
+
+def _entry(folder: Path) -> Entry:
+    shards = _shards(folder)
+    num_items = 0
+    num_bytes = 0
+    for path in shards:
+        keys = _keys(path)
+        if keys is not None:
+            num_items += len(keys)
+        num_bytes += _size(path)
+    return Entry(folder.name, _description(folder), num_items, len(shards), num_bytes)
+
+
+def _clear_folder(folder: Path) -> int:
+    """Remove the files of one embedder; returns the number of shards removed."""
+    shards = _shards(folder)
+    for path in [*shards, *folder.glob(f".*{TEMPORARY}")]:
+        _remove(path)
+    # Last, because `Cache` lists only folders with a description: an interrupted clear can resume.
+    _remove(folder / _DESCRIPTION_FILE)
+    # Fails if the user keeps other files here, and those stay.
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return len(shards)
 
 
 def _remove(path: Path) -> None:
@@ -233,10 +277,12 @@ def _shards(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"*{_SUFFIX}"))
 
 
-def _sweep(folder: Path) -> None:
+def _remove_stale(folder: Path) -> None:
+    """Remove temporary files that a killed process left behind."""
     for path in folder.glob(f".*{TEMPORARY}"):
+        # The process that writes a file may rename it at any moment.
         with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > _STALE:
+            if time.time() - path.stat().st_mtime > _STALE_AFTER:
                 path.unlink()
 
 
@@ -244,36 +290,45 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return 0  # another process removed it
+        # Another process removed the file since it was listed.
+        return 0
 
 
-def _description(folder: Path) -> dict[str, Any]:
+def _description(folder: Path) -> Description:
     try:
-        content = json.loads((folder / "embedder.json").read_text(encoding="utf-8"))
+        content = json.loads((folder / _DESCRIPTION_FILE).read_text(encoding="utf-8"))
+    # A lost or edited description does not make the vectors useless; it only hides their origin.
     except (OSError, ValueError, RecursionError):
-        return {"id": "unknown"}
-    return content if isinstance(content, dict) else {"id": "unknown"}
+        content = None
+    if isinstance(content, dict):
+        return content
+    return {"id": "unknown"}
 
 
 def _keys(path: Path) -> np.ndarray | None:
-    """The item hashes of a shard, without its vectors; None if it cannot be read."""
+    """Return the item hashes of a shard without reading its vectors; None if it is damaged."""
+    # The checksum is not verified here, since that means reading the whole file: `_load` does it.
     try:
         with zipfile.ZipFile(path) as archive, archive.open("keys.npy") as member:
             keys = np.lib.format.read_array(member, allow_pickle=False)
     except FileNotFoundError:
-        return np.empty((0, 32), np.uint8)  # another process removed it
-    except _BROKEN:
+        # Another process removed the shard since it was listed: it holds nothing, and that is fine.
+        return np.empty((0, _DIGEST_BYTES), np.uint8)
+    except _DAMAGED:
         return None
-    return keys if keys.dtype == np.uint8 and keys.ndim == 2 and keys.shape[1] == 32 else None
+    if keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != _DIGEST_BYTES:
+        return None
+    return keys
 
 
 def _load(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Keys and vectors of a shard; None if its bytes do not hash to its name."""
+    """Return the item hashes and vectors of a shard; None if its bytes do not match its name."""
     try:
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != path.stem:
             return None
+        # The folder may be shared with others, so a shard must not be able to run code.
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return arrays["keys"], arrays["vectors"]
-    except _BROKEN:
+    except _DAMAGED:
         return None

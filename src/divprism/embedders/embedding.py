@@ -1,168 +1,116 @@
-"""Samples to vectors: the default embedder of each modality, and a folder of vectors to score later."""
+"""The step from samples of items to samples of vectors, and a folder to keep the vectors in."""
 
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from divprism.core.arrays import is_array_api_obj, to_numpy
-from divprism.core.kernels import Categorical, Kernel
-from divprism.core.validation import check_pairing, holds_text
+from divprism.core.arrays import Array
 from divprism.data.files import write_whole
-from divprism.data.readers.load import EMBEDDING, load
-from divprism.data.samples import Item, Picture, Samples, Text, texts
-from divprism.embedders import (
-    Cache,
-    EfficientNetLite0,
-    Embedded,
-    Embedder,
-    FrameMean,
-    Function,
-    WordLlama,
-    embed_items,
-)
-from divprism.embedders.pipeline import Progress
-from divprism.errors import ArgumentError, DataError
+from divprism.data.inputs import as_arrays
+from divprism.data.readers.load import EMBEDDING
+from divprism.data.samples import Item, Samples, Text
+from divprism.embedders.base import Content, Embedder
+from divprism.embedders.cache import Cache
+from divprism.embedders.function import Function
+from divprism.embedders.image import EfficientNetLite0, FrameMean
+from divprism.embedders.pipeline import Embedded, Progress, embed_items
+from divprism.embedders.text import WordLlama
+from divprism.errors import ArgumentError, DataError, Notice
 
-__all__ = ["DEFAULTS", "as_items", "as_samples", "embed", "resolve_embedder", "save_embedded"]
+if TYPE_CHECKING:
+    pass
+
+__all__ = [
+    "DEFAULTS",
+    "embed",
+    "resolve_embedder",
+    "save_embedded",
+]
 
 DEFAULTS: dict[str, Embedder] = {
     "text": WordLlama(),
     "image": EfficientNetLite0(),
     "video": FrameMean(),
 }
-"""The embedder of each modality where none is named: fixed, installed with an extra, never downloaded."""
+"""The embedder of each modality if none is given: fixed, part of an extra, never downloaded."""
 
-_NOUNS = {"text": "texts", "image": "pictures", "video": "clips"}
+EmbedderLike: TypeAlias = Embedder | Callable[[Sequence[Content]], Array]
+
+_PLURALS = {"text": "texts", "image": "images", "video": "videos"}
 _SIDES = {"x": "outputs", "t": "prompts"}
-
-
-def as_items(values: Any, name: str) -> tuple[Item, ...] | None:
-    """Strings or PIL pictures as items; None for anything else, which is left to be read as an array."""
-    if isinstance(values, np.ndarray) and values.ndim == 1 and holds_text(values):
-        values = values.tolist()
-    if not isinstance(values, Sequence) or isinstance(values, str | bytes) or not len(values):
-        return None
-    if all(isinstance(value, Item) for value in values):
-        return tuple(values)
-    if all(isinstance(value, str) for value in values):
-        return texts(values, name)
-    if all(type(value).__module__.startswith("PIL.") for value in values):
-        return tuple(
-            Picture(_pixels(value), f"{name} {place}") for place, value in enumerate(values)
-        )
-    return None
-
-
-def as_samples(x: Any, t: Any, kernel_t: Kernel | None) -> Samples:
-    """Whatever was given, as samples: read if it is a path, as items if it is texts or pictures, else as it is.
-
-    Prompts are numbered rather than embedded if `kernel_t` takes them as ids.
-    """
-    if isinstance(x, str | Path):
-        if t is not None and not isinstance(t, str | Path):
-            raise ArgumentError("prompts of a file or folder must be a file or folder too.")
-        samples = load(x, t)
-    elif isinstance(x, Samples):
-        if t is not None:
-            raise ArgumentError("`x` is Samples, which hold their own prompts; leave out `t`.")
-        samples = x
-    else:
-        outputs, prompts = as_items(x, "output"), as_items(t, "prompt")
-        samples = Samples(
-            _flat(x) if outputs is None else outputs, _flat(t) if prompts is None else prompts
-        )
-        if prompts is not None or (outputs is not None and t is not None):
-            check_pairing(len(x), len(t), "t")
-        samples = samples.without_empty()
-    return samples.with_prompt_ids() if isinstance(kernel_t, Categorical) else samples
-
-
-def _flat(side: Any) -> Any:
-    """A tuple as a list, for tuples are of items; all else as it is."""
-    return list(side) if isinstance(side, tuple) else side
-
-
-def as_arrays(samples: Samples) -> Samples:
-    """Items as they are, ids and lists as NumPy, rows of numbers in the library that they came in."""
-
-    def side(data: Any) -> Any:
-        if data is None or isinstance(data, tuple) or (is_array_api_obj(data) and data.ndim == 2):
-            return data
-        return to_numpy(data) if is_array_api_obj(data) else np.asarray(data)
-
-    return replace(samples, outputs=side(samples.outputs), prompts=side(samples.prompts))
-
-
-def _pixels(picture: Any) -> bytes:
-    """A picture in memory as the bytes of a file without loss."""
-    buffer = io.BytesIO()
-    (picture if picture.mode == "RGB" else picture.convert("RGBA")).save(
-        buffer, "PNG", compress_level=0
-    )
-    return buffer.getvalue()
 
 
 def embed(
     samples: Samples,
-    embedder_x: Embedder | Callable[[Sequence[Any]], Any] | None = None,
-    embedder_t: Embedder | Callable[[Sequence[Any]], Any] | None = None,
+    embedder_x: EmbedderLike | None = None,
+    embedder_t: EmbedderLike | None = None,
     *,
     cache: Cache | str | Path | bool | None = None,
     num_workers: int | None = None,
     progress: Progress | None = None,
 ) -> Samples:
-    """The same samples with vectors in place of texts, pictures and clips; arrays stay as they are.
+    """Return the same samples with vectors in place of texts, images and videos.
 
     Parameters
     ----------
     samples : Samples
-        As `load` returns them.
+        As `load` returns them. A side that is an array already stays as it is.
     embedder_x, embedder_t : Embedder or callable, optional
-        For outputs and prompts; by default that of the modality in `DEFAULTS`. A callable gets a list of strings, pictures, or
-        lists of pictures, and returns a row for each; its vectors are not cached.
+        For outputs and prompts; default: the entry of `DEFAULTS` for the modality. A callable
+        receives a list of strings, PIL images or lists of PIL images, and returns one row per
+        item; its vectors are not cached.
     cache : Cache, path or bool, optional
-        Where vectors are kept; by default in the user's cache folder, False keeps nothing.
+        Where vectors are kept; default: the user's cache folder. False keeps nothing.
     num_workers : int, optional
-        Threads that read and decode; as many as there are cores. Never part of the answer.
+        Number of threads that read and decode; default: the number of cores. Never part of the
+        answer.
     progress : callable, optional
-        Is told a text and a fraction.
+        Called with a text and the fraction that is done.
 
     Returns
     -------
     Samples
-        With arrays, and how they were made in `embedders`.
+        With arrays, and in `embedders` a description of how they were computed.
     """
-    kept = _cache(cache)
-    sides: dict[str, Any] = {"x": samples.outputs, "t": samples.prompts}
-    notes, warnings, made = list(samples.notes), list(samples.warnings), list(samples.embedders)
-    for side, embedder in (("x", embedder_x), ("t", embedder_t)):
+    vector_cache = _resolve_cache(cache)
+    sides = {"x": samples.outputs, "t": samples.prompts}
+    notes = list(samples.notes)
+    warnings = list(samples.warnings)
+    records = list(samples.embedders)
+    for side, given in (("x", embedder_x), ("t", embedder_t)):
         items = sides[side]
-        chosen = resolve_embedder(embedder, items, side)
-        if chosen is None:
+        embedder = resolve_embedder(given, items, side)
+        # Only items have an embedder: not vectors, group ids, or prompts that are absent.
+        if embedder is None or not isinstance(items, tuple):
             continue
-        found = embed_items(items, chosen, cache=kept, num_workers=num_workers, progress=progress)
-        sides[side] = found.vectors
-        notes.append(_told(side, chosen, found))
-        warnings += found.warnings
-        made.append({"side": side, **chosen.describe(), "dimension": int(found.vectors.shape[1])})
+        embedded = embed_items(
+            items, embedder, cache=vector_cache, num_workers=num_workers, progress=progress
+        )
+        sides[side] = embedded.vectors
+        notes.append(Notice("embedded", _note(side, embedder, embedded), "note"))
+        warnings += embedded.warnings
+        dimension = int(embedded.vectors.shape[1])
+        records.append({"side": side, **embedder.describe(), "dimension": dimension})
+    # `given` keeps the items, of which groups and reports show examples.
+    outputs = sides["x"]
+    assert outputs is not None
     return replace(
         samples,
-        outputs=sides["x"],
+        outputs=outputs,
         prompts=sides["t"],
         notes=tuple(notes),
         warnings=tuple(warnings),
-        embedders=tuple(made),
+        embedders=tuple(records),
         given=samples.given or as_arrays(samples),
     )
 
 
-def _cache(cache: Any) -> Cache | None:
+def _resolve_cache(cache: Cache | str | Path | bool | None) -> Cache | None:
     if cache is False:
         return None
     if cache is None or cache is True:
@@ -174,93 +122,116 @@ def _cache(cache: Any) -> Cache | None:
     raise ArgumentError(f"`cache` must be a folder, a Cache, or False; got {cache!r}.")
 
 
-def resolve_embedder(embedder: Any, items: Any, side: str) -> Embedder | None:
-    """The embedder given for some items, or the default of their modality; None for vectors, which need none."""
-    what = _SIDES[side]
+def resolve_embedder(embedder: EmbedderLike | None, items: object, side: str) -> Embedder | None:
+    """Return the embedder for one side: the given one, or the default of the modality.
+
+    None for vectors, which need no embedder. An image embedder is applied to the frames of
+    videos, and a function is wrapped in `Function`.
+
+    Raises
+    ------
+    ArgumentError
+        If an embedder is given for vectors, or does not fit the modality of the items.
+    DataError
+        If the items are of several modalities.
+    """
+    noun = _SIDES[side]
     if not isinstance(items, tuple):
-        if embedder is not None:
-            raise ArgumentError(
-                f"`embedder_{side}` was given, but the {what} are {'missing' if items is None else 'vectors'}."
-            )
-        return None
-    modalities = sorted({item.modality for item in items})
-    if len(modalities) > 1:
-        raise DataError(
-            f"the {what} mix {' and '.join(_NOUNS[name] for name in modalities)}; score one kind at a time."
-        )
-    (modality,) = modalities
+        if embedder is None:
+            return None
+        state = "missing" if items is None else "vectors"
+        raise ArgumentError(f"`embedder_{side}` was given, but the {noun} are {state}.")
+    modality = _common_modality(items, noun)
     if embedder is None:
         return DEFAULTS[modality]
     if not isinstance(embedder, Embedder):
         if not callable(embedder):
             raise ArgumentError(
-                f"`embedder_{side}` must be an embedder such as dp.WordLlama(), or a function; got {embedder!r}."
+                f"`embedder_{side}` must be an embedder such as dp.WordLlama(), or a function; "
+                f"got {embedder!r}."
             )
         embedder = Function(embedder, modality=modality)
     if embedder.modality == "image" and modality == "video":
         return FrameMean(embedder)
     if embedder.modality != modality:
         raise ArgumentError(
-            f"{embedder.name} embeds {_NOUNS[embedder.modality]}, but the {what} are {_NOUNS[modality]}."
+            f"`embedder_{side}` must embed {_PLURALS[modality]}, as the {noun} are; "
+            f"{embedder.name} embeds {_PLURALS[embedder.modality]}."
         )
     return embedder
 
 
-def _told(side: str, embedder: Embedder, found: Embedded) -> str:
-    total = found.computed + found.cached
-    default = " (the default)" if embedder is DEFAULTS[embedder.modality] else ""
-    what = (
-        f"{_SIDES[side]}: {total:,} distinct {_NOUNS[embedder.modality]}, {embedder.name}{default}"
-    )
-    if found.computed == 0:
-        return f"{what}: nothing to embed, all in the cache"
-    return f"{what}: {found.computed:,} embedded, {found.cached:,} found in the cache"
+def _common_modality(items: tuple[Item, ...], noun: str) -> str:
+    modalities = sorted({item.modality for item in items})
+    if len(modalities) > 1:
+        kinds = " and ".join(_PLURALS[modality] for modality in modalities)
+        raise DataError(f"the {noun} mix {kinds}; score one kind at a time.")
+    return modalities[0]
+
+
+def _note(side: str, embedder: Embedder, embedded: Embedded) -> str:
+    """Return the sentence that reports how one side was embedded."""
+    name = embedder.name
+    # By identity: an equal embedder that the user passes is a choice, not the default.
+    if embedder is DEFAULTS[embedder.modality]:
+        name = f"{name} (the default)"
+    total = embedded.computed + embedded.cached
+    subject = f"{_SIDES[side]}: {total:,} distinct {_PLURALS[embedder.modality]}, {name}"
+    if embedded.computed == 0:
+        return f"{subject}: nothing to embed, all in the cache"
+    return f"{subject}: {embedded.computed:,} embedded, {embedded.cached:,} found in the cache"
+
+
+# What users pass as outputs and prompts, as samples.
 
 
 def save_embedded(folder: str | Path, samples: Samples, embedded: Samples) -> None:
-    """Write vectors and what they belong to, for `load` to read: outputs.npy, prompts.npy, pairs.jsonl, embedding.json.
+    """Write vectors and the items they belong to into a folder that `load` reads.
 
-    The last file marks the folder as whole; it is taken away first and written last.
+    The files are outputs.npy, prompts.npy, pairs.jsonl and embedding.json.
     """
     target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
+        # embedding.json marks the folder as complete: it is removed first and written last, so an
+        # interrupted run leaves no folder that mixes old and new files.
         (target / EMBEDDING).unlink(missing_ok=True)
         (target / "prompts.npy").unlink(missing_ok=True)
-        for name, side in (("outputs.npy", embedded.outputs), ("prompts.npy", embedded.prompts)):
-            if side is not None:
-                write_whole(
-                    target / name, partial(np.save, arr=np.asarray(side), allow_pickle=False)
-                )
-        lines = (
-            json.dumps(_pair(samples, place), ensure_ascii=False) + "\n"
-            for place in range(len(samples))
-        )
-        write_whole(
-            target / "pairs.jsonl", lambda file: file.writelines(line.encode() for line in lines)
-        )
-        description = {
-            "schema": 1,
-            "source": samples.source,
-            "n": len(samples),
-            "models": samples.models is not None,
-            "skipped": samples.skipped,
-            "skipped_models": list(samples.skipped_models),
-            "warnings": list(embedded.warnings),
-            "embedders": list(embedded.embedders),
-        }
-        text = json.dumps(description, indent=1, ensure_ascii=False)
-        write_whole(target / EMBEDDING, lambda file: file.write(text.encode()))
+        _write_vectors(target / "outputs.npy", embedded.outputs)
+        if embedded.prompts is not None:
+            _write_vectors(target / "prompts.npy", embedded.prompts)
+        lines = (_pair_line(samples, index) for index in range(len(samples)))
+        write_whole(target / "pairs.jsonl", lambda file: file.writelines(lines))
+        description = json.dumps(_describe(samples, embedded), indent=1, ensure_ascii=False)
+        write_whole(target / EMBEDDING, lambda file: file.write(description.encode()))
     except OSError as error:
         raise DataError(f"cannot write to {target}: {error.strerror}.") from None
 
 
-def _pair(samples: Samples, place: int) -> dict[str, Any]:
-    pair: dict[str, Any] = {}
+def _write_vectors(path: Path, vectors: Array) -> None:
+    write_whole(path, partial(np.save, arr=np.asarray(vectors), allow_pickle=False))
+
+
+def _describe(samples: Samples, embedded: Samples) -> dict[str, object]:
+    return {
+        "schema": 1,
+        "source": samples.source,
+        "n": len(samples),
+        "models": samples.models is not None,
+        "skipped": samples.skipped,
+        "skipped_models": list(samples.skipped_models),
+        "warnings": [notice.to_dict() for notice in embedded.warnings],
+        "embedders": list(embedded.embedders),
+    }
+
+
+def _pair_line(samples: Samples, index: int) -> bytes:
+    """Return one line of pairs.jsonl: texts themselves, and names of images and videos."""
+    pair: dict[str, str] = {}
     for name, side in (("output", samples.outputs), ("prompt", samples.prompts)):
         if isinstance(side, tuple):
-            item = side[place]
+            item = side[index]
             pair[name] = item.text if isinstance(item, Text) else item.where
     if samples.models is not None:
-        pair["model"] = samples.models[place]
-    return pair
+        pair["model"] = samples.models[index]
+    return f"{json.dumps(pair, ensure_ascii=False)}\n".encode()

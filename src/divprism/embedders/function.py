@@ -1,15 +1,14 @@
-"""A function of the user's own as an embedder."""
+"""A user's own function as an embedder."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from divprism.core.arrays import to_numpy
+from divprism.core.arrays import Array, to_numpy
 from divprism.data.samples import MODALITIES
-from divprism.embedders.base import Embedder
+from divprism.embedders.base import Content, Embedder, check_at_least
 from divprism.errors import ArgumentError, DataError
 
 __all__ = ["Function"]
@@ -17,33 +16,34 @@ __all__ = ["Function"]
 
 @dataclass(frozen=True)
 class Function(Embedder):
-    """What a function of your own returns for a list of items: an array of any library, a row per item.
+    """Your own function from a list of items to an array (of any library) with a row per item.
 
-    Pick it for a model that divprism does not know. Nobody can tell what a function depends on, so its vectors are kept in the
-    cache only under a `version` that you give, and change when the function does.
+    Pick it for a model that divprism does not support. What a function depends on is unknown, so
+    its vectors are cached only if you give a `version`; change it whenever the function changes.
 
     Attributes
     ----------
     function : callable
-        Gets a list of strings, pictures (PIL, RGB) or lists of pictures, at most `batch_size` long.
+        Receives a list of at most `batch_size` strings, PIL images in RGB, or lists of PIL images.
     modality : str
         "text", "image" or "video".
     label : str, optional
-        Its name in results; default: that of the function.
+        Name in results; default: the name of the function.
     version : str, optional
-        Stands for the weights. None: not cached.
+        Identifies the weights in the cache. None: vectors are not cached.
     num_frames : int
-        For videos: how many evenly spaced frames of a clip the function gets.
+        For videos: number of evenly spaced frames that the function receives.
 
     Examples
     --------
-    >>> lengths = Function(lambda texts: [[len(text), text.count(" ")] for text in texts], label="lengths")
-    >>> lengths.embed_batch(["a cat", "dogs"])
+    >>> def lengths(texts):
+    ...     return [[len(text), text.count(" ")] for text in texts]
+    >>> Function(lengths).embed_batch(["a cat", "dogs"])
     array([[5., 1.],
            [4., 0.]], dtype=float32)
     """
 
-    function: Callable[[Sequence[Any]], Any]
+    function: Callable[[Sequence[Content]], Array]
     modality: str = "text"  # type: ignore[misc]
     label: str | None = None
     version: str | None = None
@@ -57,67 +57,79 @@ class Function(Embedder):
             raise ArgumentError(
                 f"`modality` must be one of {', '.join(MODALITIES)}; got {self.modality!r}."
             )
-        for name in ("batch_size", "num_frames"):
-            if getattr(self, name) < 1:
-                raise ArgumentError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
+        check_at_least("batch_size", self.batch_size)
+        check_at_least("num_frames", self.num_frames)
+        # All lambdas are called <lambda>: two of them would share their cached vectors.
         if self.version is not None and self.name == "<lambda>":
             raise ArgumentError(
-                "a lambda with a `version` needs a `label` too: its vectors are kept under that name."
+                "`label` must be given for a lambda with a `version`: "
+                "its vectors are cached under that name."
             )
 
     @property
     def name(self) -> str:
-        """The label, else the function's name, else that of its class."""
-        return self.label or str(getattr(self.function, "__name__", type(self.function).__name__))
+        """The label, else the name of the function, else the name of its class."""
+        if self.label:
+            return self.label
+        # A callable object or functools.partial has no name of its own.
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
 
     @property
     def revision(self) -> str | None:
-        """The version, if one was given."""
-        return None if self.version is None else f"version {self.version}"
+        """The version, or None if it was not given."""
+        if self.version is None:
+            return None
+        return f"version {self.version}"
 
     @cached_property
     def dimension(self) -> int:
-        """Width of what the function returns for one blank item."""
+        """Width of the row that the function returns for one blank item."""
         return int(self.embed_batch([self._blank()]).shape[1])
 
     @property
     def known_dimension(self) -> int | None:
-        """Whatever the function returns is right, as long as it is always the same."""
+        """None: any width is accepted, as long as it stays the same."""
         return None
 
     @property
     def preprocessing(self) -> str:
-        """All that is known: how a clip is cut."""
-        return (
-            f"middles of {self.num_frames} equal parts; the function's own"
-            if self.modality == "video"
-            else "the function's own"
-        )
+        """How frames are chosen from a video; the rest is up to the function."""
+        if self.modality == "video":
+            return f"middles of {self.num_frames} equal parts; the function's own"
+        return "the function's own"
 
     @property
     def precision(self) -> str:
-        """Not known."""
+        """Unknown: it is up to the function."""
         return "the function's own"
 
-    def embed_batch(self, batch: Sequence[Any]) -> np.ndarray:
-        """What the function returns, on the host; numbers that are not floating become so."""
-        found = self.function(list(batch))
+    def embed_batch(self, batch: Sequence[Content]) -> np.ndarray:
+        """Return the result of the function as NumPy; integers and booleans become float32."""
+        result = self.function(list(batch))
         try:
-            rows = to_numpy(found)
+            rows = to_numpy(result)
         except (TypeError, ValueError):
             raise DataError(
-                f"embedder {self.name} must return rows of numbers of one length; it did not."
+                f"embedder {self.name} must return rows of numbers of equal length; "
+                "its result is not such an array."
             ) from None
+        # Floats, integers, unsigned integers and booleans; not complex numbers, texts or objects.
         if rows.dtype.kind not in "fiub":
             raise DataError(
                 f"embedder {self.name} must return real numbers; it returned {rows.dtype}."
             )
-        return rows if rows.dtype.kind == "f" else rows.astype(np.float32)
+        if rows.dtype.kind != "f":
+            return rows.astype(np.float32)
+        return rows
 
-    def _blank(self) -> Any:
+    def _blank(self) -> Content:
+        """Return the simplest item of the modality."""
         if self.modality == "text":
             return "a"
+        # Imported here, because texts need no Pillow.
         from PIL import Image
 
-        picture = Image.new("RGB", (64, 64))
-        return picture if self.modality == "image" else [picture] * self.num_frames
+        image = Image.new("RGB", (64, 64))
+        if self.modality == "image":
+            return image
+        return [image] * self.num_frames

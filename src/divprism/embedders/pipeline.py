@@ -1,4 +1,4 @@
-"""Items through an embedder: hashed and decoded ahead of the model, kept as they come, never twice."""
+"""Runs items through an embedder: decoded ahead of the model, cached, and never embedded twice."""
 
 import threading
 import time
@@ -6,25 +6,26 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from divprism.data.media import without_warnings
 from divprism.data.samples import Item
-from divprism.embedders.base import Embedder
+from divprism.embedders.base import Embedder, Prepared, check_at_least
 from divprism.embedders.cache import Cache, Store
 from divprism.engines import cores
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import DataError, Notice
 
 __all__ = ["Embedded", "Progress", "embed_items"]
 
 Progress = Callable[[str, float], None]
-_SHARD_ITEMS, _SHARD_SECONDS = (
-    4096,
-    5.0,
-)  # a shard is written after so many vectors, or so much time
-_AT_ONCE = {"text": 64, "image": 16, "video": 1}  # items that a thread takes in one go
+"""Called with a text and the fraction that is done."""
+
+# A shard is written after this many vectors, or after this many seconds: enough vectors that a
+# cache of millions of items has few files, and little work to lose in a crash.
+_SHARD_ITEMS, _SHARD_SECONDS = 4096, 5.0
+# Number of items per task of a decoding thread: short tasks would spend their time on scheduling.
+_TASK_ITEMS = {"text": 64, "image": 16, "video": 1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,17 +35,17 @@ class Embedded:
     Attributes
     ----------
     vectors : ndarray (n, d)
-        A row per item, in order.
+        One row per item, in order.
     computed, cached : int
-        Distinct items that the model ran on, and that the cache held.
-    warnings : tuple of str
-        Cached vectors that turned out broken.
+        Number of distinct items that the model embedded, and that the cache already had.
+    warnings : tuple of Notice
+        Problems with the cache: damaged shards, a folder that cannot be written.
     """
 
     vectors: np.ndarray
     computed: int
     cached: int
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
 
 def embed_items(
@@ -55,222 +56,267 @@ def embed_items(
     num_workers: int | None = None,
     progress: Progress | None = None,
 ) -> Embedded:
-    """The vector of every item; each distinct one is embedded once, and not at all if the cache has it.
+    """Return the vector of every item; each distinct item is embedded at most once.
 
-    Threads hash and decode up to a few batches ahead of the model. Vectors are kept in the cache as the work goes on, so a run
-    that was interrupted goes on where it stopped. Items that cannot be read do not stop the others: they are told at the end.
+    Threads hash and decode items a few batches ahead of the model. Vectors go into the cache
+    during the run, so an interrupted run resumes where it stopped. An item that cannot be read
+    does not stop the others: the error is raised at the end.
+
+    Parameters
+    ----------
+    items : sequence of Item
+        All of the modality of the embedder.
+    embedder : Embedder
+        Without a `revision`, its vectors are not cached.
+    cache : Cache, optional
+        Without one, nothing is kept.
+    num_workers : int, optional
+        Number of decoding threads; default: the number of cores. Never part of the answer.
+    progress : callable, optional
+        Called after each batch with a text and the fraction that is done.
 
     Raises
     ------
     DataError
-        If items cannot be read: names the first, counts the others. The vectors of the rest are in the cache by then.
+        If items cannot be read: names the first and counts the others. The vectors of all other
+        items are in the cache by then.
     """
-    if num_workers is not None and num_workers < 1:
-        raise ArgumentError(f"`num_workers` must be at least 1; got {num_workers}.")
-    warnings: list[str] = []
-    store: _Store = _Memory()
+    if num_workers is not None:
+        check_at_least("num_workers", num_workers)
+    warnings: list[Notice] = []
+    store: _Store = _MemoryStore()
     if cache is not None and embedder.revision is not None:
         store = cache.store(embedder.key(), embedder.describe(), warnings.append)
     run = _Run(items, embedder, store, num_workers or cores(), progress)
-    todo: Sequence[int] = range(len(items))
-    vectors: np.ndarray | None = None
     computed: set[bytes] = set()
-    while todo:  # a second time only for items whose shard turned out broken
+    remaining: Sequence[int] = range(len(items))
+    # One pass, unless a shard turns out to be damaged when its vectors are read: then there is a
+    # second pass for its items.
+    while remaining:
         with without_warnings():
-            computed |= run.embed(todo)
-        digests = [run.digests[place] for place in todo]
-        filled = set()
-        for place, vector in store.fetch(digests):
-            if vectors is None:
-                vectors = np.empty((len(items), vector.shape[0]), vector.dtype)
-            if (
-                vector.shape[0] != vectors.shape[1]
-            ):  # the cache holds others: an endpoint or a function changed its width
-                widths = f"{vector.shape[0]} and {vectors.shape[1]}"
-                raise DataError(
-                    f"embedder {embedder.name} gave vectors of different widths ({widths}), some of them kept."
-                )
-            vectors[todo[place]] = vector
-            filled.add(place)
-        todo = [todo[place] for place in range(len(digests)) if place not in filled]
-    assert vectors is not None
-    return Embedded(vectors, len(computed), len(set(run.digests) - computed), tuple(warnings))
+            computed |= run.embed(remaining)
+        remaining = run.collect(remaining)
+    assert run.vectors is not None
+    num_cached = len(set(run.digests) - computed)
+    return Embedded(run.vectors, len(computed), num_cached, tuple(warnings))
 
 
-class _Memory:
-    """In place of a store where nothing is kept."""
+class _MemoryStore:
+    """Replaces `Store` where nothing is written to disk."""
+
+    pending = 0
 
     def __init__(self) -> None:
         self._vectors: dict[bytes, np.ndarray] = {}
-
-    pending = 0
 
     def __contains__(self, digest: bytes) -> bool:
         return digest in self._vectors
 
     def fetch(self, digests: Sequence[bytes]) -> Iterator[tuple[int, np.ndarray]]:
-        return ((place, self._vectors[digest]) for place, digest in enumerate(digests))
+        return ((position, self._vectors[digest]) for position, digest in enumerate(digests))
 
     def add(self, digest: bytes, vector: np.ndarray) -> None:
         self._vectors[digest] = vector
 
     def flush(self) -> None:
-        """Nothing to write."""
+        """Do nothing: there is no disk to write to."""
 
 
-_Store = Store | _Memory
+_Store = Store | _MemoryStore
 
 
 @dataclass(frozen=True)
-class _Prepared:
-    """An item on its way: its hash, and what the model is to be given, unless its vector is known or on its way already."""
+class _Job:
+    """An item on its way to the model.
 
-    place: int
+    `is_done` means that its vector is in the store, or that an equal item is on its way already.
+    """
+
+    index: int
     digest: bytes = b""
-    content: Any = None
-    known: bool = True
+    content: Prepared = None
+    is_done: bool = False
     error: DataError | None = None
 
 
 class _Run:
-    """The items of one call on their way through threads and model."""
+    """One call of `embed_items`: the items on their way through threads, model and store."""
 
     def __init__(
         self,
         items: Sequence[Item],
         embedder: Embedder,
         store: _Store,
-        workers: int,
+        num_workers: int,
         progress: Progress | None,
     ) -> None:
-        self.items, self.embedder, self.store, self.workers, self.progress = (
-            items,
-            embedder,
-            store,
-            workers,
-            progress,
-        )
+        self.items = items
+        self.embedder = embedder
+        self.store = store
+        self.num_workers = num_workers
+        self.progress = progress
+        # Filled in by `embed`; hashing happens in the decoding threads.
         self.digests = [b""] * len(items)
-        self.width: int | None = None
+        self.vectors: np.ndarray | None = None
+        self._width: int | None = None
         self._lock = threading.Lock()
         self._claimed: set[bytes] = set()
 
-    def embed(self, places: Sequence[int]) -> set[bytes]:
-        """See to it that the store has the vectors of the items at some places; the hashes of those the model ran on."""
+    def embed(self, indices: Sequence[int]) -> set[bytes]:
+        """Bring the vectors of some items into the store.
+
+        Returns the hashes of the items that the model embedded.
+        """
         self._claimed = set()
         computed: set[bytes] = set()
-        batch: list[_Prepared] = []
-        failed: list[_Prepared] = []
-        started = flushed = time.monotonic()
+        batch: list[_Job] = []
+        failed: list[_Job] = []
+        started = last_flush = time.monotonic()
         try:
-            for count, item in enumerate(self._prepared(places), 1):
-                self.digests[item.place] = item.digest
-                if item.error is not None:
-                    failed.append(item)
-                elif not item.known:
-                    batch.append(item)
-                if len(batch) == self.embedder.batch_size or (count == len(places) and batch):
+            for count, job in enumerate(self._jobs(indices), 1):
+                self.digests[job.index] = job.digest
+                if job.error is not None:
+                    failed.append(job)
+                elif not job.is_done:
+                    batch.append(job)
+                is_full = len(batch) == self.embedder.batch_size
+                is_last = count == len(indices)
+                if is_full or (is_last and batch):
                     self._run_model(batch)
                     computed.update(entry.digest for entry in batch)
                     batch = []
-                    if (
-                        self.store.pending >= _SHARD_ITEMS
-                        or time.monotonic() - flushed > _SHARD_SECONDS
-                    ):
+                    seconds = time.monotonic() - last_flush
+                    if self.store.pending >= _SHARD_ITEMS or seconds > _SHARD_SECONDS:
                         self.store.flush()
-                        flushed = time.monotonic()
-                    self._tell(count, len(places), started)
+                        last_flush = time.monotonic()
+                    self._report_progress(count, len(indices), started)
         finally:
+            # Also after an error or Ctrl-C: finished work is never lost.
             self.store.flush()
         if failed:
-            raise DataError(self._failure(failed, places))
+            raise DataError(self._failure_message(failed, indices))
         return computed
 
-    def _run_model(self, batch: list[_Prepared]) -> None:
-        vectors = np.asarray(self.embedder.embed_batch([entry.content for entry in batch]))
+    def collect(self, indices: Sequence[int]) -> list[int]:
+        """Copy vectors from the store to `self.vectors`.
+
+        Returns the indices that the store could not deliver because a shard was damaged.
+        """
+        missing = set(indices)
+        for position, vector in self.store.fetch([self.digests[index] for index in indices]):
+            width = vector.shape[0]
+            # Width and type of the rows are known only once the first vector is there.
+            if self.vectors is None:
+                self.vectors = np.empty((len(self.items), width), vector.dtype)
+            # An endpoint or a function can change its width while its name stays the same.
+            if width != self.vectors.shape[1]:
+                raise DataError(
+                    f"embedder {self.embedder.name} returned vectors of different widths "
+                    f"({width} and {self.vectors.shape[1]}), some of them cached; "
+                    "clear the cache of this embedder."
+                )
+            self.vectors[indices[position]] = vector
+            missing.discard(indices[position])
+        return sorted(missing)
+
+    def _run_model(self, batch: list[_Job]) -> None:
+        """Embed a batch, and add its vectors to the store if they are valid."""
+        # Embedders of other packages may return lists.
+        vectors = np.asarray(self.embedder.embed_batch([job.content for job in batch]))
+        self._check_vectors(vectors, batch)
+        for job, vector in zip(batch, vectors, strict=True):
+            self.store.add(job.digest, vector)
+
+    def _check_vectors(self, vectors: np.ndarray, batch: list[_Job]) -> None:
         name = self.embedder.name
         if vectors.ndim != 2 or vectors.shape[0] != len(batch):
             raise DataError(
-                f"embedder {name} must give {len(batch)} rows for {len(batch)} items; it gave {vectors.shape}."
+                f"embedder {name} must return {len(batch)} rows for {len(batch)} items; "
+                f"it returned an array of shape {vectors.shape}."
             )
-        if not np.isfinite(vectors).all():
-            row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
+        is_finite = np.isfinite(vectors).all(axis=1)
+        if not is_finite.all():
+            first = batch[int(np.argmin(is_finite))]
             raise DataError(
-                f"embedder {name} gave NaN or infinity for {self.items[batch[row].place].where}."
+                f"embedder {name} returned NaN or infinity for {self.items[first.index].where}."
             )
-        if self.width not in (None, vectors.shape[1]):
+        width = vectors.shape[1]
+        if self._width is None:
+            # Not asked for every batch: `known_dimension` may have to read a configuration.
+            known = self.embedder.known_dimension
+            if known not in (None, width):
+                raise DataError(
+                    f"embedder {name} returned vectors of {width:,} numbers, "
+                    f"but its dimension is {known:,}."
+                )
+            self._width = width
+        if width != self._width:
             raise DataError(
-                f"embedder {name} gave vectors of different widths ({self.width} and {vectors.shape[1]})."
+                f"embedder {name} returned vectors of different widths ({self._width} and {width})."
             )
-        if self.width is None and (known := self.embedder.known_dimension) not in (
-            None,
-            vectors.shape[1],
-        ):
-            raise DataError(
-                f"embedder {name} gave vectors of {vectors.shape[1]:,} numbers, but its dimension is {known:,}."
-            )
-        self.width = vectors.shape[1]
-        for entry, vector in zip(batch, vectors, strict=True):
-            self.store.add(entry.digest, vector)
 
-    def _prepared(self, places: Sequence[int]) -> Iterator[_Prepared]:
-        """Items in order, prepared by threads that run at most a few batches ahead."""
-        step = _AT_ONCE[self.embedder.modality]
-        ahead = 2 * self.workers + 2 * self.embedder.batch_size // step
-        waiting: deque[Future[list[_Prepared]]] = deque()
-        threads = ThreadPoolExecutor(self.workers, thread_name_prefix="decode")
+    def _jobs(self, indices: Sequence[int]) -> Iterator[_Job]:
+        """Yield the items in order, prepared by threads that run at most a few batches ahead."""
+        step = _TASK_ITEMS[self.embedder.modality]
+        # Bounds the memory: every thread stays busy, and the next two batches are ready.
+        max_waiting = 2 * self.num_workers + 2 * self.embedder.batch_size // step
+        waiting: deque[Future[list[_Job]]] = deque()
+        threads = ThreadPoolExecutor(self.num_workers, thread_name_prefix="decode")
         try:
-            for start in range(0, len(places), step):
-                waiting.append(threads.submit(self._prepare, places[start : start + step]))
-                if len(waiting) > ahead:
+            for start in range(0, len(indices), step):
+                waiting.append(threads.submit(self._prepare_all, indices[start : start + step]))
+                if len(waiting) > max_waiting:
                     yield from waiting.popleft().result()
             while waiting:
                 yield from waiting.popleft().result()
         finally:
+            # After an error, items that still wait for a thread are not decoded.
             threads.shutdown(cancel_futures=True)
 
-    def _prepare(self, places: Sequence[int]) -> list[_Prepared]:
-        return [self._prepare_one(place) for place in places]
+    def _prepare_all(self, indices: Sequence[int]) -> list[_Job]:
+        return [self._prepare(index) for index in indices]
 
-    def _prepare_one(self, place: int) -> _Prepared:
-        item = self.items[place]
+    def _prepare(self, index: int) -> _Job:
+        """Hash an item, and decode it unless its vector is known or being computed."""
+        item = self.items[index]
         try:
             digest = item.digest()
-            with self._lock:
-                if digest in self._claimed or digest in self.store:
-                    return _Prepared(place, digest)
-                self._claimed.add(digest)
-        except DataError as error:  # not even its bytes can be had
-            return _Prepared(place, error=error)
-        try:
-            return _Prepared(
-                place,
-                digest,
-                self.embedder.prepare(item.content(self.embedder.num_frames)),
-                known=False,
-            )
         except DataError as error:
-            return _Prepared(place, digest, error=error)
+            return _Job(index, error=error)
+        # The first thread to claim a digest prepares the item; equal items share its vector.
+        with self._lock:
+            if digest in self._claimed or digest in self.store:
+                return _Job(index, digest, is_done=True)
+            self._claimed.add(digest)
+        try:
+            content = self.embedder.prepare(item.content(self.embedder.num_frames))
+        except DataError as error:
+            return _Job(index, digest, error=error)
+        return _Job(index, digest, content)
 
-    def _failure(self, failed: list[_Prepared], places: Sequence[int]) -> str:
-        """One sentence on the first item that cannot be read; copies of a broken one, which nobody tried, count too."""
-        broken = {entry.digest for entry in failed if entry.digest}
-        own = {entry.place: entry.error for entry in failed}
-        bad = [place for place in places if place in own or self.digests[place] in broken]
-        error = own.get(bad[0])
-        if error is None:  # a copy was tried before it
+    def _failure_message(self, failed: list[_Job], indices: Sequence[int]) -> str:
+        """Return a sentence about the first unreadable item, with the number of the others."""
+        errors = {job.index: job.error for job in failed}
+        # Copies of a broken item were never tried, but they cannot be read either.
+        broken = {job.digest for job in failed if job.digest}
+        unreadable = [
+            index for index in indices if index in errors or self.digests[index] in broken
+        ]
+        first = unreadable[0]
+        error = errors.get(first)
+        if error is None:
+            # A later copy claimed the digest; prepare this one to get an error with its name.
             self._claimed = set()
-            error = self._prepare_one(bad[0]).error
-        return (
-            str(error)
-            if len(bad) == 1
-            else f"{len(bad):,} of {len(places):,} items cannot be read; the first: {error}"
-        )
+            error = self._prepare(first).error
+        if len(unreadable) == 1:
+            return str(error)
+        total = len(indices)
+        return f"{len(unreadable):,} of {total:,} items cannot be read; the first: {error}"
 
-    def _tell(self, done: int, total: int, started: float) -> None:
-        if self.progress is not None:
-            rate = done / max(time.monotonic() - started, 1e-9)
-            self.progress(
-                f"{self.embedder.name}: {done:,} of {total:,}, {rate:,.0f}/s",
-                max(done / total, 1e-9),
-            )
+    def _report_progress(self, done: int, total: int, started: float) -> None:
+        if self.progress is None:
+            return
+        # A coarse clock may not have advanced yet.
+        rate = done / max(time.monotonic() - started, 1e-9)
+        text = f"{self.embedder.name}: {done:,} of {total:,}, {rate:,.0f}/s"
+        self.progress(text, done / total)

@@ -1,78 +1,90 @@
-"""The embedded default for texts: static token vectors that install with a package."""
+"""The default text embedder: static token vectors that are installed with a package."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from divprism.embedders.base import (
     Embedder,
-    check_batch_size,
+    check_at_least,
     file_hash,
     package_folder,
     runtime_of,
 )
 from divprism.errors import DataError, MissingExtraError
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
 __all__ = ["WordLlama"]
 
-_CHUNK = 1 << 16  # tokens whose vectors are held at once
+# A text is summed in pieces of this many tokens, so that a very long one does not fill memory.
+_CHUNK_TOKENS = 1 << 16
 
 
 @dataclass(frozen=True)
 class WordLlama(Embedder):
-    """Mean of static token vectors, unit length, 256 wide: no download, no torch, thousands of texts a second.
+    """Mean of static token vectors, unit length, 256 wide; no download, no torch, very fast.
 
-    Pick it for a first look and for many texts; a sentence-transformers model tells paraphrases better, and sees the order of
-    words. Equals `WordLlama.load().embed(texts, norm=True)` of the wordllama package, whose weights and tokenizer it reads;
-    the package itself is not run.
+    Pick it for a first look or for very many texts: it embeds thousands of texts per second. A
+    sentence-transformers model recognises paraphrases better and takes word order into account.
+    Equals `WordLlama.load().embed(texts, norm=True)` of the wordllama package; it reads the
+    weights and the tokenizer of that package but does not import it.
     """
 
     modality: ClassVar[str] = "text"
     batch_size: int = 256
 
     def __post_init__(self) -> None:
-        check_batch_size(self.batch_size)
+        check_at_least("batch_size", self.batch_size)
 
     @property
     def name(self) -> str:
-        """What the command line calls it."""
+        """Name in results and on the command line."""
         return "wordllama"
 
     @cached_property
     def revision(self) -> str:
-        """Hash of weights and tokenizer."""
+        """Hashes of the weights and of the tokenizer."""
+        # Half of each hash keeps the text short, and 128 bits still identify a file.
         return f"sha256:{file_hash(self._weights)[:32]}+{file_hash(self._tokenizer)[:32]}"
 
     @property
     def dimension(self) -> int:
-        """Width of a vector."""
+        """Always 256."""
         return 256
 
     @property
     def preprocessing(self) -> str:
-        """What happens before and after the model."""
+        """Tokenization, pooling and scaling."""
         return "mean of token vectors, no special tokens, unit length"
 
     @property
     def runtime(self) -> str:
-        """Software that the numbers depend on."""
+        """Version of the tokenizer library; the rest is NumPy sums."""
         return runtime_of("tokenizers")
 
     def embed_batch(self, batch: Sequence[str]) -> np.ndarray:
-        """Unit vectors; a text without a single token has none and is refused."""
+        """Return one unit vector per text.
+
+        Raises
+        ------
+        DataError
+            If a text has no token that the model knows.
+        """
         tokenizer, table = self._model
+        encodings = tokenizer.encode_batch(list(batch), add_special_tokens=False)
         rows = np.empty((len(batch), self.dimension), np.float32)
-        for row, text, encoding in zip(
-            rows, batch, tokenizer.encode_batch(list(batch), add_special_tokens=False), strict=True
-        ):
+        for row, text, encoding in zip(rows, batch, encodings, strict=True):
             ids = np.array(encoding.ids, dtype=np.intp)
             total = np.zeros(self.dimension, np.float32)
-            for start in range(0, ids.size, _CHUNK):
-                total += table[ids[start : start + _CHUNK]].sum(axis=0)
+            for start in range(0, ids.size, _CHUNK_TOKENS):
+                total += table[ids[start : start + _CHUNK_TOKENS]].sum(axis=0)
+            # The sum and the mean have the same direction, so the mean is never formed.
             length = float(np.linalg.norm(total.astype(np.float64)))
             if length == 0:
                 raise DataError(
@@ -94,16 +106,21 @@ class WordLlama(Embedder):
         return self._folder / "tokenizers" / "l2_supercat_tokenizer_config.json"
 
     @cached_property
-    def _model(self) -> tuple[Any, np.ndarray]:
+    def _model(self) -> "tuple[Tokenizer, np.ndarray]":
+        """The tokenizer, and the table of token vectors."""
         try:
             from safetensors.numpy import load_file
             from tokenizers import Tokenizer
         except ImportError:
             raise MissingExtraError(
-                "Embedding texts needs tokenizers and safetensors: pip install 'divprism[text]'."
+                "Embedding texts needs tokenizers and safetensors, which are not installed: "
+                "pip install 'divprism[text]'."
             ) from None
+        # The file holds one tensor, in half precision.
         (table,) = load_file(self._weights).values()
         tokenizer = Tokenizer.from_file(str(self._tokenizer))
+        # A tokenizer file may switch these on: padding adds tokens to the sum, truncation loses
+        # some of them.
         tokenizer.no_padding()
         tokenizer.no_truncation()
         return tokenizer, table.astype(np.float32)

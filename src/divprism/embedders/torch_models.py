@@ -1,7 +1,8 @@
-"""Models of transformers and sentence-transformers, which run in torch, from a folder, the hub cache or the hub.
+"""Models of transformers and sentence-transformers, which run in torch.
 
-Files are looked for in a folder of that name, then in the hub cache, and only then on the hub: what was downloaded once is used
-as it is. Weights are read as safetensors, or as pickles by torch's restricted reader; code in a repository is never run.
+The files of a model come from a local folder, else from the hub cache, else from the hub: once
+downloaded, they are used as they are. Weights are read as safetensors, or from pickles by torch's
+restricted unpickler. Code in a repository is never run.
 """
 
 import os
@@ -9,21 +10,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from divprism.core.arrays import to_numpy
+from divprism.core.arrays import Array, to_numpy
 from divprism.embedders._hub import (
+    Json,
     Source,
-    check_running,
-    device_of,
+    check_torch_settings,
+    device_type,
     import_library,
     loading,
     quiet,
     read_json,
+    read_json_list,
+    resolve_device,
 )
-from divprism.embedders.base import Embedder, runtime_of
+from divprism.embedders.base import Content, Embedder, Prepared, runtime_of
 from divprism.errors import ArgumentError
 
 __all__ = ["ALIASES", "SentenceTransformers", "Transformers"]
@@ -35,47 +39,58 @@ ALIASES: dict[str, dict[str, str]] = {
     "videomae": {"model": "MCG-NJU/videomae-base", "modality": "video"},
     "xclip": {"model": "microsoft/xclip-base-patch32", "modality": "video"},
 }
-"""Short names, and the `Transformers` that they stand for."""
+"""Short names, and the arguments of `Transformers` that they stand for."""
 
-# How a vector is taken from a model: what is said about it, and what is done.
+_Model: TypeAlias = Any
+"""A model of transformers or sentence-transformers."""
+_Inputs: TypeAlias = dict[str, Array]
+"""Tensors by the argument of the model that takes them."""
 
 
 @dataclass(frozen=True)
 class _Vector:
-    says: str
-    take: Callable[[Any, dict[str, Any]], Any]
-    width: tuple[str, ...] = ("hidden_size",)  # where the configuration keeps it
+    """How a vector is taken from a model: a description, a function, and where its width is."""
+
+    description: str  # part of cache keys
+    take: Callable[[_Model, _Inputs], Array]
+    width: tuple[str, ...] = ("hidden_size",)  # path in the configuration
 
 
-def _first(model: Any, inputs: dict[str, Any]) -> Any:
+def _first_token(model: _Model, inputs: _Inputs) -> Array:
     return model(**inputs).last_hidden_state[:, 0]
 
 
-def _pooled(model: Any, inputs: dict[str, Any]) -> Any:
+def _pooler_output(model: _Model, inputs: _Inputs) -> Array:
     return model(**inputs).pooler_output
 
 
-def _mean(model: Any, inputs: dict[str, Any]) -> Any:
+def _mean_of_tokens(model: _Model, inputs: _Inputs) -> Array:
     hidden = model(**inputs).last_hidden_state.float()
     if "attention_mask" not in inputs:
         return hidden.mean(1)
+    # The mask keeps padding out of the mean, so that a vector does not depend on its batch.
     mask = inputs["attention_mask"][:, :, None].float()
     return (hidden * mask).sum(1) / mask.sum(1)
 
 
 def _features(kind: str, *width: str) -> _Vector:
-    def take(model: Any, inputs: dict[str, Any]) -> Any:
-        found = getattr(model, f"get_{kind}_features")(**inputs)
-        return getattr(found, "pooler_output", found)  # transformers 4 gave the tensor itself
+    """The features that a model with several inputs defines for one of them."""
+    method = f"get_{kind}_features"
 
-    return _Vector(f"get_{kind}_features", take, width)
+    def take(model: _Model, inputs: _Inputs) -> Array:
+        output = getattr(model, method)(**inputs)
+        # transformers 4 returned the tensor itself.
+        return getattr(output, "pooler_output", output)
+
+    return _Vector(method, take, width)
 
 
-_CLS = {"image": _Vector("first token (CLS) of the last layer after its norm", _first)}
-_HEAD = {"image": _Vector("pooler_output", _pooled)}
-_TOKENS = {
+_CLS = {"image": _Vector("first token (CLS) of the last layer after its norm", _first_token)}
+_POOLED = {"image": _Vector("pooler_output", _pooler_output)}
+_TOKEN_MEAN = {
     "text": _Vector(
-        "mean of the last layer over all tokens, special ones included, padding not", _mean
+        "mean of the last layer over all tokens, special ones included, padding not",
+        _mean_of_tokens,
     )
 }
 _VECTORS: dict[str, dict[str, _Vector]] = {
@@ -91,57 +106,66 @@ _VECTORS: dict[str, dict[str, _Vector]] = {
         "video": _features("video", "projection_dim"),
         "text": _features("text", "projection_dim"),
     },
-    "videomae": {"video": _Vector("mean of the last layer over all patches", _mean)},
-    **dict.fromkeys(("clip_vision_model", "siglip_vision_model"), _HEAD),
-    **dict.fromkeys(("deit", "dinov2", "dinov2_with_registers", "vit"), _CLS),
-    **dict.fromkeys(
-        (
-            "albert",
-            "bert",
-            "distilbert",
-            "electra",
-            "modernbert",
-            "mpnet",
-            "roberta",
-            "xlm-roberta",
-        ),
-        _TOKENS,
-    ),
+    "videomae": {"video": _Vector("mean of the last layer over all patches", _mean_of_tokens)},
+    "clip_vision_model": _POOLED,
+    "siglip_vision_model": _POOLED,
+    "deit": _CLS,
+    "dinov2": _CLS,
+    "dinov2_with_registers": _CLS,
+    "vit": _CLS,
+    "albert": _TOKEN_MEAN,
+    "bert": _TOKEN_MEAN,
+    "distilbert": _TOKEN_MEAN,
+    "electra": _TOKEN_MEAN,
+    "modernbert": _TOKEN_MEAN,
+    "mpnet": _TOKEN_MEAN,
+    "roberta": _TOKEN_MEAN,
+    "xlm-roberta": _TOKEN_MEAN,
 }
-"""Per type of model, in order of preference: what its vector is. A type that is not here is refused, not guessed at."""
-_SHIFTED = {"mpnet", "roberta", "xlm-roberta"}  # their positions count from 2
+"""The vector of each type of model, by modality, the preferred modality first.
+
+A type that is not listed is rejected: which of its numbers are the vector cannot be guessed.
+"""
+# These count positions from 2, because positions 0 and 1 are reserved for padding.
+_SHIFTED_POSITIONS = {"mpnet", "roberta", "xlm-roberta"}
+_TEXT_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json")
+_IMAGE_FILES = ("preprocessor_config.json", "processor_config.json")
+_PREPARED_BY = {"text": ("tokenizers",), "image": ("pillow",), "video": ("pillow", "av")}
 
 
 @dataclass(frozen=True)
 class Transformers(Embedder):
-    """A model of the transformers library: CLIP, SigLIP, DINOv2 and other ViTs, VideoMAE, X-CLIP, BERT and its kin.
+    """A transformers model: CLIP, SigLIP, DINOv2 and other ViTs, VideoMAE, X-CLIP, BERT and kin.
 
-    Pick it where the embedded default sees too little. What the vector is follows from the type of model and is part of
-    `preprocessing`; it is not scaled to unit length. In float32 a vector depends on the rest of its batch by rounding only; in
-    half precision that rounding shows. Pictures go through the model's own processor, its Pillow version even where torchvision
-    is installed.
+    Pick it where the default embedder distinguishes too little. Which numbers form the vector
+    depends on the type of model and is part of `preprocessing`; the vector is not normalized. In
+    float32, a vector depends on the rest of its batch by rounding only; in half precision the
+    rounding is visible. Images go through the model's own processor, in its Pillow version even
+    where torchvision is installed.
 
     Attributes
     ----------
     model : str
         A folder (`save_pretrained`), or a name on the hub.
     modality : str
-        Which of its inputs to use; default: pictures for CLIP and SigLIP, videos for X-CLIP; the others have one.
+        Which input of the model to use. Default: images for CLIP and SigLIP, videos for X-CLIP;
+        the others have only one.
     device : str
         "auto" takes cuda, then mps, then cpu.
     precision : str
         "float32", "float16" or "bfloat16".
     offline : bool
-        Never ask the hub.
+        Never contact the hub.
     num_frames : int
-        For videos: as the model was trained.
+        For videos: the number that the model was trained with.
 
     Raises
     ------
     ArgumentError
-        If the model is of a type that is not known here, or does not take that modality.
+        If the type of model is not supported, or has no such modality.
     MissingModelError
-        If its configuration is not to be had. The weights are looked for when they, or their hash, are first needed.
+        If the configuration is not available. The weights are located when they, or their hash,
+        are first needed.
     """
 
     model: str
@@ -150,84 +174,90 @@ class Transformers(Embedder):
     precision: str = "float32"
     batch_size: int = 32
     offline: bool = False
+    # Follows from the model, so it is no argument and takes no part in comparisons.
     num_frames: int = field(init=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
-        check_running(self.device, self.precision, self.batch_size)
+        check_torch_settings(self.device, self.precision, self.batch_size)
         kind = str(self._config.get("model_type"))
         if kind not in _VECTORS:
             raise ArgumentError(
-                f"{self.model} is a model of type {kind}, and divprism does not know which of its numbers are the vector; "
-                f"known are {', '.join(_VECTORS)}. Wrap it in divprism.embedders.Function."
+                f"`model` must be of a supported type ({', '.join(_VECTORS)}); {self.model} is of "
+                f"type {kind}. Wrap it in divprism.embedders.Function."
             )
-        modality = self.modality or next(iter(_VECTORS[kind]))
-        if modality not in _VECTORS[kind]:
+        modalities = list(_VECTORS[kind])
+        modality = self.modality or modalities[0]
+        if modality not in modalities:
             raise ArgumentError(
-                f"{self.model} ({kind}) embeds {' or '.join(_VECTORS[kind])}, not {modality}."
+                f"`modality` must be {' or '.join(modalities)} for {self.model} ({kind}); "
+                f"got {modality}."
             )
+        # The dataclass is frozen, so these fields cannot be assigned.
         object.__setattr__(self, "modality", modality)
         if modality == "video":
-            where = ("vision_config", "num_frames") if kind == "xclip" else ("num_frames",)
-            object.__setattr__(self, "num_frames", self._setting(*where))
+            object.__setattr__(self, "num_frames", self._trained_frames(kind))
+
+    def _trained_frames(self, kind: str) -> int:
+        if kind == "xclip":
+            return self._setting("vision_config", "num_frames")
+        return self._setting("num_frames")
 
     @property
     def name(self) -> str:
-        """Its name on the hub, or that of its folder."""
+        """The name on the hub, or the name of the folder."""
         return f"transformers:{self._source.name}"
 
     @property
     def spelling(self) -> str:
-        """With the model as it was given."""
+        """The model as it was given."""
         return f"transformers:{self.model}"
 
     @cached_property
     def revision(self) -> str:
-        """Hash of weights, configuration, tokenizer and processor; torch is not needed for it."""
+        """Hash of weights, configuration, tokenizer and processor; computed without torch."""
         return self._source.hash()
 
     @cached_property
     def dimension(self) -> int:
-        """From the configuration; no weights are loaded for it."""
+        """Width of the vector according to the configuration; no weights are loaded."""
         return self._setting(*self._vector.width)
 
     @property
     def preprocessing(self) -> str:
-        """What goes in, and which of the model's numbers come out."""
-        vector = f"{self._vector.says}, not normalised"
+        """Processing of the input, and which numbers of the model form the vector."""
+        vector = f"{self._vector.description}, not normalised"
         if self.modality == "text":
             padding = ", padded to that" if self._kind == "siglip" else ""
             return f"cut at {self._max_tokens} tokens{padding}; {vector}"
-        frames = (
-            f"middles of {self.num_frames} equal parts; each frame: "
-            if self.modality == "video"
-            else ""
-        )
-        return f"{frames}RGB, the model's image processor, Pillow version; {vector}"
+        image = f"RGB, the model's image processor, Pillow version; {vector}"
+        if self.modality == "video":
+            return f"middles of {self.num_frames} equal parts; each frame: {image}"
+        return image
 
     @property
     def runtime(self) -> str:
-        """Packages, and the type of device."""
-        used = {"text": ("tokenizers",), "image": ("pillow",), "video": ("pillow", "av")}[
-            self.modality
-        ]
-        return f"{runtime_of('torch', 'transformers', *used)}, {device_of(self.device).partition(':')[0]}"
+        """Package versions and the type of device."""
+        packages = runtime_of("torch", "transformers", *_PREPARED_BY[self.modality])
+        return f"{packages}, {device_type(self.device)}"
 
-    def prepare(self, content: Any) -> Any:
-        """Pictures as the model wants them, (channels, height, width) or one such per frame; texts as they are."""
+    def prepare(self, content: Content) -> Prepared:
+        """Return an image as (channels, height, width), a video with one such per frame.
+
+        Texts stay as they are: a tokenizer is faster on a whole batch.
+        """
         if self.modality == "text":
             return content
-        with quiet("transformers"):  # it logs of pictures that look odd to it
-            pixels = np.asarray(
-                self._processor(content, return_tensors="np")["pixel_values"], np.float32
-            )
-        return (
-            pixels.reshape(self.num_frames, *pixels.shape[-3:])
-            if self.modality == "video"
-            else pixels[0]
-        )
+        # Processors log warnings about images that look unusual to them, such as black ones.
+        with quiet("transformers"):
+            processed = self._processor(content, return_tensors="np")
+        pixels = np.asarray(processed["pixel_values"], np.float32)
+        # Some processors return the frames as a batch, others as one video in a batch.
+        if self.modality == "video":
+            return pixels.reshape(self.num_frames, *pixels.shape[-3:])
+        return pixels[0]
 
-    def embed_batch(self, batch: Sequence[Any]) -> np.ndarray:
-        """Vectors as the model gives them, in single precision."""
+    def embed_batch(self, batch: Sequence[Prepared]) -> np.ndarray:
+        """Return the vectors of prepared items in single precision."""
         model = self._model
         torch = import_library("torch")
         with torch.inference_mode(), quiet("transformers"):
@@ -235,39 +265,31 @@ class Transformers(Embedder):
                 inputs = self._tokens(batch)
             else:
                 inputs = {"pixel_values": torch.from_numpy(np.stack(batch)).to(model.dtype)}
-            found = self._vector.take(
-                model, {key: value.to(model.device) for key, value in inputs.items()}
-            )
-            return to_numpy(found.float())
+            on_device = {key: value.to(model.device) for key, value in inputs.items()}
+            vectors = self._vector.take(model, on_device)
+            # NumPy has no bfloat16, and single precision holds every half-precision number.
+            return to_numpy(vectors.float())
 
-    def _tokens(self, batch: Sequence[str]) -> dict[str, Any]:
-        # SigLIP was trained on texts padded to full length, without a mask: its vector is read off the last place
-        full = self._kind == "siglip"
-        found = self._processor(
-            list(batch),
-            padding="max_length" if full else True,
-            truncation=True,
-            max_length=self._max_tokens,
-            return_tensors="pt",
-        )
-        return {"input_ids": found["input_ids"]} if full else dict(found)
+    def _tokens(self, batch: Sequence[str]) -> _Inputs:
+        options = {"truncation": True, "max_length": self._max_tokens, "return_tensors": "pt"}
+        if self._kind != "siglip":
+            return dict(self._processor(list(batch), padding=True, **options))
+        # SigLIP was trained on texts padded to full length, without a mask: its vector is that of
+        # the last position.
+        tokens = self._processor(list(batch), padding="max_length", **options)
+        return {"input_ids": tokens["input_ids"]}
 
     @cached_property
     def _source(self) -> Source:
-        needs: tuple[str, ...] = ("preprocessor_config.json", "processor_config.json")
+        needs: tuple[str, ...] = _IMAGE_FILES
         if self.modality == "text":
-            needs = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json")
-        return Source(
-            self.model,
-            ("config.json",),
-            needs if self.modality else (),
-            self.modality,
-            self.offline,
-        )
+            needs = _TEXT_FILES
+        return Source(self.model, ("config.json",), needs, self.modality, self.offline)
 
     @cached_property
-    def _config(self) -> dict[str, Any]:
-        # Before the modality is known, so from a source of its own: the weights may still be far away
+    def _config(self) -> Json:
+        # The modality, and hence `_source`, depends on the configuration. This source downloads
+        # nothing but the configuration.
         return Source(self.model, ("config.json",), (), self.modality, self.offline).anchor()
 
     @property
@@ -279,10 +301,11 @@ class Transformers(Embedder):
         return _VECTORS[self._kind][self.modality]
 
     def _setting(self, *path: str) -> int:
-        """A number of the configuration: from its file if it is there, else the default that transformers has for it."""
-        value: Any = self._config
+        """Return a number from the configuration file, else the default of transformers."""
+        value: object = self._config
         for part in path:
             value = value.get(part) if isinstance(value, dict) else None
+        # Files leave out settings that equal the default of their class.
         if value is None:
             with loading(self._source, "transformers") as transformers:
                 value = transformers.AutoConfig.from_pretrained(
@@ -298,27 +321,43 @@ class Transformers(Embedder):
 
     @cached_property
     def _max_tokens(self) -> int:
-        inner = ("text_config",) if len(_VECTORS[self._kind]) > 1 else ()
-        positions = self._setting(*inner, "max_position_embeddings") - 2 * (self._kind in _SHIFTED)
-        stated = read_json(self._source.folder() / "tokenizer_config.json").get("model_max_length")
-        return min(positions, int(stated)) if isinstance(stated, int | float) else positions
+        """Longest text that the model takes, in tokens."""
+        # Models with several inputs keep the settings of each in a configuration of its own.
+        path = ["max_position_embeddings"]
+        if len(_VECTORS[self._kind]) > 1:
+            path = ["text_config", *path]
+        positions = self._setting(*path)
+        if self._kind in _SHIFTED_POSITIONS:
+            positions -= 2
+        tokenizer = read_json(self._source.folder() / "tokenizer_config.json")
+        stated = tokenizer.get("model_max_length")
+        if isinstance(stated, int | float):
+            # Tokenizers without a limit state a huge number.
+            return min(positions, int(stated))
+        return positions
 
     @cached_property
     def _processor(self) -> Any:
-        """The tokenizer, or the image processor; made once, whichever thread is first."""
+        """The tokenizer or the image processor."""
         with loading(self._source, "transformers") as transformers:
+            # Decoding threads arrive here together; the lock in `loading` lets one pass at a
+            # time, and the others find its result.
             if "_processor" in self.__dict__:
                 return self.__dict__["_processor"]
+            # The folder is complete, so a look at the hub would only cost time; and code in a
+            # repository is never run.
             options = {"local_files_only": True, "trust_remote_code": False}
+            folder = self._source.folder()
             if self.modality == "text":
-                return transformers.AutoTokenizer.from_pretrained(self._source.folder(), **options)
-            return transformers.AutoImageProcessor.from_pretrained(
-                self._source.folder(), backend="pil", **options
-            )
+                return transformers.AutoTokenizer.from_pretrained(folder, **options)
+            # torchvision rounds differently: without a fixed backend, vectors would depend on
+            # whether it is installed.
+            return transformers.AutoImageProcessor.from_pretrained(folder, backend="pil", **options)
 
     @cached_property
-    def _model(self) -> Any:
+    def _model(self) -> _Model:
         with loading(self._source, "torch", "transformers") as transformers:
+            # `weights_only` selects the restricted unpickler for pickled weights.
             model, report = transformers.AutoModel.from_pretrained(
                 self._source.folder(),
                 dtype=self.precision,
@@ -327,28 +366,33 @@ class Transformers(Embedder):
                 weights_only=True,
                 output_loading_info=True,
             )
-            uses_pooler = self._vector.take not in (_first, _mean)
-            missing = sorted(
-                key for key in report["missing_keys"] if uses_pooler or "pooler" not in key
+            self._check_loaded(report["missing_keys"])
+            return model.to(resolve_device(self.device)).eval()
+
+    def _check_loaded(self, missing_keys: Sequence[str]) -> None:
+        """Raise an error for missing tensors, which transformers initializes at random."""
+        missing = set(missing_keys)
+        # Many checkpoints have no pooler, and the vector of most types does not use it.
+        if self._vector.take in (_first_token, _mean_of_tokens):
+            missing = {key for key in missing if "pooler" not in key}
+        if missing:
+            raise ValueError(
+                f"its weight file lacks {len(missing)} tensors, such as {min(missing)}"
             )
-            if missing:
-                raise ValueError(
-                    f"its weight file lacks {len(missing)} tensors, the first {missing[0]}"
-                )
-            return model.to(device_of(self.device)).eval()
 
 
 @dataclass(frozen=True)
 class SentenceTransformers(Embedder):
-    """A text model of the sentence-transformers library, with the pooling and scaling that its makers chose.
+    """A sentence-transformers text model, with the pooling and scaling that its authors chose.
 
-    Pick it to tell paraphrases from different texts (`all-MiniLM-L6-v2` is small and good). Equals `SentenceTransformer(model)
-    .encode(texts)`, the model's default prompt included. In float32 a vector depends on the rest of its batch by rounding only.
+    Pick it to distinguish paraphrases from different texts (`all-MiniLM-L6-v2` is small and good).
+    Equals `SentenceTransformer(model).encode(texts)`, including the model's default prompt. In
+    float32, a vector depends on the rest of its batch by rounding only.
 
     Attributes
     ----------
     model : str
-        A folder, or a name on the hub; a name without an owner is looked for under sentence-transformers/.
+        A folder, or a name on the hub; a name without an owner belongs to sentence-transformers/.
     device, precision, offline
         As in `Transformers`.
     """
@@ -361,117 +405,129 @@ class SentenceTransformers(Embedder):
     offline: bool = False
 
     def __post_init__(self) -> None:
-        check_running(self.device, self.precision, self.batch_size)
+        check_torch_settings(self.device, self.precision, self.batch_size)
 
     @property
     def name(self) -> str:
-        """Its name on the hub, or that of its folder."""
+        """The name on the hub, or the name of the folder."""
         return f"sentence-transformers:{self._source.name}"
 
     @property
     def spelling(self) -> str:
-        """With the model as it was given."""
+        """The model as it was given."""
         return f"sentence-transformers:{self.model}"
 
     @cached_property
     def revision(self) -> str:
-        """Hash of weights, configuration and tokenizer; torch is not needed for it."""
+        """Hash of weights, configuration and tokenizer; computed without torch."""
         return self._source.hash()
 
     @cached_property
     def dimension(self) -> int:
-        """From the configuration of the last module that has a width; else the model is loaded and asked."""
-        last = next(
-            (
-                module
-                for module in reversed(self._modules)
-                if not module["type"].endswith(".Normalize")
-            ),
-            None,
-        )
-        if last is not None:
+        """Width of the last module that changes it; loads the model if no file contains it."""
+        # Normalize modules keep the width of the module before them.
+        modules = [module for module in self._modules if _class_name(module) != "Normalize"]
+        if modules:
+            last = modules[-1]
             config = read_json(self._source.folder() / last.get("path", "") / "config.json")
-            width = _module_width(last["type"].rpartition(".")[2], config)
+            width = _module_width(_class_name(last), config)
             if width is not None:
                 return width
         return int(self._model.encode(["a"], show_progress_bar=False).shape[1])
 
     @property
     def preprocessing(self) -> str:
-        """How long a text may be, and the modules that it goes through."""
+        """The longest text, and the modules that a text passes through."""
+        # What the library does with a plain transformers model.
+        steps = ["Transformer", "Pooling (mean)"]
+        if self._modules:
+            steps = [_class_name(module) for module in self._modules]
+        length = self._max_tokens()
+        limit = "cut where the model's files say"
+        # Tokenizers without a limit state a huge number.
+        if isinstance(length, int) and length < 1e9:
+            limit = f"cut at {length} tokens"
+        return f"{limit}; {', '.join(steps)}"
+
+    def _max_tokens(self) -> object:
+        """Return the longest text in tokens, as the files of the first module state it."""
         folder = self._source.folder()
-        first = self._modules[0].get("path", "") if self._modules else ""
-        length = read_json(folder / first / "sentence_bert_config.json").get("max_seq_length")
-        length = length or read_json(folder / first / "tokenizer_config.json").get(
-            "model_max_length"
-        )
-        cut = (
-            f"cut at {length} tokens"
-            if isinstance(length, int) and length < 1e9
-            else "cut where the model's files say"
-        )
-        steps = [module["type"].rpartition(".")[2] for module in self._modules] or [
-            "Transformer",
-            "Pooling (mean)",
-        ]
-        return f"{cut}; {', '.join(steps)}"
+        if self._modules:
+            folder /= self._modules[0].get("path", "")
+        length = read_json(folder / "sentence_bert_config.json").get("max_seq_length")
+        return length or read_json(folder / "tokenizer_config.json").get("model_max_length")
 
     @property
     def runtime(self) -> str:
-        """Packages, and the type of device."""
+        """Package versions and the type of device."""
         packages = runtime_of("torch", "transformers", "sentence-transformers", "tokenizers")
-        return f"{packages}, {device_of(self.device).partition(':')[0]}"
+        return f"{packages}, {device_type(self.device)}"
 
     def embed_batch(self, batch: Sequence[str]) -> np.ndarray:
-        """Vectors as the model's modules give them, in single precision."""
+        """Return the vectors of texts in single precision."""
         model = self._model
+        # The whole batch at once: the library would otherwise split it into batches of its own.
         with quiet("transformers", "sentence_transformers"):
-            found = model.encode(
+            vectors = model.encode(
                 list(batch), batch_size=len(batch), show_progress_bar=False, convert_to_tensor=True
             )
-        return to_numpy(found.float())
+        return to_numpy(vectors.float())
 
     @cached_property
     def _source(self) -> Source:
         needs = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "modules.json")
         model = self.model
+        # A bare name is neither a folder here nor a path, so it lacks its owner.
         if "/" not in model and not Path(model).is_dir() and os.sep not in model:
             model = f"sentence-transformers/{model}"
         return Source(model, ("modules.json", "config.json"), needs, "text", self.offline)
 
     @cached_property
     def _modules(self) -> list[dict[str, str]]:
-        modules: list[dict[str, str]] = read_json(self._source.folder() / "modules.json", list)
-        kinds = [str(module.get("type")) if isinstance(module, dict) else "?" for module in modules]
-        foreign = [kind for kind in kinds if not kind.startswith("sentence_transformers.")]
-        if foreign:
-            raise self._source.missing(
-                f"it asks for code of its own ({foreign[0]}), which is never run"
-            )
+        """The modules of the model; modules whose code is in the repository are rejected."""
+        modules = []
+        for module in read_json_list(self._source.folder() / "modules.json"):
+            kind = "?"
+            if isinstance(module, dict):
+                kind = str(module.get("type"))
+                modules.append(module)
+            if not kind.startswith("sentence_transformers."):
+                raise self._source.missing(f"it requires its own code ({kind}), which is never run")
         return modules
 
     @cached_property
-    def _model(self) -> Any:
-        assert isinstance(self._modules, list)  # looked at first: foreign code is refused there
+    def _model(self) -> _Model:
+        # Checked before the library sees the folder: `_modules` rejects foreign code.
+        assert isinstance(self._modules, list)
         with loading(self._source, "torch", "sentence_transformers") as library:
             return library.SentenceTransformer(
                 str(self._source.folder()),
-                device=device_of(self.device),
+                device=resolve_device(self.device),
                 local_files_only=True,
                 trust_remote_code=False,
                 model_kwargs={"dtype": self.precision},
             ).eval()
 
 
-def _module_width(kind: str, config: dict[str, Any]) -> int | None:
-    """Width of what a module of sentence-transformers gives, if its configuration tells."""
+def _class_name(module: dict[str, str]) -> str:
+    return module["type"].rpartition(".")[2]
+
+
+def _module_width(kind: str, config: Json) -> int | None:
+    """Return the output width of a sentence-transformers module, if its configuration has it."""
     if kind == "Dense":
         return int(config["out_features"])
-    if kind == "Pooling":
-        width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
-        mode = config.get(
-            "pooling_mode",
-            [key for key in config if key.startswith("pooling_mode_") and config[key]],
-        )
-        return int(width) * (1 if isinstance(mode, str) else len(mode)) if width and mode else None
-    return None
+    if kind != "Pooling":
+        return None
+    # Newer versions of the library renamed the first key, and replaced the flags of the single
+    # pooling modes by one key with a name or a list of names.
+    width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
+    modes = config.get("pooling_mode")
+    if modes is None:
+        modes = [key for key in config if key.startswith("pooling_mode_") and config[key]]
+    if not width or not modes:
+        return None
+    if isinstance(modes, str):
+        return int(width)
+    # The results of several pooling modes are concatenated.
+    return int(width) * len(modes)

@@ -33,12 +33,18 @@ class Resources:
         Before long work it is called once with the plan and fraction zero.
     tile : int
         Rows of a tile.
+    cache : Cache, path, bool or None
+        Where embeddings are kept; None for the default folder, False for nowhere.
+    num_workers : int or None
+        Threads that read and decode files; None for one per core.
     """
 
     memory: int | None = None
     executor: Executor | None = None
     progress: Callable[[str, float], None] | None = None
     tile: int = TILE
+    cache: object = None
+    num_workers: int | None = None
 
     @property
     def budget(self) -> int:

@@ -1,6 +1,6 @@
-"""Guidance: gradients of diversity scores for samplers, the bank of earlier samples that they look at, hooks for diffusers."""
+"""Guidance: gradients of diversity scores, the bank of earlier samples, and hooks for diffusers."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from divprism.guidance.bank import Bank
 from divprism.guidance.gradient import Gradient, marginal_gain, score_gradient
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 __all__ = ["Bank", "DiversityGuidance", "Gradient", "Objective", "marginal_gain", "score_gradient"]
 
 
-def __getattr__(name: str) -> Any:
-    """What needs torch is imported when it is asked for."""
+def __getattr__(name: str) -> object:
+    """Import `DiversityGuidance`, which needs torch and diffusers, at its first use."""
     if name == "DiversityGuidance":
         from divprism.guidance.diffusers import DiversityGuidance
 

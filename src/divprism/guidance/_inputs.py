@@ -1,8 +1,7 @@
-"""Samples and prompts at the door: of any shape, as rows or ids that stay the same from call to call."""
+"""Validation of samples and prompts: any shape comes in, rows or stable ids go out."""
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,27 +12,33 @@ from divprism.errors import DataError
 __all__ = ["Prompts", "clean_prompts", "flat_rows", "require_shape", "require_together"]
 
 
-def flat_rows(x: Any, name: str) -> tuple[Array, tuple[int, ...]]:
-    """Items of any shape as clean rows, and that shape: (n, 4, 8, 8) becomes (n, 256) and (4, 8, 8)."""
-    shape: tuple[int, ...] = ()
+def flat_rows(x: Array, name: str) -> tuple[Array, tuple[int, ...]]:
+    """Return items as clean rows, and the shape of an item.
+
+    Shape (n, 4, 8, 8) becomes rows of shape (n, 256), and (4, 8, 8).
+    """
     if not is_array_api_obj(x):
         x = np.asarray(x)
+    # An empty list is one-dimensional too, and gets the message about empty data below.
     if x.ndim == 1 and x.shape[0]:
         raise DataError(
-            f"`{name}` must have a row per sample; got shape {tuple(x.shape)}. A single sample is {name}[None]."
+            f"`{name}` must have a row per sample; got shape {tuple(x.shape)}. "
+            f"A single sample is {name}[None]."
         )
-    if x.ndim > 2:
-        shape = tuple(int(side) for side in x.shape[1:])
-        x = array_namespace(x).reshape(x, (x.shape[0], int(np.prod(shape))))
-    rows = clean_rows(x, name)
-    return rows, shape or (int(rows.shape[1]),)
+    if x.ndim <= 2:
+        rows = clean_rows(x, name)
+        return rows, (int(rows.shape[1]),)
+    shape = tuple(int(side) for side in x.shape[1:])
+    flat = array_namespace(x).reshape(x, (x.shape[0], int(np.prod(shape))))
+    return clean_rows(flat, name), shape
 
 
 @dataclass(frozen=True, eq=False)
 class Prompts:
-    """Prompts as rows of numbers or flat ids, and what they were given as: embeddings, numbers or texts.
+    """Prompts as rows of numbers or flat ids, and their kind: "embeddings", "numbers" or "texts".
 
-    Texts are ids by a hash that every process agrees on, so they never equal whole numbers that were given.
+    Texts become ids by a hash that is the same in every process. The kind keeps these ids apart
+    from whole numbers that the user passed.
     """
 
     rows: Array
@@ -41,41 +46,53 @@ class Prompts:
 
     def require_kind(self, kind: str | None, width: tuple[int, ...]) -> None:
         """Refuse prompts of another kind, or of another width, than those in a bank."""
-        mine, theirs = _told(self.kind, self.rows.shape[1:]), _told(kind, width)
-        if mine != theirs:
+        new = _kind_and_width(self.kind, self.rows.shape[1:])
+        stored = _kind_and_width(kind, width)
+        if new != stored:
             raise DataError(
-                f"new prompts are {mine} and those in the bank {theirs}; they must be of one kind."
+                f"new prompts are {new} and those in the bank {stored}; "
+                "pass prompts of the kind in the bank, or use another bank."
             )
 
 
-def _told(kind: str | None, width: tuple[int, ...]) -> str:
-    return f"embeddings of width {width[0]}" if width else f"{kind}"
+def _kind_and_width(kind: str | None, width: tuple[int, ...]) -> str:
+    if width:
+        return f"embeddings of width {width[0]}"
+    return str(kind)
 
 
-def clean_prompts(t: Any, name: str) -> Prompts:
-    """Embeddings of prompts as clean rows; whole numbers as they are, texts by a hash."""
+def clean_prompts(t: Array, name: str) -> Prompts:
+    """Return embeddings of prompts as clean rows, whole numbers unchanged, and texts as hashes."""
     if isinstance(t, str):
         raise DataError(
             f"`{name}` must be a list with a prompt for each sample; got the text {t[:40]!r}."
         )
+    # Its codes number the prompts of this call only, so they cannot be stored in a bank.
     if clean_ids(t, name) is None:
         return Prompts(flat_rows(t, name)[0], "embeddings")
-    ids = np.asarray(to_numpy(t) if is_array_api_obj(t) else t)
+    if is_array_api_obj(t):
+        t = to_numpy(t)
+    ids = np.asarray(t)
     if ids.dtype.kind in "iub":
         return Prompts(ids.astype(np.int64), "numbers")
-    digests = [
-        hashlib.blake2b(str(text).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        for text in ids
-    ]
+    # Python's own hash differs between processes, and saved banks outlive theirs.
+    digests = [hashlib.blake2b(_encoded(text), digest_size=8).digest() for text in ids]
     return Prompts(np.frombuffer(b"".join(digests), np.int64), "texts")
+
+
+def _encoded(text: object) -> bytes:
+    # Lone surrogates, as in damaged file names, are legal in a Python text.
+    return str(text).encode("utf-8", "surrogatepass")
 
 
 def require_together(x: Array, bank: Array) -> None:
     """Refuse samples and a bank of different libraries or devices."""
-    if array_namespace(x) is not array_namespace(bank) or device_of(x) != device_of(bank):
+    same_library = array_namespace(x) is array_namespace(bank)
+    if not same_library or device_of(x) != device_of(bank):
         raise DataError(
-            f"samples and bank must live in one array library and on one device; got {type(x).__name__} on {device_of(x)} and "
-            f"{type(bank).__name__} on {device_of(bank)}. Bank.load(path, like=x) moves a bank."
+            "samples and bank must live in one array library and on one device; got "
+            f"{type(x).__name__} on {device_of(x)} and {type(bank).__name__} on "
+            f"{device_of(bank)}. Bank.load(path, like=x) moves a bank."
         )
 
 
@@ -83,5 +100,6 @@ def require_shape(shape: tuple[int, ...], bank: tuple[int, ...] | None) -> None:
     """Refuse samples of another shape than those in a bank."""
     if shape != bank:
         raise DataError(
-            f"samples of shape {shape} do not fit a bank of samples of shape {bank}. Use a bank for each."
+            f"samples of shape {shape} do not fit a bank of samples of shape {bank}. "
+            "Use a bank for each shape."
         )

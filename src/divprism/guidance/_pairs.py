@@ -1,7 +1,7 @@
-"""What kernels are functions of, between two sets of rows: squared distances, cosines, unequal ids. And sums of rows.
+"""Measures between two sets of rows, which kernels are functions of, and weighted sums of rows.
 
-Rows are read a block at a time and made ready in the precision that is asked for, so that half precision storage is never held
-whole in another one. Results are in double precision whatever the rows are multiplied in.
+Rows are converted to the working precision a block at a time, so that half-precision storage never
+exists whole in a second precision. Results are double whatever the working precision is.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +16,7 @@ from divprism.core.tiles import row_blocks
 from divprism.errors import ArgumentError, DataError
 
 __all__ = [
+    "DType",
     "Measure",
     "cosines",
     "inequalities",
@@ -25,78 +26,97 @@ __all__ = [
     "weighted_sums",
 ]
 
-Measure: TypeAlias = Callable[[Array, Array, Any], Array]
-"""(a, b, dtype) -> an array of shape (len(a), len(b)), which a kernel is a function of."""
+DType: TypeAlias = Any
+"""A dtype of the array library at hand."""
 
-_BLOCK_ENTRIES = 1 << 22  # rows that are made ready together: 16 MB in single precision
+Measure: TypeAlias = Callable[[Array, Array, DType], Array]
+"""(a, b, dtype) -> an array of shape (len(a), len(b)); `dtype` is the working precision."""
+
+_BLOCK_ENTRIES = 1 << 22  # numbers in the rows converted together: 16 MB in single precision
 
 
 def _blocks(rows: Array) -> Iterator[slice]:
     return row_blocks(rows.shape[0], max(1, _BLOCK_ENTRIES // rows.shape[1]))
 
 
-def squared_distances(a: Array, b: Array, dtype: Any) -> Array:
+def squared_distances(a: Array, b: Array, dtype: DType) -> Array:
     """|a_i - b_j|^2, exactly zero for equal rows; O(len(a) len(b) d)."""
     xp = array_namespace(b)
     left = xp.astype(a, dtype, copy=False)
-    found = []
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is looked for below
+    blocks = []
+    # Overflow leaves infinities or NaN, which are reported below with a way out.
+    with np.errstate(over="ignore", invalid="ignore"):
         for rows in _blocks(b):
             right = xp.astype(b[rows, :], dtype, copy=False)
-            squares, _ = distances.squared_distances(left, right)
-            found.append(xp.astype(squares, xp.float64))
-    squares = xp.concat(found, axis=1)
+            block, _ = distances.squared_distances(left, right)
+            blocks.append(xp.astype(block, xp.float64))
+    squares = xp.concat(blocks, axis=1)
     if not bool(xp.all(xp.isfinite(squares))):
+        dtype_name = str(left.dtype).split(".")[-1]
         raise DataError(
-            f"squared distances between samples overflow {str(left.dtype).split('.')[-1]}. Rescale the samples."
+            f"squared distances between samples overflow {dtype_name}. Rescale the samples."
         )
     return squares
 
 
-def cosines(a: Array, b: Array, dtype: Any) -> Array:
-    """Cosine of the angle between a_i and b_j; no row may be all zeros."""
+def cosines(a: Array, b: Array, dtype: DType) -> Array:
+    """Cosine of the angle between a_i and b_j; rows of zeros have none."""
     xp = array_namespace(b)
     left = Cosine().points(a, dtype, "x").rows
-    found = [left @ Cosine().points(b[rows, :], dtype, "x").rows.T for rows in _blocks(b)]
-    return xp.astype(xp.concat(found, axis=1), xp.float64)
+    blocks = []
+    for rows in _blocks(b):
+        right = Cosine().points(b[rows, :], dtype, "x").rows
+        blocks.append(left @ right.T)
+    return xp.astype(xp.concat(blocks, axis=1), xp.float64)
 
 
-def inequalities(a: Array, b: Array, dtype: Any) -> Array:
-    """Zero where ids agree, one elsewhere: a distance of a kind. Ids are flat."""
+def inequalities(a: Array, b: Array, dtype: DType) -> Array:
+    """Zero where flat ids are equal and one elsewhere: the discrete metric."""
     xp = array_namespace(b)
     return xp.astype(a[:, None] != b[None, :], xp.float64)
 
 
-def measure_of(kernel: Any, rows: Array, name: str) -> Measure:
-    """What a kernel is a function of, for rows of vectors or for flat ids."""
-    known = (Gaussian, Cosine) if name == "kernel_x" else (Gaussian, Cosine, Categorical)
-    if not isinstance(kernel, known):
-        raise ArgumentError(
-            f"`{name}` must be {' or '.join(kind.__name__ for kind in known)} in guidance; got {kernel!r}."
-        )
+def measure_of(kernel: Kernel, rows: Array, name: str) -> Measure:
+    """Return the measure of which a kernel is a function, for rows of vectors or for flat ids."""
+    accepted: tuple[type[Kernel], ...] = (Gaussian, Cosine, Categorical)
+    if name == "kernel_x":
+        # The gradient in the samples needs a differentiable kernel.
+        accepted = (Gaussian, Cosine)
+    if not isinstance(kernel, accepted):
+        names = " or ".join(kind.__name__ for kind in accepted)
+        raise ArgumentError(f"`{name}` must be {names} in guidance; got {kernel!r}.")
+    is_flat = rows.ndim == 1
     if isinstance(kernel, Categorical):
-        return inequalities if rows.ndim == 1 else squared_distances
-    if rows.ndim == 1:
+        if is_flat:
+            return inequalities
+        # Equal embeddings are exactly zero apart, so distances find equal prompts too.
+        return squared_distances
+    if is_flat:
         raise ArgumentError(f"`{name}` must be Categorical where prompts are ids; got {kernel!r}.")
-    return squared_distances if isinstance(kernel, Gaussian) else cosines
+    if isinstance(kernel, Gaussian):
+        return squared_distances
+    return cosines
 
 
 def similarities(kernel: Kernel, measured: Array) -> Array:
-    """Kernel values, from what the measure of the kernel gave."""
+    """Return kernel values from the values of the kernel's measure."""
     xp = array_namespace(measured)
     if isinstance(kernel, Gaussian):
-        with np.errstate(
-            over="ignore"
-        ):  # the square of a bandwidth may be none, and what is too far apart has no likeness
+        # The bandwidth divides twice because its square may underflow or overflow. A quotient that
+        # overflows gives a kernel value of zero, as it should.
+        with np.errstate(over="ignore"):
             return xp.exp(-0.5 * (measured / kernel.bandwidth / kernel.bandwidth))
     if isinstance(kernel, Categorical):
         return xp.astype(measured == 0, xp.float64)
     return measured
 
 
-def weighted_sums(weights: Array, rows: Array, ready: Callable[[Array], Array]) -> Array:
-    """sum_j weights_ij ready(row_j), shape (len(weights), d), with rows made ready a block at a time; O(len(weights) n d)."""
-    found: Any = 0
+def weighted_sums(weights: Array, rows: Array, prepared: Callable[[Array], Array]) -> Array:
+    """sum_j weights_ij prepared(row_j), shape (len(weights), d), in O(len(weights) n d).
+
+    Rows are prepared a block at a time.
+    """
+    sums: Array = 0
     for block in _blocks(rows):
-        found = found + weights[:, block] @ ready(rows[block, :])
-    return found
+        sums = sums + weights[:, block] @ prepared(rows[block, :])
+    return sums

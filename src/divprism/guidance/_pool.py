@@ -1,8 +1,10 @@
-"""New samples beside the bank: what a gradient is computed from. Arguments are checked and kernels chosen here."""
+"""New samples next to the bank, validated and compared: the data that a gradient is computed from.
+
+Everything here runs on the libraries of the array API standard; only index arrays live on the host.
+"""
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from divprism.core.kernels import Categorical, Cosine, Gaussian, Kernel
 from divprism.core.validation import check_pairing, like
 from divprism.errors import ArgumentError, DataError
 from divprism.guidance._inputs import clean_prompts, flat_rows, require_shape, require_together
-from divprism.guidance._pairs import Measure, measure_of, similarities, squared_distances
+from divprism.guidance._pairs import DType, Measure, measure_of, similarities, squared_distances
 from divprism.guidance.bank import Bank
 from divprism.guidance.objectives import Objective
 from divprism.scores.bandwidth import MedianDistance
@@ -29,7 +31,10 @@ __all__ = ["Pool", "Side", "pose"]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Samples or prompts under their kernel: `values` between the new ones and all, those of the bank first, shape (b, n)."""
+    """Samples ("x") or prompts ("t") under their kernel.
+
+    `values` are the kernel values between the b new items and all n, those of the bank first.
+    """
 
     name: str
     kernel: Kernel
@@ -39,7 +44,7 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """New samples (flat rows), the bank if it holds any, and the kernel values that tell them apart."""
+    """New samples as flat rows, the bank unless it is empty, and the kernel values between them."""
 
     new: Array
     shape: tuple[int, ...]
@@ -51,162 +56,221 @@ class Pool:
     @property
     def m(self) -> int:
         """Number of samples in the bank."""
-        return len(self.bank) if self.bank is not None else 0
+        if self.bank is None:
+            return 0
+        return len(self.bank)
 
     @property
     def n(self) -> int:
-        """Number of all samples."""
+        """Number of samples in bank and batch together."""
         return self.m + int(self.new.shape[0])
 
     @property
     def sides(self) -> list[Side]:
-        """What samples are told apart by."""
-        return [self.x] if self.t is None else [self.x, self.t]
+        """The sides whose kernels multiply to the joint kernel."""
+        if self.t is None:
+            return [self.x]
+        return [self.x, self.t]
 
     @property
-    def precision(self) -> Any:
-        """What rows are added up in: weights of eigenvectors with tiny eigenvalues are large, and cancel over copies."""
-        xp = array_namespace(self.new)
-        return (
-            xp.float64 if self.new.dtype == xp.float64 or not self.score.by_squares else xp.float32
-        )
+    def precision(self) -> DType:
+        """The dtype in which weighted rows are summed."""
+        return _precision(self.new, self.score)
 
     @property
     def joint(self) -> Array:
-        """Kernel values between new samples and all, of samples times prompts."""
-        return self.x.values if self.t is None else self.x.values * self.t.values
+        """Joint kernel values between the new samples and all, shape (b, n)."""
+        if self.t is None:
+            return self.x.values
+        return self.x.values * self.t.values
 
-    def own(self, sides: list[Side], rows: slice, columns: slice) -> Array:
-        """A part of the bank's own kernel matrix, the product of some sides."""
+    def bank_block(self, sides: list[Side], rows: slice, columns: slice) -> Array:
+        """A block of the kernel matrix inside the bank: the product over some sides."""
         assert self.bank is not None
-        found: Any = 1.0
+        block: Array = 1.0
         for side in sides:
-            found = found * similarities(
-                side.kernel, self.bank.table(side.name, side.measure)[rows, columns]
-            )
-        return found
+            measured = self.bank.table(side.name, side.measure)[rows, columns]
+            block = block * similarities(side.kernel, measured)
+        return block
 
-    def whole(self, sides: list[Side], values: Array) -> Array:
-        """The kernel matrix of all samples, of trace one."""
+    def trace_one_matrix(self, sides: list[Side], values: Array) -> Array:
+        """The kernel matrix of all n samples divided by n, from `values` of the new rows."""
         if self.m == 0:
             return values / self.n
         xp = array_namespace(values)
         every = slice(0, self.m)
-        bank = self.own(sides, every, every)
-        return xp.concat([xp.concat([bank, values[:, : self.m].T], axis=1), values]) / self.n
+        bank = self.bank_block(sides, every, every)
+        upper = xp.concat([bank, values[:, : self.m].T], axis=1)
+        return xp.concat([upper, values]) / self.n
 
 
-def pose(x: Any, t: Any, bank: Any, score: Objective, kernel_x: Any, kernel_t: Any) -> Pool:
-    """Check that everything fits together, choose kernels, and compare the new samples with all."""
-    new, shape = flat_rows(x, "x")
-    earlier = _earlier(bank, new, shape)
+def _precision(new: Array, score: Objective) -> DType:
+    """Single precision only at order 2 and only if the samples are not double.
+
+    The weights of eigenvectors with tiny eigenvalues are large and cancel over copies of a sample:
+    in single precision that cancellation would leave noise.
+    """
     xp = array_namespace(new)
-    new = new if earlier is None else _rounded(new, earlier)
-    double = new.dtype == xp.float64 or not score.by_squares
-    side_x = _side("x", new, earlier, kernel_x, xp.float64 if double else xp.float32)
+    if new.dtype == xp.float64 or not score.by_squares:
+        return xp.float64
+    return xp.float32
+
+
+def pose(
+    x: Array,
+    t: Array,
+    bank: object,
+    score: Objective,
+    kernel_x: Kernel | None,
+    kernel_t: Kernel | None,
+) -> Pool:
+    """Validate the arguments of a gradient, choose kernels, compare the new samples with all."""
+    new, shape = flat_rows(x, "x")
+    earlier = _filled_bank(bank, new, shape)
+    if earlier is not None:
+        new = _rounded(new, earlier)
+    side_x = _side("x", new, earlier, kernel_x, _precision(new, score))
     if not score.conditional:
         if kernel_t is not None:
-            raise ArgumentError("`kernel_t` was given, but the score has no prompts in it.")
+            raise ArgumentError(
+                "`kernel_t` was given, but the score does not use prompts. "
+                "Drop it, or choose a conditional score."
+            )
         return Pool(new, shape, earlier, score, side_x, None)
+    prompts = _prompt_rows(t, new, earlier)
+    # Always double: prompts are narrow, and their distances are cheap next to those of samples.
+    side_t = _side("t", prompts, earlier, kernel_t, array_namespace(new).float64)
+    return Pool(new, shape, earlier, score, side_x, side_t)
+
+
+def _prompt_rows(t: Array, new: Array, bank: Bank | None) -> Array:
+    """Return the prompts of the new samples, rounded as those in the bank are."""
     if t is None:
         raise DataError("a conditional score needs the prompts `t` of the new samples.")
     if isinstance(t, Bank):
         raise ArgumentError(
-            "`t` are the prompts of the new samples; got a Bank, which is passed as bank=..."
+            "`t` must be the prompts of the new samples; got a Bank, which is passed as bank=..."
         )
-    given = clean_prompts(t, "t")
-    check_pairing(new.shape[0], given.rows.shape[0], "t")
-    texts = like(given.rows, new, "t")
-    if earlier is not None:
-        if not earlier.has_prompts:
-            raise DataError(
-                "a conditional score needs prompts in the bank too: append them together with the samples."
-            )
-        earlier.require_prompts(given)
-        texts = earlier.stored(texts, "t")  # rounded as those of the bank are
-    return Pool(
-        new, shape, earlier, score, side_x, _side("t", texts, earlier, kernel_t, xp.float64)
-    )
+    prompts = clean_prompts(t, "t")
+    check_pairing(new.shape[0], prompts.rows.shape[0], "t")
+    rows = like(prompts.rows, new, "t")
+    if bank is None:
+        return rows
+    if not bank.has_prompts:
+        raise DataError(
+            "a conditional score needs prompts in the bank too: "
+            "append them together with the samples."
+        )
+    bank.require_prompts(prompts)
+    return bank.stored(rows, "t")
 
 
-def _earlier(bank: Any, new: Array, shape: tuple[int, ...]) -> Bank | None:
-    """The bank, if there is anything in it, checked to go with the new samples."""
-    if bank is None or (isinstance(bank, Bank) and not len(bank)):
+def _filled_bank(bank: object, new: Array, shape: tuple[int, ...]) -> Bank | None:
+    """Return the bank, or None if it is empty, checked against the new samples."""
+    if bank is None:
         return None
     if not isinstance(bank, Bank):
-        rows, prompts = bank if isinstance(bank, tuple) and len(bank) == 2 else (bank, None)
-        flat, sides = flat_rows(rows, "bank")
-        bank = Bank.around(
-            like(flat, new, "bank"),
-            sides,
-            None if prompts is None else clean_prompts(prompts, "bank"),
-        )
-    there = bank.rows("x")
-    require_together(new, there)
-    if (
-        len(shape) > 1 or there.shape[1] != new.shape[1]
-    ):  # of flat rows only the width can be held against them
+        bank = _bank_of_arrays(bank, new)
+    if not len(bank):
+        return None
+    stored = bank.rows("x")
+    require_together(new, stored)
+    # Flat rows carry no shape of their own: they fit any bank of the same width.
+    if len(shape) > 1 or stored.shape[1] != new.shape[1]:
         require_shape(shape, bank.shape)
     return bank
 
 
+def _bank_of_arrays(arrays: Array, new: Array) -> Bank:
+    """Return a bank around an array of samples, or around a pair of samples and prompts."""
+    # A list of two is a batch of two samples; only a tuple is a pair.
+    if isinstance(arrays, tuple) and len(arrays) == 2:
+        samples, prompts = arrays
+    else:
+        samples, prompts = arrays, None
+    flat, shape = flat_rows(samples, "bank")
+    rows = like(flat, new, "bank")
+    if prompts is None:
+        return Bank.around(rows, shape)
+    return Bank.around(rows, shape, clean_prompts(prompts, "bank"))
+
+
 def _rounded(new: Array, bank: Bank) -> Array:
-    """New samples rounded as the bank has rounded its own: a copy of a sample in it is to be a copy."""
-    xp, there = array_namespace(new), bank.rows("x").dtype
-    stored, given = xp.finfo(there), xp.finfo(new.dtype)
+    """Round new samples as the bank rounds its own, so that copies of stored samples are equal."""
+    xp = array_namespace(new)
+    dtype = bank.rows("x").dtype
+    stored, given = xp.finfo(dtype), xp.finfo(new.dtype)
     if stored.eps <= given.eps and stored.smallest_normal <= given.smallest_normal:
         return new
     with np.errstate(over="ignore"):
-        rounded = xp.astype(xp.astype(new, there), new.dtype)
+        rounded = xp.astype(xp.astype(new, dtype), new.dtype)
+    # Entries beyond the range of the bank keep their value: no stored sample equals them anyway.
     return xp.where(xp.isfinite(rounded), rounded, new)
 
 
-def _side(name: str, rows: Array, bank: Bank | None, kernel: Any, dtype: Any) -> Side:
-    """Kernel values between new samples, or prompts, and all; a kernel that was left open is chosen."""
+def _side(name: str, rows: Array, bank: Bank | None, kernel: Kernel | None, dtype: DType) -> Side:
+    """Compare the new samples, or prompts, with all; None chooses a kernel."""
     xp = array_namespace(rows)
     if kernel is None and rows.ndim == 1:
         kernel = Categorical()
-    measure = squared_distances if kernel is None else measure_of(kernel, rows, f"kernel_{name}")
+    measure: Measure = squared_distances
+    if kernel is not None:
+        measure = measure_of(kernel, rows, f"kernel_{name}")
     if isinstance(kernel, Cosine):
         kernel.clean(rows, name)
         if bank is not None:
-            bank.table(name, measure)  # looks for zeros in the bank
-    earlier = [] if bank is None else [measure(rows, bank.rows(name), dtype)]
-    measured = xp.concat([*earlier, measure(rows, rows, dtype)], axis=1)
+            # Building the table refuses rows of zeros in the bank, which have no direction.
+            bank.table(name, measure)
+    blocks = []
+    if bank is not None:
+        blocks.append(measure(rows, bank.rows(name), dtype))
+    blocks.append(measure(rows, rows, dtype))
+    measured = xp.concat(blocks, axis=1)
     if kernel is None:
         kernel = Gaussian(_median_distance(name, measured, bank))
     b, n = measured.shape
-    return Side(name, kernel, measure, fill_diagonal(similarities(kernel, measured), 0, n - b, b))
+    # k(a, a) is one on paper, and must stay one to the bit: sums of squares rely on it.
+    values = fill_diagonal(similarities(kernel, measured), 0, n - b, b)
+    return Side(name, kernel, measure, values)
 
 
 def _median_distance(name: str, measured: Array, bank: Bank | None) -> float:
-    """The bandwidth of `MedianDistance` for bank and new samples together, from squared distances that are there already."""
+    """Return the bandwidth of `MedianDistance` for bank and new samples together.
+
+    It needs no new distances: `measured` holds the squared distances of the new rows, and the bank
+    keeps a table of its own.
+    """
     xp = array_namespace(measured)
     b, n = measured.shape
     m = n - b
-    copies = to_numpy(xp.any(xp.tril(measured == 0, k=m - 1), axis=1))  # of a sample before it
-    first = m + np.flatnonzero(~copies)
+    # New row i is row m + i of all: only zeros left of its diagonal mark an earlier copy.
+    copies = to_numpy(xp.any(xp.tril(measured == 0, k=m - 1), axis=1))
+    distinct = m + np.flatnonzero(~copies)
     if bank is not None:
         table = bank.table(name, squared_distances)
-        first = np.concatenate([bank.kept(("distinct", name), lambda: _distinct(table)), first])
-    if first.size < 2:
+        stored = bank.kept(("distinct", name), lambda: _distinct(table))
+        distinct = np.concatenate([stored, distinct])
+    # Without two distinct samples every bandwidth gives the same kernel.
+    if distinct.size < 2:
         return 1.0
     limit = MedianDistance().max_rows
-    if first.size > limit:
-        first = np.sort(np.random.default_rng(0).choice(first, limit, replace=False))
-    new = upload(first[first >= m] - m, measured)
-    squares = xp.take(xp.take(measured, new, axis=0), upload(first, measured), axis=1)
+    if distinct.size > limit:
+        # The same draw as in MedianDistance, so that both give one bandwidth.
+        chosen = np.random.default_rng(0).choice(distinct, limit, replace=False)
+        distinct = np.sort(chosen)
+    new = upload(distinct[distinct >= m] - m, measured)
+    squares = xp.take(xp.take(measured, new, axis=0), upload(distinct, measured), axis=1)
     if bank is not None:
-        old = upload(first[first < m], measured)
-        size = old.shape[0]
-        squares = xp.concat(
-            [xp.concat([outer_take(table, old), squares[:, :size].T], axis=1), squares]
-        )
-    # sorted, the zeros of the diagonal come first, then every pair twice
-    return math.sqrt(middle(squares, first.size + first.size * (first.size - 1) // 2 - 1))
+        old = upload(distinct[distinct < m], measured)
+        upper = xp.concat([outer_take(table, old), squares[:, : old.shape[0]].T], axis=1)
+        squares = xp.concat([upper, squares])
+    # In rising order the zeros of the diagonal come first, then every pair twice.
+    count = distinct.size
+    return math.sqrt(middle(squares, count + count * (count - 1) // 2 - 1))
 
 
 def _distinct(table: Array) -> np.ndarray:
-    """Places of the samples that are no copies of one before them."""
+    """Return the indices of the samples that are not copies of an earlier one."""
     xp = array_namespace(table)
-    return np.flatnonzero(~to_numpy(xp.any(xp.tril(table == 0, k=-1), axis=1)))
+    copies = xp.any(xp.tril(table == 0, k=-1), axis=1)
+    return np.flatnonzero(~to_numpy(copies))

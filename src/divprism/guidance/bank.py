@@ -1,9 +1,9 @@
-"""Bank: a sliding window of earlier samples and their prompts, for new ones to be told apart from."""
+"""Bank: a sliding window of earlier samples and their prompts, to compare new samples with."""
 
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from divprism.core.arrays import (
 )
 from divprism.core.kernels import Cosine
 from divprism.core.tiles import row_blocks
-from divprism.core.validation import check_pairing, like
+from divprism.core.validation import check_pairing, like, whole_number
 from divprism.data.files import open_archive, write_whole
 from divprism.errors import ArgumentError, DataError
 from divprism.guidance._inputs import (
@@ -34,27 +34,31 @@ __all__ = ["Bank"]
 
 _FORMAT = 1
 _DTYPES = ("float16", "float32", "float64")
-_FIRST_ROOM = 16
+_SMALLEST_RING = 16
 _TABLE_ROWS = 256  # rows of a table that are computed together
-_KEPT = 8  # numbers that are kept for other kernels before they are dropped
+_MAX_KEPT = 8  # values kept for different kernels before all of them are dropped
+
+_T = TypeVar("_T")
 
 
 class Bank:
-    """The last `capacity` samples and their prompts, in a ring.
+    """The last `capacity` samples and their prompts, in a ring buffer.
 
-    Appending is O(1) a sample. What new samples are compared with is kept from one step to the next: the squared distances (or
-    cosines) between the samples in the bank. They are brought up to date when a gradient first asks for them, in O(n d) for
-    each sample that has come in since, so that another bandwidth costs O(n^2) and not O(n^2 d). They take 8 n^2 bytes, and as
-    many for prompts: no more than the samples themselves in single precision as long as n <= d / 4.
+    Appending costs O(1) per sample. The bank keeps the squared distances (or cosines) between its
+    samples from one call to the next. It updates them when a gradient first asks for them, in
+    O(n d) for each sample that has come in since, so another bandwidth costs O(n^2) and not
+    O(n^2 d). These distances take 8 n^2 bytes, and prompts take the same again: no more than the
+    samples themselves in single precision as long as n <= d / 4.
 
-    Samples live in the library and on the device of the first ones appended, flat; their shape is remembered.
+    Samples live as flat rows in the library and on the device of the first ones appended; the bank
+    remembers their shape.
 
     Parameters
     ----------
     capacity : int
         Number of samples in the window; 300 in Conditional Vendi, App. E.2.
     dtype : str
-        "float32", "float16" or "float64": what samples and embeddings are stored in.
+        Precision in which samples and embeddings are stored: "float32", "float16" or "float64".
 
     Examples
     --------
@@ -65,15 +69,13 @@ class Bank:
     (3, (4, 8, 8), 4)
     """
 
-    def __init__(self, capacity: int = 300, *, dtype: Any = "float32") -> None:
-        if not isinstance(capacity, int | np.integer) or isinstance(capacity, bool) or capacity < 1:
-            raise ArgumentError(
-                f"`capacity` must be a whole number of at least 1; got {capacity!r}."
-            )
+    def __init__(self, capacity: int = 300, *, dtype: object = "float32") -> None:
+        self._capacity = whole_number(capacity, "capacity", 1)
+        # Dtypes of NumPy and torch are accepted too: np.float16, torch.float16.
         name = getattr(dtype, "__name__", str(dtype)).split(".")[-1]
         if name not in _DTYPES:
             raise ArgumentError(f"`dtype` must be one of {', '.join(_DTYPES)}; got {dtype!r}.")
-        self._capacity, self._dtype = int(capacity), name
+        self._dtype = name
         self.clear()
 
     @property
@@ -83,49 +85,53 @@ class Bank:
 
     @property
     def dtype(self) -> str:
-        """What samples and embeddings are stored in."""
+        """Precision in which samples and embeddings are stored."""
         return self._dtype
 
     def clear(self) -> None:
-        """Forget everything, the shape of the samples included."""
+        """Remove all samples and forget their shape."""
         self.arrived = 0
         self.shape: tuple[int, ...] | None = None
+        # Rings: rows [0, _used) are filled, and the next sample goes to row _next.
         self._latents: Array = None
         self._prompts: Array = None
-        self._kind: str | None = None  # what prompts were given as
+        self._kind: str | None = None
         self._arrivals = np.zeros(0, np.int64)
-        self._written = np.zeros(0, np.int64)  # the append that each place was last written by
+        self._written = np.zeros(0, np.int64)  # number of the append that last wrote each row
         self._appends = 0
-        self._used = self._next = 0
+        self._used = 0
+        self._next = 0
+        # (side, measure) -> (number of the last append it includes, table)
         self._tables: dict[tuple[str, Measure], tuple[int, Array]] = {}
-        self._numbers: dict[Hashable, Any] = {}
+        self._kept: dict[Hashable, object] = {}
 
     @classmethod
     def around(cls, rows: Array, shape: tuple[int, ...], prompts: Prompts | None = None) -> "Bank":
-        """A bank that is full with clean arrays of the user's, held as they are: to be read only, and once."""
+        """Return a full bank that shares clean arrays with the user: read it, never append."""
+        # A capacity of just these rows: the ring is full, and its order is that of the rows.
         bank = cls(int(rows.shape[0]))
         bank._dtype = str(rows.dtype).split(".")[-1]
-        bank._adopt(rows, prompts, shape)
+        bank._adopt(rows, prompts, shape, np.arange(rows.shape[0]))
         return bank
 
     def _adopt(
-        self,
-        rows: Array,
-        prompts: Prompts | None,
-        shape: tuple[int, ...],
-        arrivals: np.ndarray | None = None,
+        self, rows: Array, prompts: Prompts | None, shape: tuple[int, ...], arrivals: np.ndarray
     ) -> None:
-        """Take arrays for the ring, oldest first."""
+        """Use these arrays, oldest row first, as the rings."""
         size = int(rows.shape[0])
         self.clear()
         if prompts is not None:
             check_pairing(size, prompts.rows.shape[0], "t")
             self._prompts, self._kind = like(prompts.rows, rows, "t"), prompts.kind
-        self.shape, self._latents, self._used = shape, rows, size
+        self.shape = shape
+        self._latents = rows
+        self._used = size
         self._next = size % self.capacity
-        self._arrivals = np.arange(size) if arrivals is None else arrivals
-        self.arrived = int(self._arrivals.max()) + 1
-        self._appends, self._written = 1, np.ones(size, np.int64)
+        self._arrivals = arrivals
+        self.arrived = int(arrivals.max()) + 1
+        # All rows count as written by append number 1, after the 0 of a new table.
+        self._appends = 1
+        self._written = np.ones(size, np.int64)
 
     def __len__(self) -> int:
         return self._used
@@ -135,8 +141,9 @@ class Bank:
 
     @property
     def latents(self) -> Array:
-        """The samples, oldest first, in their own shape."""
-        self._require_samples()
+        """The samples, oldest first, in their original shape."""
+        if not len(self):
+            raise DataError("the bank is empty: call append first.")
         rows = self._in_order(self._latents)
         assert self.shape is not None
         return array_namespace(rows).reshape(rows, (len(self), *self.shape))
@@ -149,76 +156,83 @@ class Bank:
     @property
     def prompts(self) -> Array:
         """Embeddings (flat) or ids of the prompts, oldest first; None if there are none."""
-        return None if self._prompts is None else self._in_order(self._prompts)
+        return _map_optional(self._in_order, self._prompts)
 
     def _order(self) -> np.ndarray:
-        """Places of the ring, oldest sample first."""
-        return (np.arange(len(self)) + (self._next if len(self) == self.capacity else 0)) % max(
-            1, len(self)
-        )
+        """Row numbers of the ring, oldest sample first."""
+        rows = np.arange(len(self))
+        # Until the window is full, rows lie in the order of arrival.
+        if len(self) < self.capacity:
+            return rows
+        return np.roll(rows, -self._next)
 
     def _in_order(self, ring: Array) -> Array:
         return array_namespace(ring).take(ring, upload(self._order(), ring), axis=0)
 
-    def _require_samples(self) -> None:
-        if not len(self):
-            raise DataError("the bank is empty: call append first.")
-
-    def append(self, latents: Any, prompts: Any = None) -> None:
-        """Put samples into the window, in the order of their rows; the oldest leave it.
+    def append(self, latents: Array, prompts: Array = None) -> None:
+        """Put samples into the window in the order of their rows; the oldest leave it.
 
         Parameters
         ----------
         latents : array, shape (b, ...)
-            Finite numbers, each sample as long as the first.
+            Finite numbers; every sample has the shape of the first.
         prompts : array, shape (b, ...), or ids, length b, or None
-            Embeddings, or whole numbers or texts that are equal for equal prompts; for all samples of a bank or for none.
+            Embeddings, or whole numbers or texts that are equal for equal prompts; either for all
+            samples of a bank or for none.
         """
         with plain_mode():
-            self._append(latents, prompts)
+            rows, shape = flat_rows(latents, "latents")
+            given = None
+            if prompts is not None:
+                given = clean_prompts(prompts, "prompts")
+            self.require_fit(rows, shape, given)
+            rows = self.stored(rows, "latents")
+            prompt_rows = None
+            if given is not None:
+                prompt_rows = self.stored(like(given.rows, rows, "prompts"), "prompts")
+                self._kind = given.kind
+            if not len(self):
+                # The first samples decide the library and the device of the rings.
+                self.shape = shape
+                self._latents = rows[:0, :]
+                self._prompts = _map_optional(lambda a: a[:0, ...], prompt_rows)
+            self._write(rows, prompt_rows)
 
-    def _append(self, latents: Any, prompts: Any) -> None:
-        rows, shape = flat_rows(latents, "latents")
-        given = None if prompts is None else clean_prompts(prompts, "prompts")
-        self.require_fit(rows, shape, given)
-        rows = self.stored(rows, "latents")
-        texts = None if given is None else self.stored(like(given.rows, rows, "prompts"), "prompts")
-        if not len(self):  # rings in the library and on the device of the first samples
-            self.shape, self._latents = shape, rows[:0, :]
-            self._prompts, self._kind = (
-                None if texts is None else texts[:0, ...],
-                None if given is None else given.kind,
-            )
+    def _write(self, rows: Array, prompts: Array) -> None:
+        """Write rows that fit the rings, and grow these where there is room."""
         size = int(rows.shape[0])
         self._make_room(len(self) + size)
         self._appends += 1
-        self._numbers.clear()
-        first = max(0, size - self.capacity)  # of more than fit only the last are kept
+        # Tables are updated row by row, but sums over the bank must be computed again.
+        self._kept.clear()
+        # Of more rows than the window holds only the last ones stay. The loop wraps around at the
+        # end of the ring.
+        first = max(0, size - self.capacity)
         while first < size:
             last = min(size, first + self._arrivals.size - self._next)
-            there = slice(self._next, self._next + last - first)
-            self._latents[there, :] = rows[first:last, :]
-            if texts is not None:
-                self._prompts[there, ...] = texts[first:last, ...]
-            self._arrivals[there] = self.arrived + np.arange(first, last)
-            self._written[there] = self._appends
-            self._used = max(self._used, there.stop)
-            self._next = there.stop % self.capacity
+            target = slice(self._next, self._next + last - first)
+            self._latents[target, :] = rows[first:last, :]
+            if prompts is not None:
+                self._prompts[target, ...] = prompts[first:last, ...]
+            self._arrivals[target] = self.arrived + np.arange(first, last)
+            self._written[target] = self._appends
+            self._used = max(self._used, target.stop)
+            self._next = target.stop % self.capacity
             first = last
         self.arrived += size
 
     def require_fit(self, rows: Array, shape: tuple[int, ...], prompts: Prompts | None) -> None:
-        """Refuse samples that cannot be appended to those in the bank."""
+        """Refuse samples that cannot join those in the bank."""
         if prompts is not None:
             check_pairing(rows.shape[0], prompts.rows.shape[0], "t")
+        # The first samples decide what fits.
         if not len(self):
             return
         require_shape(shape, self.shape)
-        if (prompts is None) != (self._prompts is None):
-            has = "has no prompts" if self._prompts is None else "has prompts"
-            raise DataError(
-                f"the bank {has}, so new samples must {'not ' if self._prompts is None else ''}bring them too."
-            )
+        if prompts is None and self.has_prompts:
+            raise DataError("the bank has prompts, so new samples must come with prompts too.")
+        if prompts is not None and not self.has_prompts:
+            raise DataError("the bank has no prompts, so new samples must come without prompts.")
         if prompts is not None:
             self.require_prompts(prompts)
         require_together(rows, self._latents)
@@ -228,160 +242,174 @@ class Bank:
         prompts.require_kind(self._kind, self._prompts.shape[1:])
 
     def stored(self, rows: Array, name: str) -> Array:
-        """Rows in the precision of the bank, if they fit in; ids as they are."""
+        """Return rows in the precision of the bank, if they are in its range; ids unchanged."""
         if rows.ndim == 1:
             return rows
         xp = array_namespace(rows)
         dtype = getattr(xp, self.dtype, None)
         if dtype is None:
             raise DataError(
-                f"{xp.__name__} has no {self.dtype}. Make the bank with dtype='float32'."
+                f"{xp.__name__} has no {self.dtype}. Create the bank with dtype='float32'."
             )
+        # Overflow becomes infinity, which the check below reports.
         with np.errstate(over="ignore"):
             stored = xp.astype(rows, dtype)
         if not bool(xp.all(xp.isfinite(stored))):
             raise DataError(
-                f"some `{name}` are too large for {self.dtype}. Make the bank with dtype='float32'."
+                f"some `{name}` are too large for {self.dtype}. "
+                "Create the bank with dtype='float32'."
             )
         return stored
 
     def _make_room(self, size: int) -> None:
-        """Rings for at least so many samples, or for all that the window holds; they grow by doubling."""
-        have, need = self._arrivals.size, min(self.capacity, size)
-        if need <= have:
+        """Grow the rings by doubling until they hold `size` samples, or the whole window."""
+        length = self._arrivals.size
+        needed = min(self.capacity, size)
+        if needed <= length:
             return
-        more = min(self.capacity, max(need, 2 * have, _FIRST_ROOM)) - have
+        more = min(self.capacity, max(needed, 2 * length, _SMALLEST_RING)) - length
         self._latents = _extended(self._latents, more)
-        self._prompts = None if self._prompts is None else _extended(self._prompts, more)
-        self._arrivals, self._written = (
-            _extended(self._arrivals, more),
-            _extended(self._written, more),
-        )
+        self._prompts = _map_optional(lambda a: _extended(a, more), self._prompts)
+        self._arrivals = _extended(self._arrivals, more)
+        self._written = _extended(self._written, more)
         self._next = len(self)
 
     def rows(self, side: str) -> Array:
-        """Samples ("x") or prompts ("t") as they lie in the ring, in no particular order; not a copy."""
-        return (self._latents if side == "x" else self._prompts)[: len(self), ...]
+        """Return the samples ("x") or prompts ("t") in the order of the ring, as a view."""
+        ring = {"x": self._latents, "t": self._prompts}[side]
+        return ring[: len(self), ...]
 
     def table(self, side: str, measure: Measure) -> Array:
-        """A measure between all samples ("x") or all prompts ("t") of the bank, shape (n, n), in the order of `rows`.
+        """Return a measure between all samples ("x") or prompts ("t"), shape (n, n), as in `rows`.
 
-        Kept, and only computed for what was appended since the last call: O(n d) for each of those.
+        The bank keeps the table and computes only rows written since the last call, in O(n d) each.
         """
         with plain_mode():
-            return self._table(side, measure)
+            seen, table = self._stored_table(side, measure)
+            self._update(table, self.rows(side), measure, seen)
+            self._tables[side, measure] = self._appends, table
+            return table[: len(self), : len(self)]
 
-    def _table(self, side: str, measure: Measure) -> Array:
-        n, rows = len(self), self.rows(side)
+    def _stored_table(self, side: str, measure: Measure) -> tuple[int, Array]:
+        """Return a table as large as the ring, and the number of the last append it includes."""
+        rows = self.rows(side)
         xp = array_namespace(rows)
-        seen, table = self._tables.get(
-            (side, measure), (0, xp.zeros((0, 0), dtype=xp.float64, device=device_of(rows)))
-        )
-        if table.shape[0] < n:
-            grown = self._arrivals.size
-            old, size = table, table.shape[0]
-            table = xp.zeros((grown, grown), dtype=xp.float64, device=device_of(rows))
-            table[:size, :size] = old
+        length = self._arrivals.size
+        seen, old = self._tables.get((side, measure), (0, None))
+        if old is not None and old.shape[0] >= len(self):
+            return seen, old
+        table = xp.zeros((length, length), dtype=xp.float64, device=device_of(rows))
+        if old is not None:
+            table[: old.shape[0], : old.shape[0]] = old
+        return seen, table
+
+    def _update(self, table: Array, rows: Array, measure: Measure, seen: int) -> None:
+        """Compute the rows and columns of samples written after the append number `seen`."""
+        n = len(self)
         stale = self._written[:n] > seen
-        fresh = n - int(np.argmin(np.append(stale[::-1], False)))  # from here on all are stale
         runs = _runs(np.flatnonzero(stale))
+        # Rows of zeros have no direction; distances accept them.
         if runs and measure is cosines:
             Cosine().clean(rows, "bank")
+        # All rows from `tail` on are stale. A run in this tail skips pairs with later rows: the
+        # runs of those rows compute them, and the table is symmetric.
+        tail = n - int(np.argmin(np.append(stale[::-1], False)))
         for run in runs:
-            stop = (
-                run.stop if run.start >= fresh else n
-            )  # pairs with rows that are still to come are left to those
-            block = measure(rows[run, ...], rows[:stop, ...], xp.float64)
+            stop = n
+            if run.start >= tail:
+                stop = run.stop
+            block = measure(rows[run, ...], rows[:stop, ...], array_namespace(rows).float64)
             table[run, :stop] = block
             table[:stop, run] = block.T
-        self._tables[side, measure] = self._appends, table
-        return table[:n, :n]
 
-    def kept(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """A number that depends on the samples in the bank and on `key`: computed once, until the next append."""
-        if key not in self._numbers:
+    def kept(self, key: Hashable, compute: Callable[[], object]) -> Any:
+        """Return a value that depends on the samples and on `key`, computed once per append."""
+        if key not in self._kept:
             value = compute()
-            if len(self._numbers) >= _KEPT:
-                self._numbers.clear()
-            self._numbers[key] = value
-        return self._numbers[key]
+            # Bandwidths by the median rule change with every call, so keys never come back.
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            self._kept[key] = value
+        return self._kept[key]
 
     def merge(self, other: "Bank") -> None:
-        """Take in the samples of another bank, as those of another process or GPU.
+        """Add the samples of another bank, for example from another process or GPU.
 
-        Both count their samples as they arrive; the windows are put together in the order of these numbers, this bank first
-        where they are equal, and the last `capacity` are kept. So banks that are filled in step share the window equally, in
-        whatever order they are merged. Samples that are in both count twice: merge into a fresh bank, again and again, rather
-        than into one that is filled further. Those of another library or device are copied to this one's.
+        Both banks number their samples as they arrive. The merged window is ordered by these
+        numbers, this bank first where they are equal, and keeps the last `capacity` samples. So
+        banks that fill at the same pace share the window equally, whatever the order of merging.
+        Samples that are in both banks count twice: merge into a fresh bank each time, not into one
+        that keeps filling. Samples of another library or device are copied to this one's.
         """
         if not isinstance(other, Bank):
-            raise ArgumentError(f"only a Bank can be merged; got {type(other).__name__}.")
+            raise ArgumentError(f"`other` must be a Bank; got {type(other).__name__}.")
         if len(other):
             with plain_mode():
                 self._merge(other)
 
     def _merge(self, other: "Bank") -> None:
         assert other.shape is not None
-        rows, prompts, arrived = (
-            other._in_order(other._latents),
-            other.prompts,
-            max(self.arrived, other.arrived),
-        )
+        arrived = max(self.arrived, other.arrived)
+        latents, prompts = other._in_order(other._latents), other.prompts
         arrivals = other._arrivals[other._order()]
         if len(self):
-            rows, prompts = (
-                None if a is None else _moved(a, self._latents, self.dtype) for a in (rows, prompts)
-            )
-        given = None if prompts is None else Prompts(prompts, str(other._kind))
-        self.require_fit(rows, other.shape, given)
-        rows = self.stored(rows, "latents")
-        prompts = None if prompts is None else self.stored(prompts, "prompts")
+            latents = _moved(latents, self._latents, self.dtype)
+            prompts = _map_optional(lambda a: _moved(a, self._latents, self.dtype), prompts)
+        # Nothing of this bank has changed yet: a refused merge leaves it as it was.
+        self.require_fit(latents, other.shape, _typed(prompts, other._kind))
+        latents = self.stored(latents, "latents")
+        prompts = _map_optional(lambda a: self.stored(a, "prompts"), prompts)
         if len(self):
-            xp = array_namespace(rows)
-            rows = xp.concat([self._in_order(self._latents), rows])
-            prompts = None if prompts is None else xp.concat([self.prompts, prompts])
+            xp = array_namespace(latents)
+            latents = xp.concat([self._in_order(self._latents), latents])
+            prompts = _map_optional(lambda a: xp.concat([self.prompts, a]), prompts)
             arrivals = np.concatenate([self._arrivals[self._order()], arrivals])
+        # A stable sort keeps this bank first among equal arrivals.
         last = np.argsort(arrivals, kind="stable")[-self.capacity :]
-        rows, prompts = (
-            None if a is None else array_namespace(a).take(a, upload(last, a), axis=0)
-            for a in (rows, prompts)
-        )
-        self._adopt(
-            rows,
-            None if prompts is None else Prompts(prompts, str(other._kind)),
-            other.shape,
-            arrivals[last],
-        )
+
+        def chosen(a: Array) -> Array:
+            return array_namespace(a).take(a, upload(last, a), axis=0)
+
+        prompts = _typed(_map_optional(chosen, prompts), other._kind)
+        self._adopt(chosen(latents), prompts, other.shape, arrivals[last])
+        # Both banks may have counted samples that have left their windows since.
         self.arrived = arrived
 
     def save(self, path: str | Path) -> None:
-        """Write the bank to a file, in one step: an archive of plain arrays (.npz), to be read by `load`."""
+        """Write the bank to a file that `load` reads: an archive of plain arrays (.npz).
+
+        The file appears complete or not at all.
+        """
         target = Path(path)
         header = {
-            "format": _FORMAT, "capacity": self.capacity, "dtype": self.dtype, "shape": self.shape, "arrived": self.arrived,
+            "format": _FORMAT,
+            "capacity": self.capacity,
+            "dtype": self.dtype,
+            "shape": self.shape,
+            "arrived": self.arrived,
             "kind": self._kind,
-        }  # fmt: skip
+        }
         arrays = {"header": np.array(json.dumps(header))}
         if len(self):
-            arrays |= {
-                "latents": to_numpy(self._in_order(self._latents)),
-                "arrivals": self._arrivals[self._order()],
-            }
-            arrays |= {} if self._prompts is None else {"prompts": to_numpy(self.prompts)}
+            arrays["latents"] = to_numpy(self._in_order(self._latents))
+            arrays["arrivals"] = self._arrivals[self._order()]
+        if self.has_prompts:
+            arrays["prompts"] = to_numpy(self.prompts)
         try:
             write_whole(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
         except OSError as error:
             raise DataError(f"cannot write {target}: {error.strerror}.") from None
 
     @classmethod
-    def load(cls, path: str | Path, *, like: Any = None) -> "Bank":
-        """A bank that `save` wrote, in NumPy or in the library and on the device of the array `like`.
+    def load(cls, path: str | Path, *, like: Array = None) -> "Bank":
+        """Read a bank that `save` wrote, as NumPy or in the library and on the device of `like`.
 
-        Nothing in the file is executed, and no more memory taken than its size.
+        Nothing in the file is executed, and reading takes no more memory than the file is large.
         """
         if like is not None and not is_array_api_obj(like):
             raise ArgumentError(
-                f"`like` must be an array in whose library the bank is to live; got {type(like).__name__}."
+                "`like` must be an array of the library in which the bank is to live; "
+                f"got {type(like).__name__}."
             )
         with open_archive(path, _FORMAT, "a bank") as (header, archive):
             bank = cls(header["capacity"], dtype=header["dtype"])
@@ -389,87 +417,108 @@ class Bank:
         if like is not None and len(bank):
             with plain_mode():
                 bank._latents = _moved(bank._latents, like, bank.dtype)
-                bank._prompts = (
-                    None if bank._prompts is None else _moved(bank._prompts, like, bank.dtype)
-                )
+                bank._prompts = _map_optional(lambda a: _moved(a, like, bank.dtype), bank._prompts)
         return bank
 
-    def _restore(self, header: dict[str, Any], archive: Any) -> None:
-        arrived, sides, kind = header["arrived"], header["shape"], header["kind"]
+    def _restore(self, header: Mapping[str, Any], archive: Mapping[str, np.ndarray]) -> None:
+        """Fill the bank from an untrusted file; ValueError if anything in it is inconsistent."""
+        arrived, kind = header["arrived"], header["kind"]
+        # bool is an int, and counts from 2^53 on would not be exact in every reader of JSON.
         if type(arrived) is not int or not 0 <= arrived < 2**53:
             raise ValueError("its header does not fit")
         if arrived == 0:
             return
         latents, arrivals = archive["latents"], archive["arrivals"]
         prompts = archive.get("prompts")
-        shape = (
-            tuple(sides)
-            if sides and all(type(side) is int and side > 0 for side in sides)
-            else (0,)
-        )
-        floats = [latents] if prompts is None or prompts.ndim == 1 else [latents, prompts]
-        if (
-            latents.ndim != 2
-            or latents.shape[1] != np.prod(shape, dtype=float)
-            or not 0 < len(latents) <= self.capacity
-        ):
+        shape = _checked_shape(header["shape"])
+        # The product is taken in floating point because untrusted integers may overflow.
+        is_table = latents.ndim == 2 and latents.shape[1] == np.prod(shape, dtype=float)
+        if not is_table or not 0 < len(latents) <= self.capacity:
             raise ValueError("its header does not fit its arrays")
-        if any(
-            a.dtype != self.dtype or a.ndim != 2 or 0 in a.shape or not np.isfinite(a).all()
-            for a in floats
-        ):
-            raise ValueError(f"its samples or prompts are not finite rows of {self.dtype}")
-        if prompts is not None and (
-            len(prompts) != len(latents) or (prompts.ndim == 1 and prompts.dtype != np.int64)
-        ):
-            raise ValueError("its prompts do not fit its samples")
-        if kind not in (
-            (None,)
-            if prompts is None
-            else ("embeddings",)
-            if prompts.ndim == 2
-            else ("numbers", "texts")
-        ):
-            raise ValueError("its prompts are not what its header says")
-        if (
-            arrivals.dtype != np.int64
-            or arrivals.shape != (len(latents),)
-            or (np.diff(arrivals) < 0).any()
-        ):
-            raise ValueError("its times of arrival do not fit")
-        if arrivals[0] < 0 or arrivals[-1] >= arrived:
-            raise ValueError("its times of arrival do not fit")
-        self._adopt(latents, None if prompts is None else Prompts(prompts, kind), shape, arrivals)
+        self._check_finite(latents)
+        if prompts is not None and prompts.ndim != 1:
+            self._check_finite(prompts)
+        _check_prompts(prompts, kind, len(latents))
+        _check_arrivals(arrivals, len(latents), arrived)
+        self._adopt(latents, _typed(prompts, kind), shape, arrivals)
         self.arrived = arrived
+
+    def _check_finite(self, rows: np.ndarray) -> None:
+        is_table = rows.dtype == self.dtype and rows.ndim == 2 and 0 not in rows.shape
+        if not is_table or not np.isfinite(rows).all():
+            raise ValueError(f"its samples or prompts are not finite rows of {self.dtype}")
+
+
+def _checked_shape(sides: Any) -> tuple[int, ...]:
+    """Return the shape of a sample from a header, or (0,), which no array fits."""
+    if not sides or not all(type(side) is int and side > 0 for side in sides):
+        return (0,)
+    return tuple(sides)
+
+
+def _check_prompts(prompts: np.ndarray | None, kind: object, count: int) -> None:
+    """Refuse stored prompts that do not match the number of samples or their stated kind."""
+    kinds: tuple[object, ...] = (None,)
+    if prompts is not None:
+        is_flat = prompts.ndim == 1
+        if len(prompts) != count or (is_flat and prompts.dtype != np.int64):
+            raise ValueError("its prompts do not fit its samples")
+        kinds = ("embeddings",)
+        if is_flat:
+            kinds = ("numbers", "texts")
+    if kind not in kinds:
+        raise ValueError("its prompts are not of the kind in its header")
+
+
+def _check_arrivals(arrivals: np.ndarray, count: int, arrived: int) -> None:
+    """Refuse stored arrival numbers that are not sorted or not below the total."""
+    is_sorted = arrivals.dtype == np.int64 and arrivals.shape == (count,)
+    is_sorted = is_sorted and not (np.diff(arrivals) < 0).any()
+    if not is_sorted or arrivals[0] < 0 or arrivals[-1] >= arrived:
+        raise ValueError("its arrival numbers do not fit its samples")
+
+
+def _map_optional(change: Callable[[Array], _T], a: Array) -> _T | None:
+    """Apply a function to an array, and pass None through: not every bank has prompts."""
+    if a is None:
+        return None
+    return change(a)
+
+
+def _typed(prompts: Array, kind: str | None) -> Prompts | None:
+    if prompts is None:
+        return None
+    return Prompts(prompts, str(kind))
 
 
 def _extended(a: Array, more: int) -> Array:
+    """Append `more` rows of zeros."""
     xp = array_namespace(a)
     return xp.concat([a, xp.zeros((more, *a.shape[1:]), dtype=a.dtype, device=device_of(a))])
 
 
 def _moved(a: Array, other: Array, dtype: str) -> Array:
-    """`a` in the library and on the device of another array; floats in a dtype that it has."""
-    if array_namespace(a) is array_namespace(other) and device_of(a) == device_of(other):
+    """Copy `a` to the library and the device of another array; floats in a dtype that it has."""
+    xp = array_namespace(other)
+    if array_namespace(a) is xp and device_of(a) == device_of(other):
         return a
     host = to_numpy(a)
-    if host.dtype.kind == "f" and not hasattr(array_namespace(other), str(host.dtype)):
+    # The array API standard has no half precision, but merging converts to the bank's dtype anyway.
+    if host.dtype.kind == "f" and not hasattr(xp, str(host.dtype)):
         host = host.astype(dtype)
-    if not hasattr(array_namespace(other), str(host.dtype)):
-        raise DataError(
-            f"{array_namespace(other).__name__} has no {host.dtype}. Make the bank with dtype='float32'."
-        )
+    if not hasattr(xp, str(host.dtype)):
+        raise DataError(f"{xp.__name__} has no {host.dtype}. Create the bank with dtype='float32'.")
     return upload(host, other)
 
 
-def _runs(places: np.ndarray) -> list[slice]:
-    """Increasing places as slices of neighbours, none longer than a table computes together."""
-    if not places.size:
+def _runs(indices: np.ndarray) -> list[slice]:
+    """Group increasing indices into slices of neighbours, none longer than `_TABLE_ROWS`."""
+    if not indices.size:
         return []
-    breaks = np.flatnonzero(np.diff(places) > 1) + 1
-    runs = [slice(int(run[0]), int(run[-1]) + 1) for run in np.split(places, breaks)]
-    return [
-        slice(run.start + part.start, run.start + part.stop)
-        for run in runs
-        for part in row_blocks(run.stop - run.start, _TABLE_ROWS)
-    ]
+    breaks = np.flatnonzero(np.diff(indices) > 1) + 1
+    runs = []
+    for run in np.split(indices, breaks):
+        start = int(run[0])
+        for block in row_blocks(run.size, _TABLE_ROWS):
+            runs.append(slice(start + block.start, start + block.stop))
+    return runs

@@ -1,17 +1,20 @@
-"""DiversityGuidance: a hook for pipelines of diffusers that moves latents uphill in a diversity score while they are denoised.
+"""DiversityGuidance: a hook for diffusers pipelines that moves latents uphill in a diversity score.
 
 After a step of the sampler every latent z is pushed by (Conditional Vendi, eq. 14)
 
-    strength |z| g / |g|,    g the gradient of log score(z_1 / |z_1|, z_2 / |z_2|, ...) with respect to z,
+    strength |z| g / |g|,    g the gradient of log score(z_1 / |z_1|, z_2 / |z_2|, ...) in z,
 
-where the score is that of the batch together with the bank of finished samples. Two choices of the published experiments are
-behind this that eq. 14 does not tell. Their bandwidth of 0.8 is one of latents of norm one: unrelated latents then are sqrt(2)
-apart whatever the sampler's noise scale, and have a kernel value of 0.21. And their weight is relative to the latents: the
-gradient gives the direction, not the length. So a strength means the same for all samplers, scores, bank sizes and resolutions.
+where the score is that of the batch together with the bank of finished samples. Two choices of the
+published experiments are not part of eq. 14. First, their bandwidth of 0.8 applies to latents of
+norm one: unrelated latents are then sqrt(2) apart whatever the noise scale of the sampler, with a
+kernel value of 0.21. Second, their weight is relative to the latents: the gradient gives the
+direction, not the length. So a strength means the same for all samplers, scores, bank sizes and
+resolutions.
 
-The bank holds finished latents, the paper's "most recently generated samples", and not those of the same step of earlier runs:
-between noisy latents the gradient would mostly part the noise of one run from that of another, which is independent anyhow,
-while away from a finished latent is away from what can be seen in it. And one latent per sample then serves any sampler.
+The bank holds finished latents, the paper's "most recently generated samples", and not the latents
+of the same step of earlier runs. Between noisy latents the gradient would mostly separate the noise
+of one run from that of another, which is independent anyway; away from a finished latent means away
+from what its image shows. One latent per sample also serves any sampler.
 """
 
 import functools
@@ -25,10 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from divprism.core.arrays import plain_mode
+from divprism.core.arrays import Array, plain_mode
 from divprism.core.kernels import Gaussian
+from divprism.core.validation import whole_number
 from divprism.errors import ArgumentError, DataError, MissingExtraError
 from divprism.guidance import objectives
+from divprism.guidance._hooks import Pipeline, Scheduler
 from divprism.guidance._inputs import clean_prompts
 from divprism.guidance.bank import Bank
 from divprism.guidance.gradient import Gradient, score_gradient
@@ -37,28 +42,32 @@ from divprism.guidance.objectives import Objective
 for _package in ("torch", "diffusers"):
     if importlib.util.find_spec(_package) is None:
         raise MissingExtraError(
-            f"Guiding pipelines needs {_package}, which is not installed: pip install 'divprism[guidance]'."
+            f"Guiding pipelines needs {_package}, which is not installed: "
+            "pip install 'divprism[guidance]'."
         )
 
-import torch  # noqa: E402, the sentence above comes first
+import torch  # noqa: E402, the message above comes first
 
 from divprism.guidance._attached import Attached  # noqa: E402
 
 __all__ = ["DiversityGuidance"]
 
-_ROUNDING = 1e-12  # gradients of unit rows below this, over the squared bandwidth, are what is left of sums that cancel
-_COPIES = (
-    "sample",
-    "last_sample",
-    "cur_sample",
-)  # where schedulers of several stages keep latents to go on from
-_SINGLE = (
-    "mps",
-)  # devices without double precision: gradients are computed, and banks kept, on the CPU
+# Gradients of unit rows below this, over the squared bandwidth, are rounding errors of sums that
+# cancel, and have no direction.
+_ROUNDING = 1e-12
+# Attributes in which schedulers of several stages keep latents to continue from.
+_SCHEDULER_COPIES = ("sample", "last_sample", "cur_sample")
+# Devices without double precision: there gradients are computed, and banks kept, on the CPU.
+_SINGLE_PRECISION_DEVICES = ("mps",)
+# Pipelines that put the prompts before the negative prompts; all others put the negatives first.
 _PROMPTS_FIRST = {
-    "LuminaPipeline", "LuminaText2ImgPipeline", "StableCascadePriorPipeline", "StableCascadeDecoderPipeline",
-    "WuerstchenPriorPipeline", "WuerstchenDecoderPipeline",
-}  # all others put the negative prompts first  # fmt: skip
+    "LuminaPipeline",
+    "LuminaText2ImgPipeline",
+    "StableCascadeDecoderPipeline",
+    "StableCascadePriorPipeline",
+    "WuerstchenDecoderPipeline",
+    "WuerstchenPriorPipeline",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,31 +75,37 @@ class DiversityGuidance:
     """Guidance by a diversity score, for any pipeline of diffusers.
 
     Pipelines with callbacks take it as `pipe(prompts, callback_on_step_end=guide,
-    callback_on_step_end_tensor_inputs=guide.tensor_inputs)`; for all others there is `with guide.attach(pipe): pipe(prompts)`.
-    Samples are told apart from those of the same batch and from the finished ones in the bank, which grows by each batch that
-    comes to its last step. Between guided steps, after the last one, and everywhere at strength 0, no bit is changed.
+    callback_on_step_end_tensor_inputs=guide.tensor_inputs)`; for all others use
+    `with guide.attach(pipe): pipe(prompts)`. Each sample is compared with the rest of its batch and
+    with the finished samples in the bank, which grows by every batch that reaches its last step.
+    Between guided steps, after the last step, and everywhere at strength 0, latents stay unchanged
+    to the bit.
 
-    A push costs O(n d) for each sample at order 2, n the samples in bank and batch, and O(n^3) more for other scores.
+    A push costs O(n d) for each sample at order 2, where n counts the samples in bank and batch,
+    and O(n^3) more for other scores.
 
     Parameters
     ----------
     score : Objective or str
-        What to climb: "vendi", "rke", "conditional_vendi" or "conditional_rke"; see `score_gradient`.
+        The score to climb: "vendi", "rke", "conditional_vendi" or "conditional_rke"; see
+        `score_gradient`.
     strength : float
-        Length of a push, relative to the norm of the latent that is pushed. 0 only fills the bank.
+        Length of a push relative to the norm of the latent that is pushed. 0 only fills the bank.
     every : int
-        Steps from one push to the next, beginning with the first step from `start` on.
+        Number of steps from one push to the next, starting with the first step from `start` on.
     bandwidth_z, bandwidth_t : float or None
-        Bandwidths of the Gaussian kernels of latents and of prompts, both scaled to norm one; None takes the median distance
-        in batch and bank, anew at every push. Prompts that are ids have no bandwidth: they are equal or not.
+        Bandwidths of the Gaussian kernels of latents and of prompts, both scaled to norm one. None
+        takes the median distance in batch and bank, again at every push. Prompts that are ids need
+        no bandwidth: they are equal or not.
     bank : Bank or None
-        Finished samples, scaled to norm one; None looks at the batch alone. One bank may serve several guides of one kind.
+        Finished samples, scaled to norm one; None compares within the batch only. Guides that see
+        latents of the same shape can share a bank.
     start, stop : float
-        Part of the run in which latents are pushed, as fractions of its steps. The last step is never followed by a push:
-        nothing would come after it to make a picture of the sum.
+        Part of the run in which latents are pushed, as fractions of its steps. The last step is
+        never followed by a push, because no step would follow to turn the sum into an image.
     prompt_tensor : str
-        The pipeline's tensor of prompts that conditional scores look at. Sequences of tokens count by the mean over all
-        tokens. Pooled embeddings are "add_text_embeds" in SDXL and "pooled_prompt_embeds" in SD3.
+        The pipeline's tensor of prompts, for conditional scores. A sequence of tokens counts by its
+        mean. Pooled embeddings are "add_text_embeds" in SDXL and "pooled_prompt_embeds" in SD3.
 
     Examples
     --------
@@ -113,50 +128,41 @@ class DiversityGuidance:
     prompt_tensor: str = "prompt_embeds"
 
     def __post_init__(self) -> None:
-        if isinstance(self.score, str):
-            object.__setattr__(self, "score", objectives.objective(self.score))
-        elif not isinstance(self.score, Objective):
-            raise ArgumentError(
-                f"`score` must be a name such as 'conditional_rke', or an Objective; got {self.score!r}."
-            )
+        # A frozen dataclass: the name of a score is replaced by its objective once, here.
+        object.__setattr__(self, "score", objectives.as_objective(self.score))
         if not _is_number(self.strength) or self.strength < 0:
             raise ArgumentError(
                 f"`strength` must be a number of at least 0; got {self.strength!r}."
             )
-        if (
-            not isinstance(self.every, int | np.integer)
-            or isinstance(self.every, bool)
-            or self.every < 1
-        ):
-            raise ArgumentError(
-                f"`every` must be a whole number of at least 1; got {self.every!r}."
-            )
-        for name, width in (("bandwidth_z", self.bandwidth_z), ("bandwidth_t", self.bandwidth_t)):
-            if width is not None and (not _is_number(width) or width <= 0):
-                raise ArgumentError(
-                    f"`{name}` must be a positive number, or None for the median distance; got {width!r}."
-                )
+        whole_number(self.every, "every", 1)
+        _check_bandwidth(self.bandwidth_z, "bandwidth_z")
+        _check_bandwidth(self.bandwidth_t, "bandwidth_t")
         if self.bandwidth_t is not None and not self._objective.conditional:
-            raise ArgumentError("`bandwidth_t` was given, but the score has no prompts in it.")
+            raise ArgumentError(
+                "`bandwidth_t` was given, but the score does not use prompts. "
+                "Drop it, or choose a conditional score."
+            )
         if self.bank is not None and not isinstance(self.bank, Bank):
             raise ArgumentError(f"`bank` must be a Bank, or None; got {type(self.bank).__name__}.")
-        if not (
-            _is_number(self.start) and _is_number(self.stop) and 0 <= self.start < self.stop <= 1
-        ):
+        are_numbers = _is_number(self.start) and _is_number(self.stop)
+        if not are_numbers or not 0 <= self.start < self.stop <= 1:
             raise ArgumentError(
-                f"fractions must be 0 <= `start` < `stop` <= 1; got {self.start!r} and {self.stop!r}."
+                "`start` and `stop` must be fractions with 0 <= start < stop <= 1; "
+                f"got {self.start!r} and {self.stop!r}."
             )
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "DiversityGuidance":
-        """The guidance of a row of the paper's Table 1, with the settings of App. E.3 and a bank of its window.
+        """Return the guidance of a row of the paper's Table 1, with its settings and window size.
+
+        The settings are those of Conditional Vendi, App. E.3.
 
         Parameters
         ----------
         name : str
             "vendi", "rke", "conditional_vendi" or "conditional_rke".
         **changes
-            Parameters that are to differ.
+            Parameters that differ from the paper's.
 
         Examples
         --------
@@ -168,8 +174,10 @@ class DiversityGuidance:
 
     @property
     def tensor_inputs(self) -> list[str]:
-        """What a pipeline has to hand to the callback."""
-        return ["latents", self.prompt_tensor] if self._objective.conditional else ["latents"]
+        """Names of the tensors that a pipeline must pass to the callback."""
+        if self._objective.conditional:
+            return ["latents", self.prompt_tensor]
+        return ["latents"]
 
     @property
     def _objective(self) -> Objective:
@@ -177,12 +185,13 @@ class DiversityGuidance:
         return self.score
 
     def __call__(
-        self, pipe: Any, step: int, timestep: Any, tensors: dict[str, Any]
-    ) -> dict[str, Any]:
-        """The callback at the end of a step: the tensors, with latents pushed where a push is due."""
+        self, pipe: Pipeline, step: int, timestep: object, tensors: dict[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
+        """Return the tensors at the end of a step, with pushed latents where a push is due."""
         if "latents" not in tensors:
             raise ArgumentError(
-                "the callback needs the latents: pass callback_on_step_end_tensor_inputs=guide.tensor_inputs."
+                "the callback needs the latents: "
+                "pass callback_on_step_end_tensor_inputs=guide.tensor_inputs."
             )
         latents = tensors["latents"]
         prompts = None
@@ -193,41 +202,52 @@ class DiversityGuidance:
                     "pass callback_on_step_end_tensor_inputs=guide.tensor_inputs."
                 )
             prompts = _without_negatives(pipe, tensors[self.prompt_tensor], latents.shape[0])
+        # Pipelines that run only a part of the schedule state its length; others leave it out.
         steps = getattr(pipe, "num_timesteps", None) or len(pipe.scheduler.timesteps)
         moved = self._after_step(pipe, latents, prompts, step, int(steps))
-        return tensors if moved is latents else {**tensors, "latents": moved}
+        if moved is latents:
+            return tensors
+        return {**tensors, "latents": moved}
 
     @contextmanager
-    def attach(self, pipe: Any, prompts: Any = None) -> "Iterator[DiversityGuidance]":
-        """Guide all calls of a pipeline inside a `with` block, by wrapping the step of its scheduler.
+    def attach(self, pipe: Pipeline, prompts: Array = None) -> "Iterator[DiversityGuidance]":
+        """Guide all calls of a pipeline inside a `with` block, by wrapping its scheduler's step.
 
-        For pipelines without callbacks, such as PixArt or DiT, or to tell what the prompts are. The pipeline is left as it was,
-        also after an exception.
+        Use it for pipelines without callbacks, such as PixArt or DiT, or to pass prompts of your
+        own. The pipeline is restored on exit, also after an exception.
 
         Parameters
         ----------
         pipe : DiffusionPipeline
-            Any with a `scheduler`.
+            Any pipeline with a `scheduler`.
         prompts : array, shape (p, d) or (p, tokens, d), or ids, length p, or None
-            Embeddings, or texts or whole numbers, of the prompts of each call in the block, in their order: one for each
-            sample, or one for so many in a row. None takes what `pipe.encode_prompt` gives first, if the score needs prompts.
+            Embeddings, texts or whole numbers: the prompts of each call in the block, in order,
+            with the same number of consecutive samples for each. None takes the first result of
+            `pipe.encode_prompt`, if the score needs prompts.
         """
-        hears = self._objective.conditional and prompts is None
-        if hears and not hasattr(pipe, "encode_prompt"):
+        read_prompts = self._objective.conditional and prompts is None
+        if read_prompts and not hasattr(pipe, "encode_prompt"):
             raise ArgumentError(
-                f"a conditional score needs prompts, and {type(pipe).__name__} encodes none: pass attach(pipe, prompts=...)."
+                f"a conditional score needs prompts, and {type(pipe).__name__} encodes none: "
+                "pass attach(pipe, prompts=...)."
             )
-        if hears and self.prompt_tensor != "prompt_embeds":
+        if read_prompts and self.prompt_tensor != "prompt_embeds":
             raise ArgumentError(
-                f"attach hears the first result of encode_prompt, not {self.prompt_tensor!r}: pass attach(pipe, prompts=...)."
+                "attach reads the first result of encode_prompt, not "
+                f"{self.prompt_tensor!r}: pass attach(pipe, prompts=...)."
             )
-        given = None if prompts is None else _clean_prompts(prompts)
+        given = None
+        if prompts is not None:
+            given = _as_prompts(prompts)
         run = Attached(pipe, pipe.scheduler, functools.partial(self._after_step, pipe), given)
-        with run.hooks(hears):
+        with run.hooks(read_prompts):
             yield self
 
-    def push(self, latents: Any, prompts: Any = None) -> Any:
-        """What guidance adds to latents: a vector of length strength |latent| uphill for each, or zero where there is no slope.
+    def push(self, latents: torch.Tensor, prompts: Array = None) -> torch.Tensor:
+        """Return what guidance adds to latents.
+
+        For each latent this is a vector of length strength |latent| that points uphill, or zero
+        where the score has no slope.
 
         Parameters
         ----------
@@ -241,27 +261,26 @@ class DiversityGuidance:
             In single precision, or in double if the latents are.
         """
         _require_tensor(latents)
-        wide = torch.promote_types(latents.dtype, torch.float32)
+        dtype = torch.promote_types(latents.dtype, torch.float32)
         with plain_mode():
+            # In double precision throughout: unit rows differ little, and pushes are small.
             rows, norms = _unit_rows(latents)
-            found = self._gradient(rows.reshape(latents.shape), self._texts(prompts, rows))
-            slopes = found.gradient.flatten(1)
-            uphill = (
-                slopes - (slopes * rows).sum(1, keepdim=True) * rows
-            )  # the norm of latents is divided out
+            prompt_rows = self._prompt_rows(prompts, rows)
+            result = self._gradient(rows.reshape(latents.shape), prompt_rows)
+            slopes = result.gradient.flatten(1)
+            # The score sees unit rows only, so the component along a row has no effect.
+            uphill = slopes - (slopes * rows).sum(1, keepdim=True) * rows
             lengths = uphill.norm(dim=1, keepdim=True)
-            assert isinstance(found.kernel_x, Gaussian)
-            flat = lengths <= _ROUNDING / found.kernel_x.bandwidth**2
-            directions = torch.where(flat, 0.0, uphill / torch.where(flat, 1.0, lengths))
-            return (
-                (self.strength * norms * directions)
-                .reshape(latents.shape)
-                .to(wide)
-                .to(latents.device)
-            )
+            assert isinstance(result.kernel_x, Gaussian)
+            is_flat = lengths <= _ROUNDING / result.kernel_x.bandwidth**2
+            directions = torch.where(is_flat, 0.0, uphill / torch.where(is_flat, 1.0, lengths))
+            push = (self.strength * norms * directions).reshape(latents.shape)
+            return push.to(dtype).to(latents.device)
 
-    def remember(self, latents: Any, prompts: Any = None) -> None:
-        """Put finished latents into the bank, scaled to norm one; done at the end of every run, or for samples of your own.
+    def remember(self, latents: torch.Tensor, prompts: Array = None) -> None:
+        """Put finished latents into the bank, scaled to norm one.
+
+        Guided runs call this at their end; call it yourself for samples from elsewhere.
 
         Parameters
         ----------
@@ -270,206 +289,261 @@ class DiversityGuidance:
             As in `attach`; conditional scores only.
         """
         if self.bank is None:
-            raise ArgumentError("this guidance has no bank to remember samples in.")
+            raise ArgumentError("this guidance has no `bank` to remember samples in; got None.")
         _require_tensor(latents)
         with plain_mode():
             rows, _ = _unit_rows(latents)
-            self.bank.append(rows.reshape(latents.shape), self._texts(prompts, rows))
+            self.bank.append(rows.reshape(latents.shape), self._prompt_rows(prompts, rows))
 
-    def _gradient(self, rows: Any, texts: Any) -> Gradient:
-        kernel_x = None if self.bandwidth_z is None else Gaussian(self.bandwidth_z)
-        ids = not isinstance(texts, torch.Tensor)
-        kernel_t = None if self.bandwidth_t is None or ids else Gaussian(self.bandwidth_t)
+    def _gradient(self, rows: torch.Tensor, prompts: Array) -> Gradient:
+        kernel_x = kernel_t = None
+        if self.bandwidth_z is not None:
+            kernel_x = Gaussian(self.bandwidth_z)
+        # Ids come as NumPy arrays, and take Categorical whatever the bandwidth.
+        if self.bandwidth_t is not None and isinstance(prompts, torch.Tensor):
+            kernel_t = Gaussian(self.bandwidth_t)
         return score_gradient(
-            rows, texts, bank=self.bank, score=self._objective, kernel_x=kernel_x, kernel_t=kernel_t
+            rows,
+            prompts,
+            bank=self.bank,
+            score=self._objective,
+            kernel_x=kernel_x,
+            kernel_t=kernel_t,
         )
 
-    def _texts(self, prompts: Any, rows: Any) -> Any:
-        """A prompt for each latent, if the score needs any: unit rows, means over tokens, or ids."""
+    def _prompt_rows(self, prompts: Array, rows: torch.Tensor) -> Array:
+        """Return a prompt for each latent, if the score needs them: unit rows, or ids."""
         if not self._objective.conditional:
             return None
         if prompts is None:
             raise DataError(
-                "a conditional score needs prompts: pass embeddings, texts or ids, as in attach(pipe, prompts=...)."
+                "a conditional score needs prompts: pass embeddings, texts or ids, "
+                "as in attach(pipe, prompts=...)."
             )
-        prompts = _clean_prompts(prompts)
-        given, wanted = len(prompts), len(rows)
-        if not given or wanted % given:
+        prompts = _as_prompts(prompts)
+        num_prompts, num_latents = len(prompts), len(rows)
+        if not num_prompts or num_latents % num_prompts:
             raise DataError(
-                f"{wanted} latents do not fit {given} prompts: there must be as many, or some for each prompt."
+                f"{num_latents} latents do not fit {num_prompts} prompts; "
+                "the number of latents must be a multiple of the number of prompts."
             )
+        repeats = num_latents // num_prompts
         if prompts.ndim == 1:
-            return np.repeat(
-                prompts.cpu().numpy() if isinstance(prompts, torch.Tensor) else prompts,
-                wanted // given,
-            )
+            if isinstance(prompts, torch.Tensor):
+                prompts = prompts.cpu().numpy()
+            return np.repeat(prompts, repeats)
         embedded = torch.as_tensor(prompts).to(rows.device).double()
-        pooled = embedded.flatten(1, -2).mean(1) if embedded.ndim > 2 else embedded
-        return _unit_rows(pooled)[0].repeat_interleave(wanted // given, 0)
+        # Padding tokens count too: pipelines do not pass their masks to callbacks.
+        if embedded.ndim > 2:
+            embedded = embedded.flatten(1, -2).mean(1)
+        unit, _ = _unit_rows(embedded)
+        return unit.repeat_interleave(repeats, 0)
 
-    def _after_step(self, pipe: Any, latents: Any, prompts: Any, call: int, calls: int) -> Any:
-        """Latents after a call of the sampler: pushed if that is due, remembered if they are finished."""
+    def _after_step(
+        self, pipe: Pipeline, latents: torch.Tensor, prompts: Array, call: int, calls: int
+    ) -> torch.Tensor:
+        """Return the latents after a call of the sampler, pushed if due; remember finished ones."""
         finishes = not _stops_early(pipe)
-        due = self._is_due(pipe.scheduler, call, calls if finishes else calls + 1)
-        last = finishes and call == calls - 1 and self.bank is not None
-        if call == 0 and self.bank is not None:  # not only when the images are finished, and lost
-            rows, _ = _unit_rows(latents)
-            texts = self._texts(prompts, rows)
-            self.bank.require_fit(
-                rows,
-                tuple(latents.shape[1:]),
-                None if texts is None else clean_prompts(texts, "prompts"),
-            )
-        if not due and not last:
+        # A run that stops early has no last step of its own: one more step follows elsewhere.
+        if finishes:
+            is_due = self._is_due(pipe.scheduler, call, calls)
+        else:
+            is_due = self._is_due(pipe.scheduler, call, calls + 1)
+        is_last = finishes and call == calls - 1 and self.bank is not None
+        if call == 0:
+            self._require_fit(latents, prompts)
+        if not is_due and not is_last:
             return latents
-        kept = torch.isfinite(latents).flatten(1).all(dim=1).nonzero().flatten().tolist()
+        finite = torch.isfinite(latents).flatten(1).all(dim=1)
+        kept = finite.nonzero().flatten().tolist()
         if len(kept) < len(latents):
-            lost = sorted(set(range(len(latents))) - set(kept))
+            lost = (~finite).nonzero().flatten().tolist()
             warnings.warn(
-                f"latents {lost} of the batch are NaN or infinite: they are neither pushed nor remembered.",
+                f"latents {lost} of the batch are NaN or infinite: "
+                "they are neither pushed nor remembered.",
                 stacklevel=2,
             )
         if not kept:
             return latents
-        texts = self._texts(prompts, latents)
-        texts = None if texts is None else texts[kept]
-        if due:
-            latents = self._pushed(pipe.scheduler, latents, texts, kept)
-        if last:
-            self.remember(latents[kept], texts)
+        prompt_rows = self._prompt_rows(prompts, latents)
+        if prompt_rows is not None:
+            prompt_rows = prompt_rows[kept]
+        if is_due:
+            latents = self._pushed(pipe.scheduler, latents, prompt_rows, kept)
+        if is_last:
+            self.remember(latents[kept], prompt_rows)
         return latents
 
-    def _pushed(self, scheduler: Any, latents: Any, texts: Any, kept: list[int]) -> Any:
-        """Latents of which some are pushed, in the scheduler's copies as well; the others stay to the bit."""
-        push = torch.zeros(
-            latents.shape,
-            dtype=torch.promote_types(latents.dtype, torch.float32),
-            device=latents.device,
-        )
-        push[kept] = self.push(latents[kept], texts)
+    def _require_fit(self, latents: torch.Tensor, prompts: Array) -> None:
+        """Refuse latents that the bank cannot hold; called at the first step of a run."""
+        if self.bank is None:
+            return
+        rows, _ = _unit_rows(latents)
+        prompt_rows = self._prompt_rows(prompts, rows)
+        checked = None
+        if prompt_rows is not None:
+            checked = clean_prompts(prompt_rows, "prompts")
+        self.bank.require_fit(rows, tuple(latents.shape[1:]), checked)
+
+    def _pushed(
+        self, scheduler: Scheduler, latents: torch.Tensor, prompts: Array, kept: list[int]
+    ) -> torch.Tensor:
+        """Push the latents in `kept`, also in the scheduler's copies; others stay as they are."""
+        dtype = torch.promote_types(latents.dtype, torch.float32)
+        push = torch.zeros(latents.shape, dtype=dtype, device=latents.device)
+        push[kept] = self.push(latents[kept], prompts)
         _push_copies(scheduler, latents, push)
+        # A new tensor: pipelines and callbacks may hold on to the old one.
         moved = latents.clone()
         moved[kept] = _sum(latents, push)[kept]
         return moved
 
-    def _is_due(self, scheduler: Any, call: int, calls: int) -> bool:
-        order = getattr(
-            scheduler, "order", 1
-        )  # calls that make a step: 2 for Heun, which leaves out one of the last step
+    def _is_due(self, scheduler: Scheduler, call: int, calls: int) -> bool:
+        """Whether a push follows this call of the sampler."""
+        # Heun has order 2: it calls the sampler twice per step, but only once in the last step.
+        order = getattr(scheduler, "order", 1)
+        ends_step = (call + 1) % order == 0
         step, steps = call // order, math.ceil(calls / order)
-        first = math.ceil(self.start * steps - 1e-9)  # 0.1 * 30 is 3, whatever its rounding
-        inside = first <= step < min(self.stop * steps - 1e-9, steps - 1)
-        return (
-            self.strength > 0
-            and inside
-            and (call + 1) % order == 0
-            and (step - first) % self.every == 0
-        )
+        # The margin absorbs rounding: 0.1 * 30 counts as 3.
+        first = math.ceil(self.start * steps - 1e-9)
+        # The last step is excluded: a push after it would go into the image unchanged.
+        is_inside = first <= step < min(self.stop * steps - 1e-9, steps - 1)
+        is_turn = (step - first) % self.every == 0
+        return self.strength > 0 and is_inside and ends_step and is_turn
 
 
-def _stops_early(pipe: Any) -> bool:
-    """Whether a run ends with noise in the latents, for a second pipeline to go on from: SDXL and its refiner."""
+def _stops_early(pipe: Pipeline) -> bool:
+    """Whether a run leaves noise in the latents for a second pipeline, as SDXL for its refiner."""
+    # Pipelines without the argument lack the attribute, and those with it may hold None.
     end = getattr(pipe, "denoising_end", None)
     return isinstance(end, float) and 0 < end < 1
 
 
-def _require_tensor(latents: Any) -> None:
+def _require_tensor(latents: object) -> None:
     if not isinstance(latents, torch.Tensor):
         raise ArgumentError(
-            f"`latents` must be a torch tensor; got {type(latents).__name__}. score_gradient takes any array."
+            f"`latents` must be a torch tensor; got {type(latents).__name__}. "
+            "score_gradient takes any array."
         )
 
 
-def _clean_prompts(prompts: Any) -> Any:
-    """Embeddings as a tensor or an array, the mean over tokens where their numbers differ; ids as a flat array."""
+def _as_prompts(prompts: Array) -> Array:
+    """Return embeddings as a tensor or an array, and ids as a flat array.
+
+    Sequences of different numbers of tokens are replaced by their means.
+    """
     if isinstance(prompts, torch.Tensor):
         return prompts
+    # A single text is the prompt of the whole batch.
     if isinstance(prompts, str):
         return np.array([prompts])
-    if (
-        isinstance(prompts, list | tuple)
-        and prompts
-        and all(getattr(one, "ndim", 0) for one in prompts)
-    ):
-        prompts = [torch.as_tensor(one) for one in prompts]
-        prompts = [
-            one if one.ndim == 1 else one.flatten(0, -2).to(torch.float64).mean(0)
-            for one in prompts
-        ]
-        if len({one.shape for one in prompts}) > 1:
-            raise DataError(
-                "the embeddings of prompts differ in width; they must be of one encoder."
-            )
-        return torch.stack(prompts)
+    if _is_list_of_arrays(prompts):
+        return _stacked([torch.as_tensor(prompt) for prompt in prompts])
     try:
-        found = np.asarray(prompts)
-    except ValueError:
-        found = np.array(None)
-    if found.ndim == 0 or found.dtype == object:
+        array = np.asarray(prompts)
+    except ValueError:  # rows of different lengths
+        array = np.array(None)
+    if array.ndim == 0 or array.dtype == object:
         raise DataError(
-            f"`prompts` must be embeddings, or texts or whole numbers in a list; got {type(prompts).__name__}."
+            "`prompts` must be embeddings, or a list of texts or whole numbers; "
+            f"got {type(prompts).__name__}."
         )
-    return found
+    return array
 
 
-def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, int | float | np.integer | np.floating)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-    )
+def _is_list_of_arrays(prompts: Array) -> bool:
+    if not isinstance(prompts, list | tuple) or not prompts:
+        return False
+    return all(getattr(prompt, "ndim", 0) for prompt in prompts)
 
 
-def _unit_rows(a: Any) -> tuple[Any, Any]:
-    """Items as flat rows of norm one in double precision, and their norms; zeros stay zeros."""
-    rows = (a.detach().cpu() if a.device.type in _SINGLE else a.detach()).flatten(1).double()
+def _stacked(prompts: list[torch.Tensor]) -> torch.Tensor:
+    """Return a vector for each prompt; that of a sequence is the mean over its tokens."""
+    vectors = []
+    for prompt in prompts:
+        vector = prompt
+        if prompt.ndim > 1:
+            vector = prompt.flatten(0, -2).to(torch.float64).mean(0)
+        vectors.append(vector)
+    if len({vector.shape for vector in vectors}) > 1:
+        raise DataError("the embeddings in `prompts` differ in width; use one encoder for all.")
+    return torch.stack(vectors)
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return math.isfinite(value)
+
+
+def _check_bandwidth(bandwidth: float | None, name: str) -> None:
+    if bandwidth is None:
+        return
+    if not _is_number(bandwidth) or bandwidth <= 0:
+        raise ArgumentError(
+            f"`{name}` must be a positive number, or None for the median distance; "
+            f"got {bandwidth!r}."
+        )
+
+
+def _unit_rows(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return items as flat rows of norm one in double precision, and their norms.
+
+    Items of norm zero stay zero.
+    """
+    a = a.detach()
+    if a.device.type in _SINGLE_PRECISION_DEVICES:
+        a = a.cpu()
+    rows = a.flatten(1).double()
     norms = rows.norm(dim=1, keepdim=True)
     return rows / torch.where(norms == 0, 1.0, norms), norms
 
 
-def _norms(latents: Any) -> Any:
-    """Norms of latents in single precision, to be multiplied with them."""
-    return latents.flatten(1).float().norm(dim=1).reshape(-1, *[1] * (latents.ndim - 1))
+def _norms(latents: torch.Tensor) -> torch.Tensor:
+    """Return the norms of latents in single precision, in a shape that broadcasts with them."""
+    norms = latents.flatten(1).float().norm(dim=1)
+    return norms.reshape(-1, *[1] * (latents.ndim - 1))
 
 
-def _sum(latents: Any, push: Any) -> Any:
-    """Latents and push in the dtype of the latents, within its range."""
+def _sum(latents: torch.Tensor, push: torch.Tensor) -> torch.Tensor:
+    """Add a push in the dtype of the latents, clamped to its range."""
     largest = torch.finfo(latents.dtype).max
     return (latents + push).clamp(-largest, largest).to(latents.dtype)
 
 
-def _push_copies(scheduler: Any, latents: Any, push: Any) -> None:
-    """Move the latents along that a scheduler will go on from in place of those it is given, or it would undo the push.
+def _push_copies(scheduler: Scheduler, latents: torch.Tensor, push: torch.Tensor) -> None:
+    """Push the copies of latents from which a scheduler continues, or it would undo the push.
 
-    PNDM, Heun and other samplers of several stages keep those at the beginning of a step, UniPC those before its correction.
-    They are of another noise level: the push is the same relative to their norm.
+    PNDM, Heun and other samplers of several stages keep the latents at the beginning of a step;
+    UniPC keeps those before its correction. These have another noise level, so the push is scaled
+    to their norm.
     """
-    for name in _COPIES:
+    smallest = torch.finfo(torch.float32).tiny
+    for name in _SCHEDULER_COPIES:
         copy = getattr(scheduler, name, None)
-        for times in (1, 2):  # 2: a batch that is there twice, see `Attached`
-            if isinstance(copy, torch.Tensor) and copy.shape == (
-                times * push.shape[0],
-                *push.shape[1:],
-            ):
-                ratio = _norms(copy) / _norms(torch.cat([latents] * times)).clamp_min(
-                    torch.finfo(torch.float32).tiny
-                )
-                ratio = torch.where(torch.isfinite(ratio), ratio, 0.0)  # of latents that diverged
-                setattr(scheduler, name, _sum(copy, torch.cat([push] * times) * ratio))
+        if not isinstance(copy, torch.Tensor):
+            continue
+        # A factor of 2 is a batch that the pipeline holds twice, see `Attached`.
+        for times in (1, 2):
+            if copy.shape != (times * push.shape[0], *push.shape[1:]):
+                continue
+            ratio = _norms(copy) / _norms(torch.cat([latents] * times)).clamp_min(smallest)
+            # Latents that diverged are not pushed.
+            ratio = torch.where(torch.isfinite(ratio), ratio, 0.0)
+            setattr(scheduler, name, _sum(copy, torch.cat([push] * times) * ratio))
 
 
-def _without_negatives(pipe: Any, prompts: Any, wanted: int) -> Any:
-    """The prompts of the samples, out of those that classifier-free guidance has put side by side with negative ones."""
-    given = len(prompts)
-    if given == 2 * wanted:
-        return (
-            prompts[:wanted]
-            if _PROMPTS_FIRST & {kind.__name__ for kind in type(pipe).__mro__}
-            else prompts[wanted:]
-        )
-    if given > wanted:
+def _without_negatives(pipe: Pipeline, prompts: torch.Tensor, num_latents: int) -> torch.Tensor:
+    """Return the prompts without the negative ones that classifier-free guidance adds."""
+    if len(prompts) == 2 * num_latents:
+        class_names = {kind.__name__ for kind in type(pipe).__mro__}
+        if _PROMPTS_FIRST & class_names:
+            return prompts[:num_latents]
+        return prompts[num_latents:]
+    if len(prompts) > num_latents:
         raise DataError(
-            f"{type(pipe).__name__} has {given} prompts for {wanted} latents, and which are theirs cannot be told. "
+            f"{type(pipe).__name__} has {len(prompts)} prompts for {num_latents} latents, and "
+            "which of them belong to the latents is ambiguous. "
             "Use `with guide.attach(pipe, prompts=...)`."
         )
     return prompts

@@ -1,4 +1,4 @@
-"""Objective: which score a gradient climbs. A frozen description; the gradient itself is in `divprism.guidance`."""
+"""Objective: a frozen description of the score that a gradient climbs."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -7,25 +7,28 @@ from typing import Any
 from divprism.core.validation import check_order, check_truncation
 from divprism.errors import ArgumentError
 from divprism.scores.registry import keywords
+from divprism.scores.spec import SCORES
 
-__all__ = ["GUIDANCE", "OBJECTIVES", "Objective", "guidance_settings", "objective"]
+__all__ = ["OBJECTIVES", "Objective", "as_objective", "guidance_settings", "objective"]
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A score to climb: Vendi, Conditional-Vendi, or at order 2 RKE and Conditional-RKE.
+    """A score to climb: Vendi or Conditional-Vendi of any order; order 2 gives the two RKE scores.
 
-    At order 2 without truncation a new sample costs O(n d), because sums of squared kernel values suffice; everything else
-    needs the eigenvectors of an n x n matrix. `objective` gives the usual ones by name.
+    At order 2 without truncation a new sample costs O(n d), because sums of squared kernel values
+    are enough; everything else needs the eigenvectors of an n x n matrix. `objective` returns the
+    usual objectives by name.
 
     Attributes
     ----------
     conditional : bool
-        Whether diversity counts beyond what the prompts bring.
+        Whether to count only the diversity beyond what the prompts bring.
     order : float
         Order of the entropy: any positive number, or math.inf.
     truncation : int or None
-        Number of eigenvalues kept of each spectrum, the rest being spread over them (Conditional Vendi, eq. 23); None: all.
+        Number of eigenvalues to keep in each spectrum; the remaining mass is spread evenly over
+        them (Conditional Vendi, eq. 23). None keeps all.
 
     Examples
     --------
@@ -45,60 +48,83 @@ class Objective:
 
     @property
     def by_squares(self) -> bool:
-        """Whether sums of squared kernel values suffice, so that no eigenvalue is needed."""
+        """Whether sums of squared kernel values are enough, so that no eigenvalue is needed."""
         return self.order == 2 and self.truncation is None
 
 
-OBJECTIVES: dict[str, Objective] = {
-    "vendi": Objective(),
-    "rke": Objective(order=2.0),
-    "conditional_vendi": Objective(conditional=True),
-    "conditional_rke": Objective(conditional=True, order=2.0),
-}
-"""Scores that guidance climbs."""
+def _objectives() -> dict[str, Objective]:
+    objectives = {}
+    for spec in SCORES:
+        for terms, conditional in _DIFFERENTIABLE:
+            if spec.terms == terms:
+                objectives[spec.name] = Objective(conditional, spec.order_under(1.0))
+    return objectives
 
-_LATENT: dict[str, Any] = {"strength": 0.03, "every": 10, "bandwidth_z": 0.8}
-GUIDANCE: dict[str, dict[str, Any]] = {
-    "vendi": _LATENT,
-    "rke": _LATENT,
-    "conditional_vendi": _LATENT | {"bandwidth_t": 0.3},
-    "conditional_rke": _LATENT | {"bandwidth_t": 0.3},
-}
-"""Settings of latent guidance in the paper's Table 1 by the score that it climbs (Conditional Vendi, App. E.3).
 
-No text bandwidth is told for Conditional-Vendi: it is that of Conditional-RKE. The truncation of 10,000 (App. E.1) keeps every
-eigenvalue of a window of 300.
-"""
+# Sums of entropies whose gradient in the samples is implemented, and whether they use prompts.
+_DIFFERENTIABLE: tuple[tuple[dict[str, int], bool], ...] = (
+    ({"x": 1}, False),
+    ({"joint": 1, "t": -1}, True),
+)
+
+OBJECTIVES = _objectives()
+"""The scores that guidance can climb, by name: everything about a name is read from here."""
+
+# Latent guidance as in Table 1 of Conditional Vendi (App. E.3). The paper gives no text bandwidth
+# for Conditional-Vendi, so that of Conditional-RKE serves both. Its truncation of 10,000 (App. E.1)
+# keeps every eigenvalue of a window of 300 samples and is left out.
+_PAPER_SETTINGS = {"strength": 0.03, "every": 10, "bandwidth_z": 0.8}
+_PAPER_BANDWIDTH_T = 0.3
 
 
 def objective(text: str) -> Objective:
-    """The objective that a spelling stands for; those that have no order in their name also take one.
+    """Return the objective with this name, with any settings given in parentheses.
+
+    Names that imply an order, such as "rke", take `truncation` only; the others also take `order`.
 
     >>> objective("conditional_vendi(truncation=50)")
     Objective(conditional=True, order=1.0, truncation=50)
     """
-    name, bracket, rest = text.strip().partition("(")
-    if name.strip() not in OBJECTIVES or (bracket and not rest.endswith(")")):
+    name, parenthesis, rest = text.strip().partition("(")
+    name = name.strip()
+    if name not in OBJECTIVES or (parenthesis and not rest.endswith(")")):
         raise ArgumentError(f"there is no objective {text!r}; choose from {', '.join(OBJECTIVES)}.")
-    base = OBJECTIVES[name.strip()]
-    takes = ["order", "truncation"] if base.order == 1 else ["truncation"]
-    given = keywords(rest[:-1], text, "objective")
-    unknown = [key for key in given if key not in takes]
+    base = OBJECTIVES[name]
+    accepted = ["truncation"]
+    # The name "rke" means order 2, so another order would contradict it.
+    if base.order == 1:
+        accepted = ["order", "truncation"]
+    settings = keywords(rest[:-1], text, "objective")
+    unknown = [key for key in settings if key not in accepted]
     if unknown:
         raise ArgumentError(
-            f"objective {name.strip()} has no setting {unknown[0]!r}; it takes {', '.join(takes)}."
+            f"objective {name} has no setting {unknown[0]!r}; it takes {', '.join(accepted)}."
         )
-    return dataclasses.replace(base, **given)
+    return dataclasses.replace(base, **settings)
+
+
+def as_objective(score: object) -> Objective:
+    """Return the `score` argument of a public function as an `Objective`."""
+    if isinstance(score, str):
+        return objective(score)
+    if not isinstance(score, Objective):
+        raise ArgumentError(
+            f"`score` must be a name such as 'conditional_rke', or an Objective; got {score!r}."
+        )
+    return score
 
 
 def guidance_settings(name: str) -> dict[str, Any]:
-    """Settings of the guidance that the paper names so.
+    """Return the settings of the paper's guidance by the score of this name.
 
     >>> guidance_settings("rke")
     {'score': 'rke', 'strength': 0.03, 'every': 10, 'bandwidth_z': 0.8}
     """
-    if name not in GUIDANCE:
+    if name not in OBJECTIVES:
         raise ArgumentError(
-            f"there is no preset {name!r} of guidance; choose from {', '.join(GUIDANCE)}."
+            f"there is no guidance preset {name!r}; choose from {', '.join(OBJECTIVES)}."
         )
-    return {"score": name, **GUIDANCE[name]}
+    settings = {"score": name, **_PAPER_SETTINGS}
+    if OBJECTIVES[name].conditional:
+        settings["bandwidth_t"] = _PAPER_BANDWIDTH_T
+    return settings

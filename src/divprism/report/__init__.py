@@ -1,24 +1,15 @@
-"""Result documents as text: a table for people, JSON, CSV, Markdown and LaTeX for everything else, plots, and an HTML page."""
+"""Result documents as tables, text, plots and one HTML page."""
 
-from divprism.report.formats import (
-    FORMATS,
-    MODEL_FORMATS,
-    model_note,
-    model_table,
-    render,
-    render_models,
-)
 from divprism.report.page import MARK, report_page
+from divprism.report.table import RENDERINGS, Column, Measured, Table
 from divprism.report.words import comparison_sentences
 
 __all__ = [
-    "FORMATS",
     "MARK",
-    "MODEL_FORMATS",
+    "RENDERINGS",
+    "Column",
+    "Measured",
+    "Table",
     "comparison_sentences",
-    "model_note",
-    "model_table",
-    "render",
-    "render_models",
     "report_page",
 ]

@@ -1,90 +1,126 @@
-"""What a report shows beyond the scores: spectra, a sweep of bandwidths, convergence, and groups of prompts with examples."""
+"""What a report shows beyond the scores: spectra, a sweep, convergence, and groups of prompts."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.comparison import Comparison
 from divprism.analysis.convergence import converge
-from divprism.analysis.evaluation import SCHEMA, Evaluation
-from divprism.analysis.groups import EigenGroups, LabelGroups, prompt_groups
+from divprism.analysis.evaluation import SCHEMA, Evaluation, Results
+from divprism.analysis.groups import EigenGrouping, LabelGrouping, prompt_groups
 from divprism.analysis.groups.grouping import Grouping
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Gaussian
 from divprism.core.spectrum import Spectrum
 from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, DataError
+from divprism.report.documents import Document
 from divprism.report.page import report_page
 from divprism.report.plots import rank_curve
 from divprism.report.thumbnails import thumbnail
 from divprism.scores.bandwidth import BandwidthRule
+from divprism.scores.settings import Progress, Settings
 
-__all__ = ["detailed", "details", "html_report"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["DetailOptions", "detailed", "details", "html_report"]
 
 MAX_THUMBNAILS = 240
-"""Small pictures of a model, if nothing else is said: about a megabyte and a half."""
-_PAGE_THUMBNAILS = 640  # of all models of a page: about four megabytes
-_POINTS = 150  # of a spectrum: more than a plot can show
-_FEW_UNITS = 20  # prompts that are too few to draw from
-_SETTINGS = ("kernel_x", "kernel_t", "order", "estimator", "rng")
+"""Thumbnails of one model by default: about 1.5 MB of the page."""
+_PAGE_THUMBNAILS = 640  # of all models of a page: about 4 MB
+_MAX_POINTS = 150  # of a spectrum: more cannot be distinguished in a plot
+_FEW_UNITS = 20  # prompts; of fewer, a random subset of pairs represents the data better
+
+
+class DetailOptions(TypedDict, total=False):
+    """Keywords of `details`."""
+
+    num_groups: int
+    num_modes: int
+    num_examples: int
+    max_thumbnails: int
+    max_rows: int
+    num_repeats: int
+    max_pairs: int
+    progress: Progress | None
 
 
 def html_report(
-    result: Evaluation | Comparison | Mapping[str, Evaluation], labels: Any = None, **settings: Any
+    result: Evaluation | Comparison | Mapping[str, Evaluation],
+    labels: Any = None,
+    **options: "Unpack[DetailOptions]",
 ) -> str:
-    """One self-contained HTML page: scores in words, plots, groups of prompts with examples, settings and warnings.
+    """Return one self-contained HTML page about a result.
 
-    Nothing in it is loaded from a network, and nothing that comes from the data can run.
+    The page shows the scores in words, plots, groups of prompts with examples, settings and
+    warnings. It loads nothing from a network, and nothing in it that comes from the data can run.
 
     Parameters
     ----------
-    result : Evaluation, Comparison, or dict of Evaluation
+    result : Evaluation, Comparison, Results, or dict of Evaluation
         As `evaluate`, `compare` and `evaluate_models` return them.
-    labels, **settings
+    labels, **options
         As in `details`.
 
     Examples
     --------
     >>> import numpy as np, divprism as dp
-    >>> page = dp.html_report(dp.evaluate(np.eye(20), np.repeat(np.arange(4), 5), kernel_x=dp.Cosine()))
-    >>> "amount to 20 distinct ones" in page
+    >>> prompts = np.repeat(np.arange(4), 5)
+    >>> page = dp.html_report(dp.evaluate(np.eye(20), prompts, kernel_x=dp.Cosine()))
+    >>> "amount to 20 distinct outputs" in page
     True
     """
-    return report_page(detailed(result, labels, **settings))
+    return report_page(detailed(result, labels, **options))
 
 
 def detailed(
-    result: Evaluation | Comparison | Mapping[str, Evaluation], labels: Any = None, **settings: Any
+    result: Evaluation | Comparison | Mapping[str, Evaluation],
+    labels: Any = None,
+    **options: "Unpack[DetailOptions]",
 ) -> dict[str, Any]:
-    """The result document with `details` of each model in it; arguments as in `html_report`."""
-    if not isinstance(result, Evaluation | Comparison) and not (
-        isinstance(result, Mapping)
-        and result
-        and all(isinstance(one, Evaluation) for one in result.values())
-    ):
+    """Return the result document with the `details` of each model; see `html_report`."""
+    results = _as_results(result)
+    if labels is not None and len(results) > 1:
         raise ArgumentError(
-            f"`result` must be an Evaluation, a Comparison or a dict of Evaluation; got {type(result).__name__}."
+            f"`labels` belong to one model, and this result is of {len(results):,} models."
         )
+    options["max_thumbnails"] = _thumbnails_each(options.get("max_thumbnails"), len(results))
+    documents = {}
+    for model, evaluation in results.items():
+        parts = details(evaluation, labels, **options)
+        documents[model] = evaluation.to_dict() | {"details": parts}
+    if isinstance(result, Comparison):
+        return result.to_dict() | {"models": documents}
+    if len(documents) == 1:
+        return next(iter(documents.values()))
+    return {"schema": SCHEMA, "models": documents}
+
+
+def _as_results(result: object) -> Results:
+    """Return the evaluations by model, whatever the result is: the one place that decides it."""
     if isinstance(result, Evaluation):
-        return result.to_dict() | {"details": details(result, labels, **settings)}
-    results = result.results if isinstance(result, Comparison) else dict(result)
-    if labels is not None:
-        raise ArgumentError("`labels` belong to one model, and this result is of several.")
-    asked = settings.pop("max_thumbnails", None)
-    most = (
-        min(MAX_THUMBNAILS, _PAGE_THUMBNAILS // len(results))
-        if asked is None
-        else asked // len(results)
+        return Results.of(result)
+    if isinstance(result, Comparison):
+        return result.results
+    if isinstance(result, Mapping) and result:
+        evaluations = dict(result)
+        if all(isinstance(evaluation, Evaluation) for evaluation in evaluations.values()):
+            return Results(evaluations)
+    raise ArgumentError(
+        "`result` must be an Evaluation, a Comparison or a dict of Evaluation; got "
+        f"{type(result).__name__}."
     )
-    documents = {
-        model: one.to_dict() | {"details": details(one, max_thumbnails=most, **settings)}
-        for model, one in results.items()
-    }
-    whole = result.to_dict() if isinstance(result, Comparison) else {"schema": SCHEMA}
-    return whole | {"models": documents}
+
+
+def _thumbnails_each(total: int | None, num_models: int) -> int:
+    """Return the number of thumbnails for each model, where `total` is for the page."""
+    if total is None:
+        return min(MAX_THUMBNAILS, _PAGE_THUMBNAILS // num_models)
+    return total // num_models
 
 
 def details(
@@ -98,183 +134,215 @@ def details(
     max_rows: int = 500,
     num_repeats: int = 3,
     max_pairs: int = 1000,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Spectra, sweep, convergence and groups of what an evaluation scored, with its kernels: plain values for `report_page`.
+    """Return spectra, sweep, convergence and groups of an evaluation: plain values for a page.
 
-    Costs a sweep of `max_rows` pairs, some six evaluations of `max_pairs`, and the groups; some ten seconds by default.
+    All of them use the kernels of the evaluation. Costs a sweep of `max_rows` pairs, about six
+    evaluations of `max_pairs`, and the groups: some ten seconds by default.
 
     Parameters
     ----------
     result : Evaluation
-        Of outputs that count alike: `evaluate` without `weights`.
+        Of outputs with equal weights: `evaluate` without `weights`.
     labels : flat collection of n labels, optional
         Groups of prompts; default `num_groups` by the prompt kernel.
     num_groups, num_modes, num_examples : int
-        Of `prompt_groups`.
+        As in `prompt_groups`.
     max_thumbnails : int
-        Small pictures, shared out over groups and modes; of the other outputs the file is named.
+        Images to embed, shared out over groups and modes; the other examples show a file name.
     max_rows : int
-        Pairs that bandwidths are swept on, at most.
-    num_repeats, max_pairs : int
-        Of `converge`, and pairs that it is given at most: of more, a draw, whose verdicts hold all the more for the whole.
+        Largest number of pairs in the sweep of bandwidths.
+    num_repeats : int
+        As in `converge`.
+    max_pairs : int
+        Largest number of pairs in the convergence curves. Of more, a random subset is used: what
+        suffices there also suffices for the whole sample.
 
     Returns
     -------
     dict
-        With the keys spectra, sweep, convergence and groups; None for what the data do not allow, the reason under `absent`.
+        With the keys spectra, sweep, convergence and groups. A part that the data do not allow is
+        None, with the reason under `absent`.
     """
-    samples = result.samples
-    if samples is None:
+    samples = _scored_samples(result)
+    # The samples are vectors already; an embedder would be refused for them.
+    settings = replace(result.settings, embedder_x=None, embedder_t=None)
+    grouping: Grouping = EigenGrouping(num_groups)
+    if labels is not None:
+        grouping = LabelGrouping(labels)
+
+    def groups() -> dict[str, Any]:
+        found = prompt_groups(
+            samples,
+            grouping=grouping,
+            num_modes=num_modes,
+            num_examples=num_examples,
+            progress=progress,
+            settings=settings,
+        )
+        document = found.to_dict()
+        _add_thumbnails(document, found.items, max_thumbnails)
+        return document
+
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "sweep": lambda: _sweep(samples, settings, max_rows),
+        "convergence": lambda: _convergence(samples, settings, num_repeats, max_pairs, progress),
+        "groups": groups,
+    }
+    spectra = {name: _points(spectrum) for name, spectrum in result.spectra.items()}
+    return {"spectra": spectra, **_computed_parts(parts)}
+
+
+def _scored_samples(result: Evaluation) -> Samples:
+    """Return what an evaluation scored; refuse one that does not hold it, or has weights."""
+    if result.samples is None:
         raise ArgumentError(
-            "`result` does not hold what it scored; details are of an evaluation by `evaluate`."
+            "`result` does not hold the samples that it scored; use the result of `evaluate`."
         )
     if result.data.get("weighted"):
         raise ArgumentError(
-            "details are of outputs that count alike; this evaluation has `weights`."
+            "details need outputs with equal weights, and this evaluation has `weights`: evaluate "
+            "without them."
         )
-    settings = {name: result.settings[name] for name in _SETTINGS}
-    found: dict[str, Any] = {
-        "spectra": {name: _points(one) for name, one in result.spectra.items()}
-    }
+    return result.samples
+
+
+def _computed_parts(parts: Mapping[str, Callable[[], dict[str, Any]]]) -> dict[str, Any]:
+    """Return every part, or None and the reason where the data do not allow it.
+
+    Only `DataError` is such a reason: a wrong argument stays an error.
+    """
+    computed: dict[str, Any] = {}
     absent: dict[str, str] = {}
-    parts: dict[str, Callable[[], dict[str, Any]]] = {
-        "sweep": lambda: _sweep(samples, result, max_rows),
-        "convergence": lambda: _convergence(
-            samples, result, settings, num_repeats, max_pairs, progress
-        ),
-        "groups": lambda: _groups(
-            samples,
-            settings,
-            labels,
-            progress,
-            num_groups,
-            max_thumbnails,
-            num_modes=num_modes,
-            num_examples=num_examples,
-        ),
-    }
-    for name, make in parts.items():
+    for name, compute in parts.items():
         try:
-            found[name] = make()
+            computed[name] = compute()
         except DataError as error:
-            found[name] = None
+            computed[name] = None
             absent[name] = str(error)
-    return found | {"absent": absent}
+    return computed | {"absent": absent}
 
 
 def _points(spectrum: Spectrum) -> dict[str, list[float]]:
-    """A spectrum thinned to what can be seen on log axes: all of the first eigenvalues, ever fewer of the others.
+    """Return a spectrum thinned to what log axes can show: the first eigenvalues, then fewer.
 
-    An eigenvalue that is left out is counted by the next one kept, so that ranks stay.
+    The multiplicity of an eigenvalue that is left out goes to the next one kept, so that ranks
+    stay the same.
     """
     ranks, values = rank_curve(spectrum.values, spectrum.weights)
     kept = np.arange(ranks.size)
-    if kept.size > _POINTS:
-        kept = np.unique(np.geomspace(1, kept.size, _POINTS).round().astype(int)) - 1
-    return {"values": values[kept].tolist(), "weights": np.diff(ranks[kept], prepend=0.0).tolist()}
+    if kept.size > _MAX_POINTS:
+        kept = np.unique(np.geomspace(1, kept.size, _MAX_POINTS).round().astype(int)) - 1
+    weights = np.diff(ranks[kept], prepend=0.0)
+    return {"values": values[kept].tolist(), "weights": weights.tolist()}
 
 
 @dataclass(frozen=True)
-class _Used(BandwidthRule):
-    """The bandwidths that an evaluation used."""
+class _GivenBandwidths(BandwidthRule):
+    """The bandwidths that an evaluation used, so that the sweep marks these."""
 
     bandwidths: tuple[tuple[str, float], ...]
 
     def bandwidth(self, x: Any, *, rng: int = 0, name: str = "x") -> float:
-        """That of the side called `name`."""
+        """Return the bandwidth of the side called `name`."""
         return dict(self.bandwidths)[name]
 
 
-def _sweep(samples: Samples, result: Evaluation, max_rows: int) -> dict[str, Any]:
-    sides = {"x": samples.outputs, "t": samples.prompts}
-    used = []
-    for side, data in sides.items():
-        kernel = result.settings[f"kernel_{side}"]
-        if data is not None and not isinstance(kernel, Gaussian):
+def _sweep(samples: Samples, settings: Settings, max_rows: int) -> dict[str, Any]:
+    bandwidths = []
+    for side, data in (("x", samples.outputs), ("t", samples.prompts)):
+        if data is None:
+            continue
+        kernel = settings.kernel(side)
+        if not isinstance(kernel, Gaussian):
             raise DataError(
-                "a sweep is over Gaussian bandwidths of both sides, and one side has another kernel."
+                "a sweep needs Gaussian bandwidths on both sides, and one side has another kernel."
             )
-        if data is not None:
-            used.append((side, kernel.bandwidth))
-    plain = {name: result.settings[name] for name in ("order", "truncation", "rng")}
-    found = bandwidth_sweep(
-        sides["x"], sides["t"], bandwidth_rule=_Used(tuple(used)), max_rows=max_rows, **plain
+        bandwidths.append((side, kernel.bandwidth))
+    sweep = bandwidth_sweep(
+        samples.outputs,
+        samples.prompts,
+        max_rows=max_rows,
+        settings=replace(settings, bandwidth_rule=_GivenBandwidths(tuple(bandwidths))),
     )
-    return found.to_dict()
+    return sweep.to_dict()
 
 
 def _convergence(
     samples: Samples,
-    result: Evaluation,
-    settings: dict[str, Any],
+    settings: Settings,
     num_repeats: int,
     max_pairs: int,
-    progress: Any,
+    progress: Progress | None,
 ) -> dict[str, Any]:
-    kept = _drawn(samples, max_pairs, settings["rng"])
+    rows = _subset_rows(samples, max_pairs, settings.rng)
     outputs, prompts = samples.outputs, samples.prompts
-    if kept.size < len(samples):
-        outputs = settings["kernel_x"].pick(outputs, kept)
-        prompts = None if prompts is None else settings["kernel_t"].pick(prompts, kept)
-    found = converge(
-        outputs,
-        prompts,
-        truncation=result.settings["truncation"],
-        unit=result.settings.get("unit"),
-        num_repeats=num_repeats,
-        progress=progress,
-        **settings,
+    if rows.size < len(samples):
+        # Kernels pick rows themselves: of a kernel matrix, rows and columns go together.
+        assert settings.kernel_x is not None
+        outputs = settings.kernel_x.pick(outputs, rows)
+        if settings.kernel_t is not None:
+            prompts = settings.kernel_t.pick(prompts, rows)
+    curves = converge(
+        outputs, prompts, num_repeats=num_repeats, progress=progress, settings=settings
     )
-    return found.to_dict() | {"drawn_from": len(samples)}
+    return curves.to_dict() | {"drawn_from": len(samples)}
 
 
-def _drawn(samples: Samples, most: int, seed: int) -> np.ndarray:
-    """Rows of at most `most` pairs: all, or those of prompts drawn at random, with all their outputs, where prompts repeat."""
+def _subset_rows(samples: Samples, most: int, seed: int) -> np.ndarray:
+    """Return the rows of at most `most` pairs: all, or those of random prompts.
+
+    Prompts keep all their outputs, because a conditional score depends on how many there are.
+    """
     count = len(samples)
     if count <= most:
         return np.arange(count)
-    prompts = None if samples.prompts is None else to_numpy(samples.prompts)
     units = np.arange(count)
-    if prompts is not None:
+    if samples.prompts is not None:
+        prompts = to_numpy(samples.prompts)
         units = np.unique(prompts, axis=0, return_inverse=True)[1].reshape(-1)
-    order = np.random.default_rng(seed).permutation(int(units.max()) + 1)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(int(units.max()) + 1)
     fits = np.cumsum(np.bincount(units)[order]) <= most
-    if fits.sum() < _FEW_UNITS:  # a few large prompts: parts of all of them
+    if fits.sum() < _FEW_UNITS:
+        # A few large prompts: a part of each of them says more than a handful of whole ones.
         return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
     return np.flatnonzero(np.isin(units, order[fits]))
 
 
-def _groups(
-    samples: Samples,
-    settings: dict[str, Any],
-    labels: Any,
-    progress: Any,
-    num_groups: int,
-    max_thumbnails: int,
-    **shown: Any,
-) -> dict[str, Any]:
-    grouping: Grouping = EigenGroups(num_groups) if labels is None else LabelGroups(labels)
-    found = prompt_groups(samples, grouping=grouping, progress=progress, **shown, **settings)
-    document = found.to_dict()
-    _add_thumbnails(document, found.items, max_thumbnails)
-    return document
+def _add_thumbnails(document: Document, items: Samples, most: int) -> None:
+    """Add at most `most` thumbnails to the examples of a groups document.
 
-
-def _add_thumbnails(document: dict[str, Any], items: Samples, most: int) -> None:
-    """Small pictures of the examples, the first of every mode before the second of any, until there are enough."""
-    modes = [mode["outputs"] for group in document["groups"] for mode in group["modes"]]
-    longest = max(map(len, modes), default=0)
-    entries = [
-        ("outputs", mode[place]) for place in range(longest) for mode in modes if place < len(mode)
-    ]
-    prompts = [("prompts", entry) for group in document["groups"] for entry in group["prompts"][:1]]
-    shown: set[tuple[str, int]] = set()  # a row that stands in two places is shown in the first
-    for side, entry in [*prompts, *entries]:
+    A row that occurs twice is embedded once, where it occurs first.
+    """
+    embedded: set[tuple[str, int]] = set()
+    for side, entry in _entries_by_rank(document):
+        if len(embedded) >= most:
+            return
         given, key = getattr(items, side), (side, entry["row"])
-        if len(shown) >= most or key in shown or not isinstance(given, tuple):
+        # Only items that were files or images are kept as a tuple; arrays have no images.
+        if key in embedded or not isinstance(given, tuple):
             continue
-        picture = thumbnail(given[entry["row"]])
-        if picture is not None:
-            entry["thumbnail"] = picture
-            shown.add(key)
+        image = thumbnail(given[entry["row"]])
+        if image is not None:
+            entry["thumbnail"] = image
+            embedded.add(key)
+
+
+def _entries_by_rank(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the side and the entry of examples, the most important first.
+
+    First a prompt of each group, then the first output of every mode, then the second of every
+    mode, and so on.
+    """
+    modes = []
+    for group in document["groups"]:
+        for entry in group["prompts"][:1]:
+            yield "prompts", entry
+        modes += [mode["outputs"] for mode in group["modes"]]
+    longest = max(map(len, modes), default=0)
+    for index in range(longest):
+        for outputs in modes:
+            if index < len(outputs):
+                yield "outputs", outputs[index]

@@ -1,27 +1,33 @@
 "use strict";
 (() => {
-  const number = (text) => (text.trim() === "" ? NaN : Number(text));
+  const isBlank = (text) => text.trim() === "";
   const value = (row, column) => row.cells[column].dataset.value ?? row.cells[column].textContent;
 
   function compare(first, second, sign) {
-    const [a, b] = [number(first), number(second)];
+    if (isBlank(first) || isBlank(second)) return isBlank(first) - isBlank(second); // blanks last
+    const [a, b] = [Number(first), Number(second)];
     if (!Number.isNaN(a) && !Number.isNaN(b)) return sign * (a - b);
-    if (Number.isNaN(a) !== Number.isNaN(b)) return Number.isNaN(a) ? 1 : -1; // blanks last, both ways
-    return sign * first.localeCompare(second);
+    // Texts with numbers in them, such as the ranks "2-4" and "10", sort by these numbers.
+    return sign * first.localeCompare(second, undefined, { numeric: true });
   }
 
   function sort(head) {
     const table = head.closest("table");
-    const down = head.getAttribute("aria-sort") === "ascending";
+    const isDescending = head.getAttribute("aria-sort") === "ascending";
+    const sign = isDescending ? -1 : 1;
+    const column = head.cellIndex;
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    head.setAttribute("aria-sort", isDescending ? "descending" : "ascending");
     const rows = [...table.tBodies[0].rows];
-    rows.sort((a, b) => compare(value(a, head.cellIndex), value(b, head.cellIndex), down ? -1 : 1));
+    rows.sort((a, b) => compare(value(a, column), value(b, column), sign));
     table.tBodies[0].append(...rows);
   }
 
-  // what strangers said and what groups are called, not our own words around it
-  const said = (gallery) => [...gallery.querySelectorAll(".said, figcaption")].map((one) => one.textContent).join("\n");
+  // Texts from the data and titles of groups, without the words of the page around them.
+  function searchable(gallery) {
+    const elements = [...gallery.querySelectorAll(".said, figcaption")];
+    return elements.map((element) => element.textContent).join("\n").toLocaleLowerCase();
+  }
 
   function filter(input) {
     const wanted = input.value.trim().toLocaleLowerCase();
@@ -29,34 +35,44 @@
     let shown = 0;
     for (const row of rows) {
       const gallery = document.getElementById(row.dataset.group);
-      const fits = said(gallery).toLocaleLowerCase().includes(wanted);
+      const fits = searchable(gallery).includes(wanted);
       row.hidden = gallery.hidden = !fits;
       shown += fits;
     }
-    input.parentElement.querySelector("output").textContent = wanted ? `${shown} of ${rows.length} groups` : "";
+    const output = input.parentElement.querySelector("output");
+    output.textContent = wanted ? `${shown} of ${rows.length} groups` : "";
   }
 
+  // Open the folded parts around the target of a link, and the target itself.
   function open(hash) {
     let id = hash.slice(1);
     try {
       id = decodeURIComponent(id);
     } catch {
-      return; // no place of ours
+      return; // not a link of this page
     }
     const target = document.getElementById(id);
     if (!target) return;
-    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    let fold = target.closest("details");
+    while (fold) {
+      fold.open = true;
+      fold = fold.parentElement.closest("details");
+    }
     if (target instanceof HTMLDetailsElement) target.scrollIntoView();
   }
 
-  const unfolded = []; // for print alone
-  const unfold = () => {
-    for (const one of document.querySelectorAll("details.settings:not([open]), details.differences:not([open])")) {
-      one.open = true;
-      unfolded.push(one);
+  // A print shows settings and differences, and folds them again afterwards.
+  const unfolded = [];
+  function unfold() {
+    const folded = "details.settings:not([open]), details.differences:not([open])";
+    for (const element of document.querySelectorAll(folded)) {
+      element.open = true;
+      unfolded.push(element);
     }
-  };
-  const fold = () => unfolded.splice(0).forEach((one) => (one.open = false));
+  }
+  function fold() {
+    for (const element of unfolded.splice(0)) element.open = false;
+  }
 
   for (const button of document.querySelectorAll(".sortable th button")) {
     button.addEventListener("click", () => sort(button.closest("th")));
@@ -65,7 +81,8 @@
     input.addEventListener("input", () => filter(input));
   }
   for (const link of document.querySelectorAll('a[href^="#"]')) {
-    link.addEventListener("click", () => open(link.hash)); // also the second time, when the hash does not change
+    // A second click on the same link changes no hash, so there is no "hashchange" event.
+    link.addEventListener("click", () => open(link.hash));
   }
   addEventListener("hashchange", () => open(location.hash));
   addEventListener("beforeprint", unfold);

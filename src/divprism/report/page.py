@@ -1,7 +1,8 @@
-"""One self-contained HTML page of a result: no network, and nothing in it that a stranger wrote can run.
+"""One self-contained HTML page of a result.
 
-Texts, names and settings are escaped by jinja2; pictures are JPEGs made by us; a content security policy allows our script, by
-its hash, and no other, and no address but data.
+The page loads nothing from a network, and nothing in it that comes from the data can run: jinja2
+escapes texts, names and settings; images are JPEGs encoded by us; and a content security policy
+allows our own script, by its hash, and no address but `data:`.
 """
 
 import base64
@@ -10,63 +11,68 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from divprism.errors import DataError, DivprismError, MissingExtraError
+from divprism.errors import MissingExtraError
 from divprism.report.view import page_view
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 __all__ = ["MARK", "report_page"]
 
 MARK = "<!-- a report of divprism -->"
-"""What pages have in them, so that one can be told from other files."""
+"""A comment in every page, by which our pages are recognised."""
+_ISOLATES = "[\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}]"
 
 
 def report_page(*documents: Mapping[str, Any]) -> str:
-    """The page of a result document, as `evaluate(...).to_dict()`, `compare(...).to_dict()` or `divprism score` make it.
+    """Return the HTML page of a result document.
 
     Parameters
     ----------
     *documents : dict
-        A result of one model, of several, or of a comparison; and results of `prompt_groups`, `converge` and
-        `bandwidth_sweep` to go with it. Those that the result holds already, under `details`, need not be given.
+        A result of one model, of several, or of a comparison, as `to_dict()` returns it or
+        `divprism score --format json` writes it. Results of `prompt_groups`, `converge` and
+        `bandwidth_sweep` may be given with it, unless the result has them under `details`.
 
     Raises
     ------
     DataError
-        If a document is none that divprism writes.
+        If a document is not one that divprism writes.
     """
     environment = _environment()
+    view = page_view(documents)
     script = _asset("page.js")
-    try:
-        view = page_view(documents)
-        page: str = environment.get_template("page.html").render(
-            view=view, style=_asset("page.css"), script=script, script_hash=_hash(script), mark=MARK
-        )
-    except DivprismError:
-        raise
-    except Exception as error:  # a document is a stranger's JSON: whatever its shape breaks, it is that which is wrong
-        raise DataError(
-            f"this is not a result that divprism wrote: {type(error).__name__}, {error}."
-        ) from None
-    return page.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be written
+    page = environment.get_template("page.html").render(
+        view=view, style=_asset("page.css"), script=script, script_hash=_hash(script), mark=MARK
+    )
+    # Half a surrogate pair, which a name of a file can hold, cannot be written as UTF-8.
+    return page.encode("utf-8", "replace").decode()
 
 
 @cache
-def _environment() -> Any:
+def _environment() -> "Environment":
     try:
         import jinja2
     except ImportError:
         raise MissingExtraError(
             "Reports need jinja2, which is not installed: pip install 'divprism[report]'."
         ) from None
-    loader = jinja2.FunctionLoader(_asset)
     environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.FunctionLoader(_asset),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.filters["pieces"] = lambda text: re.split(
-        "[\N{FIRST STRONG ISOLATE}\N{POP DIRECTIONAL ISOLATE}]", text
-    )
+    environment.filters["split_isolated"] = _split_isolated
     return environment
+
+
+def _split_isolated(text: str) -> list[str]:
+    """Return the pieces of a sentence; every second one is a text from the data (`isolated`)."""
+    return re.split(_ISOLATES, text)
 
 
 @cache
@@ -75,4 +81,5 @@ def _asset(name: str) -> str:
 
 
 def _hash(script: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

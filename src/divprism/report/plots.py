@@ -1,326 +1,266 @@
-"""Plots by matplotlib: each draws plain values, or a result document, on axes that it is given.
+"""Plots by matplotlib: each function draws plain values, or a result document, on given axes."""
 
-Texts may come from strangers: none is read as a formula.
-"""
-
-import io
-import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divprism.errors import ArgumentError, MissingExtraError
-from divprism.report.texts import distinct_names, family_of, ranked, visible
+from divprism.analysis.comparison import Comparison
+from divprism.analysis.evaluation import Evaluation
+from divprism.errors import ArgumentError
+from divprism.report.documents import Document
+from divprism.report.style import FAMILY_COLORS, INK, PAPER, styled
+from divprism.report.texts import distinct_names, ranked
+from divprism.scores.score import Score
+from divprism.scores.spec import SCORES, ScoreSpec, curve_spec, score_spec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import Locator
+    from numpy.typing import ArrayLike
 
 __all__ = [
+    "curve_families",
     "draw_convergence",
     "draw_factors",
     "draw_ranking",
     "draw_spectra",
     "draw_sweep",
     "draw_values",
-    "inline_svg",
     "new_axes",
     "new_panels",
+    "plot_comparison",
+    "plot_evaluation",
+    "plot_score",
     "rank_curve",
 ]
 
-Document = Mapping[str, Any]
-_WIDTH, _HEIGHT, _PANEL = 6.4, 3.6, 4.2  # inches: of a plot, and the width of one of several panels
-_PAGE = 5.0  # inches: of a plot on a page, so that its letters can still be read where a phone shrinks it
-_INK, _GRID, _PAPER = "#333333", "#dddddd", "#fffffe"
-_COLORS = {
-    "vendi": "#0072b2",
-    "conditional": "#d55e00",
-    "information": "#009e73",
-    "prompts": "#8e6bb0",
-}
+_WIDTH, _HEIGHT, _PANEL_WIDTH = 6.4, 3.6, 4.2  # inches
+_LETTER_WIDTH = 0.62  # of a lower-case letter, in units of the font size
+_FONT_SIZE = 10  # points
+_MOST_TICKS = 6  # of a log axis
+_FEW_POINTS = 60  # eigenvalues up to which each one gets a marker
+_COUNT_LABEL = "effective number of outputs"
+_SIDES = {"x": "outputs", "t": "prompts"}
 _SPECTRA = {
     "x": ("outputs", "vendi"),
     "joint": ("pairs", "conditional"),
     "t": ("prompts", "prompts"),
 }
-_LETTER = 0.62  # width of a usual letter, as a part of the size of the font
-_MOST_TICKS = 6  # numbers on a log axis
-_STEPS = (
-    (1.0, (1, 2, 5)),
-    (0.35, (1, 1.5, 2, 3, 5, 7)),
-)  # from so many decades on, numbers between the powers of ten
-_SHAPES = {
-    "vendi": ("-", "order {order:g}"),
-    "truncated": ("--", "truncated"),
-    "rke": (":", "order 2 (RKE)"),
-}
-_STYLE: dict[Any, Any] = {
-    "axes.edgecolor": _INK,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.labelcolor": _INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlecolor": _INK,
-    "font.size": 10.0,
-    "grid.color": _GRID,
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "text.color": _INK,
-    "text.parse_math": False,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-}
+_CURVE_FAMILIES = ("vendi", "conditional", "information")
 
 
-@contextmanager
-def _styled(**more: Any) -> Iterator[None]:
-    """Our style while we draw, and nobody's settings changed after; letters that a font lacks are no reason to warn."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtraError(
-            "Plots need matplotlib, which is not installed: pip install 'divprism[report]'."
-        ) from None
-    with matplotlib.rc_context(_STYLE | more), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        yield
+def new_axes(ax: object = None, height: float = _HEIGHT) -> tuple[Any, Any]:
+    """Return a figure and its axes: the axes given, or new ones."""
+    if ax is None:
+        figure, panels = new_panels(None, 1, height)
+    else:
+        figure, panels = new_panels([ax], 1, height)
+    return figure, panels[0]
 
 
-def new_axes(ax: Any = None, height: float = _HEIGHT) -> tuple[Any, Any]:
-    """A figure and its axes: those given, or new ones."""
-    figure, axes = new_panels(None if ax is None else [ax], 1, height)
-    return figure, axes[0]
-
-
-def new_panels(axes: Any, count: int, height: float = _HEIGHT) -> tuple[Any, np.ndarray]:
-    """A figure and `count` axes beside each other: those given, or new ones."""
-    with _styled():
+def new_panels(axes: object, count: int, height: float = _HEIGHT) -> tuple[Any, np.ndarray]:
+    """Return a figure and an array of `count` axes side by side: those given, or new ones."""
+    with styled():
         from matplotlib import pyplot
-        from matplotlib.axes import Axes
 
         if axes is None:
-            width = _WIDTH if count == 1 else _PANEL * count
-            figure, made = pyplot.subplots(
+            width = _WIDTH
+            if count > 1:
+                width = _PANEL_WIDTH * count
+            figure, grid = pyplot.subplots(
                 1, count, figsize=(width, height), layout="constrained", squeeze=False
             )
-            return figure, made[0]
+            return figure, grid[0]
     panels = np.asarray(axes, dtype=object).reshape(-1)
-    wrong = [type(one).__name__ for one in panels if not isinstance(one, Axes)]
-    if wrong or panels.size != count:
-        what = "matplotlib Axes" if count == 1 else f"{count} matplotlib Axes"
-        raise ArgumentError(
-            f"`{'ax' if count == 1 else 'axes'}` must be {what}; got {wrong[0] if wrong else panels.size}."
-        )
+    _check_panels(panels, count)
     return panels[0].figure, panels
 
 
-def inline_svg(draw: Any, panels: int, height: float, label: str, name: str) -> list[str]:
-    """What `draw(axes)` draws, as an SVG element for each of its panels: colours follow the page, text is text.
+def _check_panels(panels: np.ndarray, count: int) -> None:
+    from matplotlib.axes import Axes
 
-    Parameters
-    ----------
-    draw : callable
-        Is given an array of `panels` axes.
-    label : str
-        What is to be seen, for those who cannot.
-    name : str
-        Of the plot within its page: keeps the ids of two plots apart.
-    """
-    with _styled():
-        from matplotlib.figure import Figure
-
-        figures = [Figure(figsize=(_PAGE, height), layout="constrained") for _ in range(panels)]
-        axes = np.array([figure.subplots() for figure in figures], dtype=object)
-        draw(axes)
-        drawn = []
-        for place, (figure, ax) in enumerate(zip(figures, axes, strict=True)):
-            seen = label if panels == 1 else f"{label}: {ax.get_title() or ax.get_xlabel()}"
-            drawn.append(_as_element(figure, seen, f"{name}-{place}"))
-        return drawn
+    argument, requirement = "axes", f"{count} matplotlib Axes"
+    if count == 1:
+        argument, requirement = "ax", "matplotlib Axes"
+    for panel in panels:
+        if not isinstance(panel, Axes):
+            given = type(panel).__name__
+            raise ArgumentError(f"`{argument}` must be {requirement}; got {given}.")
+    if panels.size != count:
+        raise ArgumentError(f"`{argument}` must be {requirement}; got {panels.size}.")
 
 
-def _as_element(figure: Any, label: str, name: str) -> str:
-    """A figure as an SVG element."""
-    buffer = io.StringIO()
-    with _styled(**{"svg.fonttype": "none", "svg.hashsalt": name, "font.family": ["sans-serif"]}):
-        figure.savefig(
-            buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
-        )
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(
-        r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>",
-        "",
-        text,
-        count=2,
-        flags=re.DOTALL,
-    )
-    text = re.sub(r'<g id="[\w.]+_\d+">', "<g>", text)  # the same in every plot
-    text = re.sub(r"<[^<>]+>", _following_the_page, text)
-    return f'<svg role="img" aria-label="{_attribute(label)}" class="plot" {text.removeprefix("<svg ")}'
+def _label_log_axis(axis: "Axis") -> None:
+    """Label a log axis with plain numbers such as 2, 5 and 10, and draw no minor ticks."""
+    from matplotlib.ticker import NullLocator, StrMethodFormatter
 
-
-def _following_the_page(tag: re.Match[str]) -> str:
-    """A tag with the colours and the letters of the page; texts between tags, where < and > are escaped, stay as they are."""
-    text = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1sans-serif", tag[0])
-    for name, color in {**_COLORS, "grid": _GRID, "paper": _PAPER}.items():
-        text = text.replace(color, f"var(--{name})")
-    return text.replace(_INK, "currentColor")
-
-
-def _attribute(text: str) -> str:
-    return (
-        visible(text)
-        .replace("&", "&amp;")
-        .replace('"', "&quot;")
-        .replace("<", "&lt;")
-        .replace(">", "&gt;")
-    )
-
-
-def _plain_ticks(axis: Any) -> None:
-    """Numbers as people write them on a log axis: 2, 5, 10, never powers; and no ticks between, which cost most of the time."""
-    from matplotlib.ticker import FuncFormatter, NullLocator
-
-    axis.set_major_locator(_log_ticks()())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    ends = np.log10(axis.get_view_interval())
+    axis.set_major_locator(_log_locator(float(np.ptp(ends))))
+    # LogFormatter would round 0.25 to "2e-01".
+    axis.set_major_formatter(StrMethodFormatter("{x:,.6g}"))
+    # Minor ticks would take most of the time of drawing a page.
     axis.set_minor_locator(NullLocator())
 
 
-@cache
-def _log_ticks() -> Any:
-    """The class of our ticks on log axes; made when matplotlib is there."""
-    from matplotlib.ticker import Locator, MaxNLocator
+def _log_locator(num_decades: float) -> "Locator":
+    """Return a locator with at least two ticks on a log axis of this length."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
-    class LogTicks(Locator):
-        """Powers of ten, fewer over many decades; over few, numbers between; over less, as on a linear axis."""
-
-        def __call__(self) -> Any:
-            assert self.axis is not None
-            return self.tick_values(*self.axis.get_view_interval())
-
-        def tick_values(self, vmin: float, vmax: float) -> Any:
-            low, high = sorted(np.log10(np.maximum([vmin, vmax], 1e-300)))
-            decades = np.arange(np.floor(low), np.ceil(high) + 1)
-            stride = int(np.ceil((high - low) / _MOST_TICKS))
-            if high - low >= 2:
-                ticks = 10.0 ** decades[decades % stride == 0]
-            else:
-                steps = next((steps for least, steps in _STEPS if high - low >= least), (1,))
-                ticks = np.outer(10.0**decades, steps).reshape(-1)
-            inside = ticks[(ticks >= 10**low * (1 - 1e-9)) & (ticks <= 10**high * (1 + 1e-9))]
-            return (
-                inside
-                if inside.size > 1
-                else MaxNLocator(_MOST_TICKS - 2, steps=[1, 2, 5, 10]).tick_values(
-                    10**low, 10**high
-                )
-            )
-
-    return LogTicks
+    if num_decades >= 2:
+        return LogLocator(subs=(1.0,), numticks=_MOST_TICKS)
+    # A range of factor 5 holds two of 1, 2, 5, 10, ...; a shorter one is nearly linear.
+    if num_decades >= math.log10(5):
+        return LogLocator(subs=(1.0, 2.0, 5.0), numticks=_MOST_TICKS)
+    return MaxNLocator(_MOST_TICKS - 2, steps=[1, 2, 5, 10])
 
 
-def rank_curve(values: Any, weights: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks from 1 on, strictly increasing, and the eigenvalue at each; `weights` say how often each of `values` occurs.
+def rank_curve(values: "ArrayLike", weights: "ArrayLike") -> tuple[np.ndarray, np.ndarray]:
+    """Return strictly increasing ranks from 1, and the eigenvalue at each.
 
-    A quadrature has parts and negative numbers of eigenvalues: what does not raise the rank reached so far is left out.
+    `weights` are the multiplicities of `values`. Those of a quadrature are fractional, and some
+    are negative: a value that does not raise the rank reached so far is left out.
 
     >>> [side.tolist() for side in rank_curve([0.5, 0.4, 0.3, 0.2], [0.5, 2, -1, 3])]
     [[1.0, 2.5, 4.5], [0.5, 0.4, 0.2]]
     """
-    reached = np.maximum.accumulate(np.maximum(np.cumsum(np.asarray(weights, dtype=float)), 1.0))
-    further = np.diff(reached, prepend=0.0) > 0
-    return reached[further], np.asarray(values, dtype=float)[further]
+    counts = np.cumsum(np.asarray(weights, dtype=float))
+    reached = np.maximum.accumulate(np.maximum(counts, 1.0))
+    is_higher = np.diff(reached, prepend=0.0) > 0
+    return reached[is_higher], np.asarray(values, dtype=float)[is_higher]
 
 
-def draw_spectra(ax: Any, spectra: Mapping[str, tuple[Any, Any]]) -> None:
-    """Eigenvalues, the largest first, on log axes: eigenvalues, and how often each occurs, by operator."""
-    with _styled():
+def draw_spectra(ax: "Axes", spectra: "Mapping[str, tuple[ArrayLike, ArrayLike]]") -> None:
+    """Draw eigenvalues by rank on log axes.
+
+    `spectra` holds, for each operator, the eigenvalues and their multiplicities.
+    """
+    with styled():
         last = 2.0
         for operator, (title, family) in _SPECTRA.items():
             if operator not in spectra:
                 continue
             ranks, values = rank_curve(*spectra[operator])
-            last = max([last, *ranks[-1:]])
-            shape = {"marker": ".", "markersize": 3} if values.size < 60 else {}
-            ax.plot(ranks, values, color=_COLORS[family], label=title, **shape)
-        ax.set(
-            xscale="log",
-            yscale="log",
-            xlabel="rank",
-            ylabel="eigenvalue (share of all)",
-            xlim=(1, 1.1 * last),
-        )
-        _plain_ticks(ax.xaxis)
-        _plain_ticks(ax.yaxis)
-        ax.legend()
+            last = max(last, float(ranks[-1]))
+            marker = ""
+            if values.size < _FEW_POINTS:
+                marker = "."
+            color = FAMILY_COLORS[family]
+            ax.plot(ranks, values, color=color, label=title, marker=marker, markersize=3)
+        ax.set(xscale="log", yscale="log", xlabel="rank", ylabel="eigenvalue (share of all)")
+        ax.set_xlim(1, 1.1 * last)
+        _finish_log_plot(ax)
 
 
-def _name_lines(ax: Any, names: Sequence[str], told: Sequence[str]) -> None:
-    """A line of words above each of the places 0, 1, ...: a name on the left and numbers on the right, both inside the plot."""
-    letters = 0.92 * ax.figure.get_figwidth() * 72 / (_LETTER * 10)
+def _finish_log_plot(ax: "Axes", **legend: Any) -> None:
+    _label_log_axis(ax.xaxis)
+    _label_log_axis(ax.yaxis)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(**legend)
+
+
+def _name_lines(ax: "Axes", names: Sequence[str], numbers: Sequence[str]) -> None:
+    """Write a line of text above each bar: its name on the left, its numbers on the right.
+
+    Both stay inside the plot, however long the name is.
+    """
+    # A constrained layout has not placed a lone plot yet; it will fill most of the figure.
+    width = 0.92 * ax.figure.bbox.width / ax.figure.dpi
     if ax.figure.get_layout_engine() is None or len(ax.figure.axes) > 1:
-        letters = ax.get_window_extent().width / ax.figure.dpi * 72 / (_LETTER * 10)
-    room = max(8.0, letters - max(map(len, told)) - 1)
-    shown = distinct_names(names, room) if len(names) > 1 or any(names) else [""]
-    style = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
-    for place, (name, numbers) in enumerate(zip(shown, told, strict=True)):
-        ax.annotate(name, (0, place - 0.36), xytext=(4, 0), ha="left", **style)
-        ax.annotate(numbers, (1, place - 0.36), xytext=(-2, 0), ha="right", **style)
+        width = ax.get_window_extent().width / ax.figure.dpi
+    num_letters = width * 72 / (_LETTER_WIDTH * _FONT_SIZE)
+    room = max(8.0, num_letters - max(map(len, numbers)) - 1)
+    shown = [""]
+    if len(names) > 1 or any(names):
+        shown = distinct_names(names, room)
+    style: dict[str, Any] = {
+        "xycoords": ("axes fraction", "data"),
+        "textcoords": "offset points",
+        "va": "center",
+    }
+    for index, (name, text) in enumerate(zip(shown, numbers, strict=True)):
+        ax.annotate(name, (0, index - 0.36), xytext=(4, 0), ha="left", **style)
+        ax.annotate(text, (1, index - 0.36), xytext=(-2, 0), ha="right", **style)
     ax.set_yticks([])
     ax.set_ylim(len(names) - 0.6, -0.7)
 
 
-def draw_values(ax: Any, values: Mapping[str, tuple[float, float, float]]) -> None:
-    """Values with their low and high ends, the first on top."""
-    with _styled():
-        for place, (name, (value, low, high)) in enumerate(values.items()):
-            _draw_reach(ax, name, place, value, low, high)
+def plot_score(score: Score, ax: "Axes | None" = None) -> tuple[Any, Any]:
+    """Plot the spectra of a score on log axes; without spectra, its value with its error."""
+    figure, ax = new_axes(ax)
+    if score.spectra:
+        spectra = {}
+        for name, spectrum in score.spectra.items():
+            spectra[name] = (spectrum.values, spectrum.weights)
+        draw_spectra(ax, spectra)
+    else:
+        low, high = score.value - score.standard_error, score.value + score.standard_error
+        draw_values(ax, {score.name: (score.value, low, high)})
+    # The value stays on the first line, the settings in brackets go to the second.
+    ax.set_title(str(score).replace(" (", "\n(", 1), fontsize="medium")
+    return figure, ax
+
+
+def plot_evaluation(evaluation: Evaluation, ax: "Axes | None" = None) -> tuple[Any, Any]:
+    """Plot how vendi splits into conditional and information; without prompts, the spectrum."""
+    if evaluation.conditional_vendi is None:
+        return plot_score(evaluation.scores["vendi"], ax)
+    figure, ax = new_axes(ax, height=1.8)
+    draw_factors(ax, {evaluation.model: evaluation.to_dict()})
+    return figure, ax
+
+
+def plot_comparison(comparison: Comparison, ax: "Axes | None" = None) -> tuple[Any, Any]:
+    """Plot the score of each model with its interval, the best on top."""
+    figure, ax = new_axes(ax, height=1.2 + 0.32 * len(comparison.results))
+    draw_ranking(ax, comparison.to_dict())
+    return figure, ax
+
+
+def draw_values(ax: "Axes", values: Mapping[str, tuple[float, float, float]]) -> None:
+    """Draw scores with the low and the high end of their error, the first on top."""
+    with styled():
+        for index, (name, (value, low, high)) in enumerate(values.items()):
+            _draw_interval(ax, name, index, value, low, high)
         _name_lines(ax, list(values), [f"{value:.3g}" for value, _, _ in values.values()])
-        ax.set_xlabel("effective number of outputs")
+        ax.set_xlabel(_COUNT_LABEL)
 
 
-def _draw_reach(ax: Any, score: str, place: float, value: float, low: float, high: float) -> None:
-    """A dot with its interval."""
-    reach = [[max(0.0, value - low)], [max(0.0, high - value)]]
-    ax.errorbar(value, place, xerr=reach, fmt="o", color=_COLORS[family_of(score)], capsize=3)
+def _reach(value: float, low: float, high: float) -> list[list[float]]:
+    """Return the distances to both ends as `errorbar` wants them.
+
+    An interval need not contain its score, which is biased in small samples.
+    """
+    return [[max(0.0, value - low)], [max(0.0, high - value)]]
 
 
-def draw_factors(ax: Any, documents: Mapping[str, Document]) -> None:
-    """Vendi as conditional times information, a bar for each model: on a log axis lengths multiply."""
-    with _styled():
-        told, ends = [], [1.5]
-        for place, document in enumerate(documents.values()):
+def _draw_interval(
+    ax: "Axes", score: str, index: int, value: float, low: float, high: float
+) -> None:
+    """Draw a dot with its interval, in the colour of the score."""
+    color = FAMILY_COLORS[score_spec(score).family]
+    ax.errorbar(value, index, xerr=_reach(value, low, high), fmt="o", color=color, capsize=3)
+
+
+def draw_factors(ax: "Axes", documents: Mapping[str, Document]) -> None:
+    """Draw vendi as conditional times information, a bar for each model.
+
+    The axis is logarithmic, so the lengths of the two parts multiply.
+    """
+    with styled():
+        numbers = []
+        highest = 1.5
+        for index, document in enumerate(documents.values()):
             scores = document["scores"]
-            vendi, conditional = (scores[name]["value"] for name in ("vendi", "conditional_vendi"))
-            shape = {"height": 0.4, "edgecolor": _PAPER, "linewidth": 1.2}
-            ax.barh(place, conditional - 1, left=1, color=_COLORS["conditional"], **shape)
-            ax.barh(
-                place, vendi - conditional, left=conditional, color=_COLORS["information"], **shape
-            )
-            ends += [vendi, conditional]
-            if (interval := scores["conditional_vendi"].get("interval")) is not None:
-                ends.append(interval["high"])
-                reach = [
-                    [max(0.0, conditional - interval["low"])],
-                    [max(0.0, interval["high"] - conditional)],
-                ]
-                for color, width in (
-                    (_PAPER, 4.0),
-                    (_INK, 1.4),
-                ):  # an edge, so that it is seen on either colour
-                    style = {"capsize": 3 + width / 2, "capthick": width, "elinewidth": width}
-                    ax.errorbar(conditional, place, xerr=reach, fmt="none", color=color, **style)
-            told.append(f"{conditional:.3g} x {vendi / conditional:.3g} = {vendi:.3g}")
-        ax.set(
-            xscale="log",
-            xlim=(1, max(ends) ** 1.04),
-            xlabel="effective number of outputs (log scale)",
-        )
-        _plain_ticks(ax.xaxis)
-        _name_lines(ax, list(documents), told)
+            highest = max(highest, _draw_factor_bar(ax, index, scores))
+            vendi, conditional = scores["vendi"]["value"], scores["conditional_vendi"]["value"]
+            numbers.append(f"{conditional:.3g} x {vendi / conditional:.3g} = {vendi:.3g}")
+        ax.set(xscale="log", xlim=(1, highest**1.04), xlabel=f"{_COUNT_LABEL} (log scale)")
+        _label_log_axis(ax.xaxis)
+        _name_lines(ax, list(documents), numbers)
         ax.grid(visible=False, axis="y")
         patches = [
             _patch("conditional", "model (conditional)"),
@@ -336,76 +276,123 @@ def draw_factors(ax: Any, documents: Mapping[str, Document]) -> None:
         )
 
 
-def _patch(family: str, label: str) -> Any:
+def _draw_factor_bar(ax: "Axes", index: int, scores: Document) -> float:
+    """Draw the bar of one model with the interval of conditional; return its highest value."""
+    vendi, conditional = scores["vendi"]["value"], scores["conditional_vendi"]["value"]
+    shape: dict[str, Any] = {"height": 0.4, "edgecolor": PAPER, "linewidth": 1.2}
+    own, rest = FAMILY_COLORS["conditional"], FAMILY_COLORS["information"]
+    ax.barh(index, conditional - 1, left=1, color=own, **shape)
+    ax.barh(index, vendi - conditional, left=conditional, color=rest, **shape)
+    interval = scores["conditional_vendi"].get("interval")
+    if interval is None:
+        return float(max(vendi, conditional))
+    reach = _reach(conditional, interval["low"], interval["high"])
+    # A wide whisker in the colour of the paper outlines the dark one on either part of the bar.
+    for color, width in ((PAPER, 4.0), (INK, 1.4)):
+        ax.errorbar(
+            conditional,
+            index,
+            xerr=reach,
+            fmt="none",
+            color=color,
+            capsize=3 + width / 2,
+            capthick=width,
+            elinewidth=width,
+        )
+    return float(max(vendi, conditional, interval["high"]))
+
+
+def _patch(family: str, label: str) -> "Patch":
     from matplotlib.patches import Patch
 
-    return Patch(color=_COLORS[family], label=label)
+    return Patch(color=FAMILY_COLORS[family], label=label)
 
 
-def draw_ranking(ax: Any, document: Document) -> None:
-    """The score that models are ranked by, with intervals and ranks, in the order of the document."""
-    with _styled():
-        name, models, told = document["score"], document["models"], []
-        for place, (model, result) in enumerate(models.items()):
+def draw_ranking(ax: "Axes", document: Document) -> None:
+    """Draw the score that models are ranked by, with intervals and ranks, in document order."""
+    with styled():
+        name = document["score"]
+        numbers = []
+        for index, (model, result) in enumerate(document["models"].items()):
             score = result["scores"][name]
-            interval = score["interval"] or {"low": score["value"], "high": score["value"]}
-            _draw_reach(ax, name, place, score["value"], interval["low"], interval["high"])
-            told.append(f"{score['value']:.3g}, rank {ranked(document['ranks'][model])}")
-        _name_lines(ax, list(models), told)
+            value = score["value"]
+            interval = score["interval"] or {"low": value, "high": value}
+            _draw_interval(ax, name, index, value, interval["low"], interval["high"])
+            numbers.append(f"{value:.3g}, rank {ranked(document['ranks'][model])}")
+        _name_lines(ax, list(document["models"]), numbers)
         ax.grid(visible=False, axis="y")
         ax.set_xlabel(name)
 
 
-def draw_sweep(axes: Sequence[Any], document: Document) -> None:
-    """Scores against the bandwidth of outputs, and of prompts, with the bandwidth chosen marked."""
-    sides = [(side, document[side]) for side in ("x", "t") if document[side] is not None]
-    with _styled():
-        for ax, (side, swept) in zip(axes, sides, strict=True):
+def draw_sweep(axes: "Sequence[Axes]", document: Document) -> None:
+    """Draw scores against the bandwidth of outputs, and of prompts; mark the bandwidths chosen."""
+    sides = [side for side in _SIDES if document[side] is not None]
+    with styled():
+        for ax, side in zip(axes, sides, strict=True):
+            swept = document[side]
             for score, values in swept["scores"].items():
-                family = "prompts" if score == "prompts" else family_of(score)
-                ax.plot(swept["bandwidths"], values, color=_COLORS[family], label=score)
-            ax.axvline(swept["chosen"], color=_INK, linewidth=1, linestyle="--")
-            ax.annotate("chosen", (swept["chosen"], 0.02), xycoords=("data", "axes fraction"), xytext=(3, 0),
-                        textcoords="offset points", fontsize="small")  # fmt: skip
-            what = {"x": "outputs", "t": "prompts"}[side]
-            ax.set(
-                xscale="log", yscale="log", xlabel=f"bandwidth of {what}", ylabel="effective number"
+                color = FAMILY_COLORS[score_spec(score).family]
+                ax.plot(swept["bandwidths"], values, color=color, label=score)
+            ax.axvline(swept["chosen"], color=INK, linewidth=1, linestyle="--")
+            ax.annotate(
+                "chosen",
+                (swept["chosen"], 0.02),
+                xycoords=("data", "axes fraction"),
+                xytext=(3, 0),
+                textcoords="offset points",
+                fontsize="small",
             )
-            _plain_ticks(ax.yaxis)
-            _plain_ticks(ax.xaxis)
-            ax.legend(fontsize="small")
+            ax.set(xscale="log", yscale="log", ylabel="effective number")
+            ax.set_xlabel(f"bandwidth of {_SIDES[side]}")
+            _finish_log_plot(ax, fontsize="small")
 
 
-def draw_convergence(axes: Sequence[Any], document: Document) -> None:
-    """Scores against the number of samples, with bands of a standard deviation over repeats: a panel for each kind."""
-    families = ["vendi", "conditional", "information"][: len(axes)]
+def curve_families(names: Sequence[str]) -> list[str]:
+    """Return the families of scores that convergence curves get a panel for, in table order."""
+    present = {curve_spec(name)[0].family for name in names}
+    families = dict.fromkeys(spec.family for spec in SCORES if spec.family in present)
+    # The curves answer whether the split of vendi has converged, so its parts get panels.
+    return [family for family in families if family in _CURVE_FAMILIES]
+
+
+def draw_convergence(axes: "Sequence[Axes]", document: Document) -> None:
+    """Draw scores against the size of the sample, a panel for each family of scores.
+
+    Bands are a standard deviation over random orders of the sample.
+    """
+    families = curve_families(document["means"])
+    panels = dict(zip(families, axes, strict=True))
     order = float(document["settings"]["order"])
-    unit = {"prompt": "prompts", "pair": "outputs"}[document["settings"]["unit"]]
-    sizes = np.asarray(document["sizes"], dtype=float)
-    with _styled():
-        for name, means in document["means"].items():
-            if family_of(name) not in families or (
-                order == 2 and name.endswith("vendi") and "truncated" not in name
-            ):
-                continue  # at order 2 they are the rke scores
-            ax = axes[families.index(family_of(name))]
-            shape = (
-                "truncated" if "truncated" in name else "rke" if name.endswith("rke") else "vendi"
-            )
-            line, label = _SHAPES[shape]
-            mean, spread = (
-                np.asarray(means),
-                np.std(np.asarray(document["curves"][name]), axis=0, ddof=1),
-            )
-            color = _COLORS[family_of(name)]
-            ax.plot(sizes, mean, line, color=color, label=label.format(order=order))
-            ax.fill_between(
-                sizes, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0
-            )
-        for ax, family in zip(axes, families, strict=True):
-            ax.set(xscale="log", yscale="log", xlabel=f"number of {unit}", title=family)
-            _plain_ticks(ax.yaxis)
-            _plain_ticks(ax.xaxis)
-            ax.legend(fontsize="small")
+    with styled():
+        for name in document["means"]:
+            spec, is_truncated = curve_spec(name)
+            # At order 2 the scores of the order asked for are those of order 2.
+            is_repeated = order == 2 and spec.order is None and not is_truncated
+            if spec.family in panels and not is_repeated:
+                line, label = _curve_style(spec, is_truncated, order)
+                _draw_curve(panels[spec.family], document, name, line, label)
+        for family, ax in panels.items():
+            ax.set(xscale="log", yscale="log", title=family)
+            ax.set_xlabel(f"number of {document['noun']}")
+            _finish_log_plot(ax, fontsize="small")
+            # Panels of one figure stand side by side and share the label of the first.
             if ax.figure is not axes[0].figure or ax is axes[0]:
                 ax.set_ylabel("effective number")
+
+
+def _curve_style(spec: ScoreSpec, is_truncated: bool, order: float) -> tuple[str, str]:
+    """Return the line style and the label of a curve within its panel."""
+    if is_truncated:
+        return "--", "truncated"
+    if spec.order is None:
+        return "-", f"order {order:g}"
+    return ":", f"order {spec.order:g} (RKE)"
+
+
+def _draw_curve(ax: "Axes", document: Document, name: str, line: str, label: str) -> None:
+    sizes = np.asarray(document["sizes"], dtype=float)
+    mean = np.asarray(document["means"][name], dtype=float)
+    spread = np.asarray(document["deviations"][name], dtype=float)
+    color = FAMILY_COLORS[curve_spec(name)[0].family]
+    ax.plot(sizes, mean, line, color=color, label=label)
+    ax.fill_between(sizes, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)

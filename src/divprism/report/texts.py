@@ -1,143 +1,252 @@
-"""Spellings that tables, plots and pages share; names and texts may come from strangers."""
+"""Text helpers that tables, plots and pages share.
+
+Names and texts come from data that nobody has checked: none of them may move the cursor of a
+terminal, reverse the direction of the text around it, or break a line.
+"""
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
-from itertools import takewhile
+from collections.abc import Iterable, Sequence
+from itertools import count, takewhile
 
 __all__ = [
-    "distinct_names", "family_of", "fitted", "isolated", "literal", "number_of", "ranked", "sentence", "shortened", "visible",
-]  # fmt: skip
+    "distinct_names",
+    "fitted",
+    "isolated",
+    "latex_literal",
+    "literal",
+    "number_of",
+    "one_line",
+    "ranked",
+    "sentence",
+    "shortened",
+    "visible",
+    "without_formula",
+]
 
-_KEPT = "\n\t"
-_TURNING = {chr(code) for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_KEPT_CONTROLS = "\n\t"
+_DIRECTION_MARKS = {
+    chr(code) for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+_HIDDEN_CATEGORIES = ("Cc", "Cs")  # control characters and unpaired surrogates
+_WIDE_LETTERS = "MWmw@%"
+_NO_NAME = "(no name)"
 
 
 def visible(text: str) -> str:
-    r"""A text without letters that nobody sees: controls of a terminal, marks that turn the direction of writing.
+    r"""Return a text without control characters and marks that change the direction of writing.
+
+    Joiners stay: emoji and Persian are written with them.
 
     >>> visible("a\x1b[31m\u202eb")
     'a[31mb'
     """
-    hidden = {
-        letter
-        for letter in set(text)
-        if letter in _TURNING or unicodedata.category(letter) in ("Cc", "Cs")
-    }
-    return "".join(letter for letter in text if letter in _KEPT or letter not in hidden)
+    # Most texts, and megabytes of base64, have nothing to hide: look at each letter once.
+    hidden = {letter for letter in set(text) if _is_hidden(letter)}
+    if not hidden:
+        return text
+    return "".join(letter for letter in text if letter not in hidden)
+
+
+def _is_hidden(letter: str) -> bool:
+    if letter in _KEPT_CONTROLS:
+        return False
+    return letter in _DIRECTION_MARKS or unicodedata.category(letter) in _HIDDEN_CATEGORIES
+
+
+def one_line(text: str) -> str:
+    r"""Return a text without line breaks and hidden letters.
+
+    >>> one_line("a\n  b")
+    'a b'
+    """
+    return visible(" ".join(text.split()))
 
 
 def shortened(text: str, width: int) -> str:
-    """A text in one line of at most `width` letters.
+    """Return a text as one line of at most `width` characters, cut at its end.
 
     >>> shortened("one   two three", 10)
     'one two...'
     """
-    line = visible(" ".join(text.split()))
-    return line if len(line) <= width else f"{line[: width - 3].rstrip()}..."
+    line = one_line(text)
+    if len(line) <= width:
+        return line
+    return f"{line[: width - 3].rstrip()}..."
 
 
 def _breadth(letter: str) -> float:
-    """How wide a letter is beside a usual one."""
+    """Return the approximate width of a letter in a proportional font; 1 is a lower-case letter."""
     if unicodedata.combining(letter):
         return 0.0
-    return (
-        1.7
-        if letter in "MWmw@%" or unicodedata.east_asian_width(letter) in "WF"
-        else 1.15
-        if letter.isupper()
-        else 1.0
-    )
+    if letter in _WIDE_LETTERS or unicodedata.east_asian_width(letter) in "WF":
+        return 1.7
+    if letter.isupper():
+        return 1.15
+    return 1.0
 
 
 def fitted(text: str, width: float) -> str:
-    """A text in one line, as wide as `width` usual letters at most, cut in the middle: both ends tell names apart.
+    """Return a text as one line that is at most as wide as `width` lower-case letters.
+
+    A longer text is cut in the middle, because names often differ only at one end.
 
     >>> fitted("one   two", 9), fitted("meta-llama/instruct-8b", 12)
     ('one two', 'meta...t-8b')
     """
-    line = visible(" ".join(text.split()))
+    line = one_line(text)
     if sum(map(_breadth, line)) <= width:
         return line
-    ends, room = ["", ""], width - 3
-    for place in range(len(line)):  # a letter from the front, one from the back, in turns
-        letter = line[-1 - place // 2] if place % 2 else line[place // 2]
+    front, back = "", ""
+    room = width - 3
+    # Take letters from both ends in turn, so that either end keeps the same width.
+    for index in range(len(line)):
+        is_back = index % 2 == 1
+        letter = line[index // 2]
+        if is_back:
+            letter = line[-1 - index // 2]
         room -= _breadth(letter)
         if room < 0:
             break
-        ends = [ends[0], letter + ends[1]] if place % 2 else [ends[0] + letter, ends[1]]
-    return f"{ends[0].rstrip()}...{ends[1].lstrip()}"
+        if is_back:
+            back = letter + back
+        else:
+            front += letter
+    return f"{front.rstrip()}...{back.lstrip()}"
 
 
 def distinct_names(names: Iterable[str], width: float) -> list[str]:
-    """Names that fit and stay apart: where a cut makes two alike, what they begin with in common goes, or they are numbered.
+    """Return names that fit into `width` and still differ from each other.
+
+    Where a cut makes names equal, their common beginning is dropped; names that are still equal
+    are numbered.
 
     >>> distinct_names(["a" * 9 + "1" + "b" * 9, "a" * 9 + "2" + "b" * 9, " "], 10)
     ['...1b...bb', '...2b...bb', '(no name)']
     """
-    given = [name if visible(name).strip() else "(no name)" for name in names]
+    given = [_name_or_placeholder(name) for name in names]
     short = [fitted(name, width) for name in given]
-    for line in [line for line, count in Counter(short).items() if count > 1]:
-        alike = [place for place, other in enumerate(short) if other == line]
-        letters = zip(*(given[place] for place in alike), strict=False)
-        start = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, letters))
-        for place in alike:
-            rest = given[place][start:].strip()
-            short[place] = f"...{fitted(rest, max(4.0, width - 3))}" if rest and start > 3 else line
-    taken: set[str] = set()
-    for place, line in enumerate(short):
-        short[place] = next(
-            one
-            for one in (line, *(f"{line} ({count})" for count in range(2, len(short) + 2)))
-            if one not in taken
-        )
-        taken.add(short[place])
-    return short
+    repeated = [line for line, number in Counter(short).items() if number > 1]
+    for line in repeated:
+        indices = [index for index, other in enumerate(short) if other == line]
+        start = _common_start([given[index] for index in indices])
+        for index in indices:
+            rest = given[index][start:].strip()
+            # A beginning of three letters is no longer than the dots that replace it.
+            if rest and start > 3:
+                short[index] = f"...{fitted(rest, max(4.0, width - 3))}"
+    return _numbered(short)
+
+
+def _name_or_placeholder(name: str) -> str:
+    if visible(name).strip():
+        return name
+    return _NO_NAME
+
+
+def _common_start(texts: Sequence[str]) -> int:
+    """Return the number of letters that all texts begin with in common."""
+    columns = zip(*texts, strict=False)
+    equal = takewhile(lambda column: len(set(column)) == 1, columns)
+    return len(list(equal))
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Return names that all differ: a repeated one gets the first free number, from 2."""
+    taken: dict[str, None] = {}
+    for name in names:
+        unique = name
+        numbers = count(2)
+        while unique in taken:
+            unique = f"{name} ({next(numbers)})"
+        taken[unique] = None
+    return list(taken)
 
 
 def isolated(text: str) -> str:
-    """A stranger's text inside a sentence of ours, between marks that keep its direction of writing to itself."""
+    """Return a text from the data between marks that keep its direction of writing to itself."""
     return f"\N{FIRST STRONG ISOLATE}{visible(text)}\N{POP DIRECTIONAL ISOLATE}"
 
 
 def sentence(text: str) -> str:
-    """A remark as a sentence of its own.
+    """Return a note as a sentence: with a capital letter and a full stop.
 
     >>> sentence("ranked by vendi")
     'Ranked by vendi.'
     """
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+    capitalised = f"{text[:1].upper()}{text[1:]}"
+    if capitalised.endswith("."):
+        return capitalised
+    return f"{capitalised}."
+
+
+_MARKDOWN = {"<": "&lt;", **{letter: f"\\{letter}" for letter in "\\|[]`*_"}}
 
 
 def literal(text: str) -> str:
-    """A text that Markdown shows as it is, in one line: no cell ends, no link, no picture, no tag in it."""
+    r"""Return a text as one line that Markdown shows as it is: no link, image, tag or cell end.
+
+    >>> literal("a|b <i>")
+    'a\\|b &lt;i>'
+    """
+    # Unlike `one_line`, blanks at the ends stay: they are harmless in Markdown.
     line = visible(re.sub(r"\s+", " ", text))
-    return "".join(
-        f"\\{letter}" if letter in "\\|[]`*_" else "&lt;" if letter == "<" else letter
-        for letter in line
-    )
+    return "".join(_MARKDOWN.get(letter, letter) for letter in line)
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "^": r"\^{}",
+    "~": r"\~{}",
+    "±": r"$\pm$",
+    **{letter: f"\\{letter}" for letter in "_%&#${}"},
+}
+
+
+def latex_literal(text: str) -> str:
+    r"""Return a text that LaTeX typesets as it is.
+
+    >>> print(latex_literal("50% of a_b"))
+    50\% of a\_b
+    """
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def without_formula(text: str) -> str:
+    """Return a text that a spreadsheet does not run as a formula.
+
+    >>> without_formula("=1+1"), without_formula("plain")
+    ("'=1+1", 'plain')
+    """
+    # Hidden letters go first: one of them could stand before the start of a formula.
+    shown = visible(text)
+    if shown.startswith(_FORMULA_STARTS):
+        return f"'{shown}"
+    return shown
 
 
 def number_of(count: int, noun: str) -> str:
-    """A count and what is counted.
+    """Return a count with its noun.
 
     >>> number_of(1, "output"), number_of(2000, "output")
     ('1 output', '2,000 outputs')
     """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun}s"
 
 
-def ranked(rank: tuple[int, int] | list[int]) -> str:
-    """The ranks that are left open.
+def ranked(rank: Sequence[int]) -> str:
+    """Return the best and the worst possible rank, or a single number where they are equal.
 
     >>> ranked((1, 1)), ranked((2, 4))
     ('1', '2-4')
     """
-    low, high = rank
-    return f"{low}" if low == high else f"{low}-{high}"
-
-
-def family_of(score: str) -> str:
-    """Which of the three a score is: conditional, information, or vendi."""
-    return next((family for family in ("conditional", "information") if family in score), "vendi")
+    best, worst = rank
+    if best == worst:
+        return f"{best}"
+    return f"{best}-{worst}"

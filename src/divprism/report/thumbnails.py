@@ -1,36 +1,45 @@
-"""Small pictures for a page, made anew from the pixels: no byte of a stranger's file goes into it."""
+"""Thumbnails for a page: encoded anew from the pixels, so that no byte of the file is copied."""
 
 import base64
 import io
 
 from divprism.data.media import without_warnings
-from divprism.data.samples import Clip, Item, Picture
+from divprism.data.samples import Image, Item, Video
 
 __all__ = ["is_thumbnail", "thumbnail"]
 
 _SIDE = 160  # pixels of the longer side
 _QUALITY = 72
-_START = b"\xff\xd8\xff"  # of every JPEG
+_JPEG_START = b"\xff\xd8\xff"
 
 
 def thumbnail(item: Item) -> str | None:
-    """A picture, or the middle frame of a clip, as a JPEG of at most 160 pixels in base64; None for a text."""
-    if not isinstance(item, Picture | Clip):
+    """Return a JPEG of at most 160 x 160 pixels in base64: of an image, or of the middle frame.
+
+    None for a text.
+    """
+    if not isinstance(item, Image | Video):
         return None
     with without_warnings():
-        content = item.content(1)
-    picture = content[0] if isinstance(content, list) else content
-    picture.thumbnail((_SIDE, _SIDE))
-    pixels = picture.copy()
-    pixels.info.clear()  # comments, profiles and places would be saved along
+        image = item.content() if isinstance(item, Image) else item.content(1)[0]
+    image.thumbnail((_SIDE, _SIDE))
+    pixels = image.copy()
+    # Pillow would otherwise save comments, colour profiles and GPS data along with the pixels.
+    pixels.info.clear()
     buffer = io.BytesIO()
     pixels.save(buffer, "JPEG", quality=_QUALITY, optimize=True)
     return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def is_thumbnail(text: object) -> bool:
-    """Whether a value of a result document is what `thumbnail` makes: base64 of something that starts as a JPEG does."""
+    """Return whether a value is base64 of bytes that begin as a JPEG does.
+
+    Result documents come from files: whatever else stands there must not enter the page.
+    """
+    if not isinstance(text, str):
+        return False
     try:
-        return isinstance(text, str) and base64.b64decode(text, validate=True).startswith(_START)
+        content = base64.b64decode(text, validate=True)
     except ValueError:
         return False
+    return content.startswith(_JPEG_START)

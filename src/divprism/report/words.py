@@ -1,11 +1,12 @@
-"""What a result says, in sentences: for the top of a page and below a table."""
+"""Sentences about results, for the top of a page and below a table."""
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from pathlib import PurePath
 
+from divprism.report.documents import Document
 from divprism.report.texts import isolated, number_of, shortened, visible
+from divprism.scores.spec import score_spec
 
 __all__ = [
     "at_equal_size",
@@ -13,216 +14,273 @@ __all__ = [
     "convergence_sentence",
     "entry_label",
     "equal_size_note",
+    "group_title",
+    "groups_sentences",
     "headline",
     "percent",
 ]
 
-Document = Mapping[str, Any]
-_CHANCE, _TINY = (
-    0.05,
-    0.001,
-)  # p-values up to the one count as more than chance, and below the other are not spelled out
-_CLEARLY_LESS = 0.95  # times the diversity of the middle group
-_ERRORS = (
-    2.0  # standard errors that two groups are apart, for one of them to be called the least diverse
-)
-_BIASED = 1.005  # a factor of random pairings from which on it is worth a word
-_LONGEST = 90  # letters of a prompt in a sentence
+_SIGNIFICANT = 0.05  # p-values up to this count as more than chance
+_TINY = 0.001  # p-values below this are not printed in full
+_MIN_PAIRINGS = 19  # random pairings from which on a p-value of 0.05 can be reached
+_CLEARLY_LESS = 0.95  # a group below this share of the median group is less diverse
+_ERRORS_APART = 2.0  # standard errors between the two least diverse groups
+_BIASED = 1.005  # a factor of random pairings from which on the bias is worth mentioning
+_LONGEST_PROMPT = 90  # letters of a prompt inside a sentence
 
 
 def percent(level: float) -> str:
-    """A level as people write it: 0.95 is 95 %."""
+    """Return a level as a percentage: 0.95 is 95 %."""
     return f"{100 * level:g}\N{NO-BREAK SPACE}%"
 
 
 def headline(document: Document) -> list[str]:
-    """The scores of one model in words, and what else stands out."""
-    scores, data = document["scores"], document["data"]
-    vendi, conditional, information = (
-        scores.get(f"{family}vendi") for family in ("", "conditional_", "information_")
-    )
-    under = (
-        "" if data["prompts"] is None else f" to {number_of(data['prompts'], 'different prompt')}"
-    )
-    amount = "amounts" if data["n"] == 1 else "amount"
-    ones = "one" if f"{vendi['value']:.3g}" == "1" else "ones"
-    lines = [
-        f"{number_of(data['n'], 'output')}{under} {amount} to {vendi['value']:.3g} distinct {ones} (Vendi{_reach(vendi)})."
-    ]
-    if conditional is None:
-        return [*lines, *_standing_out(document)]
-    own = f"Of these the model itself brings {conditional['value']:.3g} per kind of prompt"
-    own = f"{own} (Conditional-Vendi{_reach(conditional)})"
-    factor = f"a factor of {information['value']:.3g} (Information-Vendi{_reach(information)})"
-    if document["baseline"] is None or document["baseline"]["baseline"] < _BIASED:
-        return [*lines, f"{own}, and the prompts bring {factor}.", *_standing_out(document)]
-    return [
-        *lines,
-        f"{own}; the rest is {factor}. {_left_for_prompts(document['baseline'])}",
-        *_standing_out(document),
-    ]
+    """Return the scores of one model in words, and whatever else stands out."""
+    scores = document["scores"]
+    sentences = [_vendi_sentence(document["data"], scores["vendi"])]
+    if "conditional_vendi" in scores:
+        sentences.append(_split_sentence(scores, document["baseline"]))
+    return [*sentences, *_further_sentences(document)]
 
 
-def _left_for_prompts(baseline: Document) -> str:
-    """How much of Information is the bias of a small sample, and how much is left."""
-    left = f"{math.exp(baseline['excess_information']):.3g}"
-    told = (
-        "nothing is left for the prompts"
-        if float(left) <= 1
-        else f"what is left for the prompts is a factor of {left}"
-    )
-    chance = (
-        f"Outputs paired with prompts at random show a factor of {baseline['baseline']:.3g} too"
-    )
-    return f"{chance}, the bias of a small sample; {told}."
+def _vendi_sentence(data: Document, vendi: Document) -> str:
+    subject = number_of(data["n"], "output")
+    if data["prompts"] is not None:
+        subject += f" for {number_of(data['prompts'], 'distinct prompt')}"
+    verb = "amount"
+    if data["n"] == 1:
+        verb = "amounts"
+    value = f"{vendi['value']:.3g}"
+    noun = "distinct outputs"
+    if value == "1":
+        noun = "distinct output"
+    return f"{subject} {verb} to {value} {noun} ({_named('vendi', vendi)})."
 
 
-def _reach(score: Document) -> str:
+def _split_sentence(scores: Document, baseline: Document | None) -> str:
+    """Return a sentence about the two factors of vendi, the model's and the prompts'."""
+    conditional, information = scores["conditional_vendi"], scores["information_vendi"]
+    own = (
+        f"Of these, the model itself contributes {conditional['value']:.3g} per kind of prompt "
+        f"({_named('conditional_vendi', conditional)})"
+    )
+    factor = f"a factor of {information['value']:.3g} ({_named('information_vendi', information)})"
+    if baseline is None or baseline["baseline"] < _BIASED:
+        return f"{own}, and the prompts contribute {factor}."
+    return f"{own}; the rest is {factor}. {_bias_sentence(baseline)}"
+
+
+def _named(name: str, score: Document) -> str:
+    """Return the title of a score, with its interval where there is one."""
+    title = score_spec(name).title
     interval = score["interval"]
     if interval is None:
-        return ""
+        return title
+    ends = f"{interval['low']:.3g} to {interval['high']:.3g}"
+    return f"{title}, {percent(interval['level'])} interval {ends}"
+
+
+def _bias_sentence(baseline: Document) -> str:
+    """Return how much of Information is the bias of a small sample, and how much is left."""
+    left = f"{math.exp(baseline['excess_information']):.3g}"
+    remainder = f"a factor of {left} is left for the prompts"
+    if float(left) <= 1:
+        remainder = "nothing is left for the prompts"
     return (
-        f", {percent(interval['level'])} interval {interval['low']:.3g} to {interval['high']:.3g}"
+        "Outputs paired with prompts at random also show a factor of "
+        f"{baseline['baseline']:.3g}, the bias of a small sample; {remainder}."
     )
 
 
-def _standing_out(document: Document) -> list[str]:
+def _further_sentences(document: Document) -> list[str]:
+    """Return what the baseline, the convergence curves and the groups add."""
     details = document.get("details") or {}
-    lines = [] if document["baseline"] is None else [_baseline_sentence(document["baseline"])]
+    sentences = []
+    if document["baseline"] is not None:
+        sentences.append(_baseline_sentence(document["baseline"]))
     if details.get("convergence"):
-        lines.append(convergence_sentence(details["convergence"]))
+        sentences.append(convergence_sentence(details["convergence"]))
     if details.get("groups"):
-        lines += _least_diverse(details["groups"])
-    return lines
+        sentences += _least_diverse(details["groups"])
+    return sentences
 
 
 def _baseline_sentence(baseline: Document) -> str:
-    """Whether outputs follow their prompts: by the share of pairings that show more Information; of few, by Student's t."""
+    """Return whether outputs follow their prompts.
+
+    The p-value is the share of random pairings with at least as much Information. Few pairings
+    cannot give a small one: they are judged by Student's t.
+    """
     excess, count = baseline["excess_information"], baseline["num_permutations"]
-    chance, how = baseline["p_value"], f"{count} random pairings"
-    if 1 / (count + 1) > _CHANCE:  # the share cannot be as small as that
+    chance, method = baseline["p_value"], f"{count} random pairings"
+    if count < _MIN_PAIRINGS:
         spread = baseline.get("standard_deviation")
         if spread is None:
-            few = number_of(count, "random pairing")
-            return f"Whether outputs follow their prompts cannot be told from {few}: --num-permutations 19 can tell."
-        chance, how = _student(excess, spread, count), f"Student's t of {count} random pairings"
-    told = (
-        "Outputs follow their prompts: their Information exceeds that of random pairings"
-        if chance <= _CHANCE
-        else "Outputs cannot be told from outputs that ignore their prompts: Information differs from that of random pairings"
+            pairings = number_of(count, "random pairing")
+            return (
+                f"{pairings} cannot show whether outputs follow their prompts: compare with at "
+                f"least {_MIN_PAIRINGS} random pairings."
+            )
+        chance = _student_chance(excess, spread, count)
+        method = f"Student's t of {count} random pairings"
+    finding = (
+        "Outputs cannot be distinguished from outputs that ignore their prompts: their "
+        "Information differs from that of random pairings"
     )
-    less = "p < 0.001" if chance < _TINY else f"p = {chance:.2g}"
-    return f"{told} by {excess:.2g} nats ({less}, {how})."
+    if chance <= _SIGNIFICANT:
+        finding = "Outputs follow their prompts: their Information exceeds that of random pairings"
+    p_value = f"p = {chance:.2g}"
+    if chance < _TINY:
+        p_value = f"p < {_TINY:g}"
+    return f"{finding} by {excess:.2g} nats ({p_value}, {method})."
 
 
-def _student(excess: float, spread: float, count: int) -> float:
-    """The chance of a value so far above the mean of `count` others with that standard deviation."""
+def _student_chance(excess: float, spread: float, count: int) -> float:
+    """Return the chance of a value this far above the mean of `count` others."""
     from scipy.special import stdtr
 
-    reach = max(spread * math.sqrt(1 + 1 / count), 1e-12)
-    return float(stdtr(count - 1, -excess / reach))
+    # The mean of the others is itself uncertain, hence 1 + 1 / count. A spread of zero, equal
+    # pairings, must not divide by zero.
+    scale = max(spread * math.sqrt(1 + 1 / count), 1e-12)
+    return float(stdtr(count - 1, -excess / scale))
 
 
 def at_equal_size(document: Document) -> bool:
-    """Whether groups are compared at another size than their own."""
+    """Return whether any group is compared at another size than its own."""
     return any(group["rarefied"] not in (None, group["vendi"]) for group in document["groups"])
 
 
 def equal_size_note(document: Document) -> str:
-    """What the column of scores at equal size holds."""
+    """Return what the column of scores at equal size holds."""
     size = document["equal_size"]
-    return f"vendi of {size}: mean over random draws of {size} outputs, so that large groups compare with small ones"
+    return (
+        f"vendi of {size}: mean over random draws of {size} outputs, so that large groups compare "
+        "with small ones"
+    )
+
+
+def groups_sentences(document: Document) -> list[str]:
+    """Return which groups come first, and what the groups add up to."""
+    num_groups, num_small = len(document["groups"]), document["num_small"]
+    threshold = f"fewer than {document['min_size']} outputs"
+    order = "The least diverse groups come first: there the model repeats itself."
+    if num_small == num_groups:
+        order = f"All groups have {threshold}, too few to judge their diversity."
+    elif num_small:
+        small = number_of(num_small, "group")
+        order += f" Last: {small} with {threshold}, too few to judge."
+    conditional = f"{score_spec('conditional_vendi').title} ({document['conditional_vendi']:.4g})"
+    at_order_2 = f"{score_spec('conditional_rke').title} ({document['conditional_rke']:.4g})"
+    total = (
+        f"The groups add up to {document['aggregate']:.4g}, {_signed(document['gap'])} nats from "
+        f"{conditional}; at order 2 to {document['aggregate_rke']:.4g}, "
+        f"{_signed(document['gap_rke'])} nats from {at_order_2}."
+    )
+    return [order, total]
+
+
+def _signed(value: float) -> str:
+    """Return a number with a sign and three decimals, and without a minus before zero."""
+    return f"{round(value, 3) + 0.0:+.3f}"
 
 
 def _least_diverse(document: Document) -> list[str]:
-    """The group that stands first, if it is less diverse than the next, beyond error, and than most by more than a little."""
+    """Return a sentence about the least diverse group; empty if none stands out.
+
+    It must lie below the next group by more than the error, and clearly below the median group.
+    """
     large = [group for group in document["groups"] if not group["small"]]
     if len(large) < 2:
         return []
-    fair = large[0]["rarefied"] is not None
-    values = [group["rarefied" if fair else "vendi"] for group in large]
-    errors = [group["rarefied_error" if fair else "standard_error"] for group in large]
+    is_rarefied = all(group["rarefied"] is not None for group in large)
+    value_key, error_key = "vendi", "standard_error"
+    if is_rarefied:
+        value_key, error_key = "rarefied", "rarefied_error"
+    values = [group[value_key] for group in large]
     if values[0] > _CLEARLY_LESS * sorted(values)[len(values) // 2]:
         return []
-    if values[1] - values[0] <= _ERRORS * math.hypot(*errors[:2]):
+    error = math.hypot(large[0][error_key], large[1][error_key])
+    if values[1] - values[0] <= _ERRORS_APART * error:
         return []
-    first, size = large[0], round(large[0]["size"])
-    title = isolated(
-        shortened(
-            entry_label(first["prompts"][0]) if first["prompts"] else str(first["name"]), _LONGEST
-        )
-    )
-    prompts = first.get("num_prompts") or len(first["prompts"])
-    where = f"prompts like “{title}” ({number_of(prompts, 'prompt')}, {number_of(size, 'output')})"
-    among = number_of(size, "output")
-    if fair and document["equal_size"] < size:
-        among = f"{document['equal_size']:,} drawn from {'them' if prompts > 1 else f'its {among}'}"
-    return [
-        f"The model repeats itself most under {where if prompts > 1 else f'“{title}”'}: {values[0]:.3g} distinct among {among}."
-    ]
+    size = round(large[0]["size"])
+    sample = number_of(size, "output")
+    if is_rarefied and document["equal_size"] < size:
+        sample = f"{document['equal_size']:,} random outputs of these {size:,}"
+    where = _group_in_words(large[0])
+    return [f"The model repeats itself most {where}: {values[0]:.3g} distinct among {sample}."]
+
+
+def _group_in_words(group: Document) -> str:
+    title = isolated(shortened(group_title(group), _LONGEST_PROMPT))
+    if group["num_prompts"] == 1:
+        return f"for the prompt “{title}”"
+    prompts = number_of(group["num_prompts"], "prompt")
+    return f"for prompts like “{title}” ({prompts})"
+
+
+def group_title(group: Document) -> str:
+    """Return the most typical prompt of a group; without prompts, its name."""
+    if group["prompts"]:
+        return entry_label(group["prompts"][0])
+    return visible(group["name"] or "")
 
 
 def entry_label(entry: Document) -> str:
-    """What stands for a row: its text, the name of its file with that of its folder, its id or its number."""
-    file = "/".join(Path(entry["file"]).parts[-2:]) if "file" in entry else None
-    return visible(
-        str(
-            entry.get("text")
-            or file
-            or entry.get("where")
-            or entry.get("id")
-            or f"row {entry['row']}"
-        )
-    )
+    """Return a label for a row: its text, file with folder, source, id or number."""
+    if entry.get("text"):
+        return visible(entry["text"])
+    if entry.get("file"):
+        return visible("/".join(PurePath(entry["file"]).parts[-2:]))
+    return visible(entry.get("where") or entry.get("id") or f"row {entry['row']}")
 
 
 def convergence_sentence(document: Document) -> str:
-    """For which scores the sample suffices, for which it does not, and for which its curve leaves that open.
+    """Return for which scores the sample is large enough.
 
-    Of a draw only what suffices is told: the whole may suffice for more.
+    Of a random subset only what suffices is reported: the whole sample may suffice for more.
     """
-    verdicts = document["verdicts"]
-    enough = [name for name, verdict in verdicts.items() if verdict["status"] == "converged"]
-    unclear = [name for name, verdict in verdicts.items() if verdict["status"] == "unclear"]
-    lacking = [name for name in verdicts if name not in (*enough, *unclear)]
-    drawn, whole = document.get("n"), document.get("drawn_from")
-    if whole is not None and drawn != whole:
-        draw = f"A draw of {drawn:,} of the {whole:,} outputs"
-        return (
-            f"{draw} suffices for {', '.join(enough)}."
-            if enough
-            else f"{draw} does not tell for which scores all of them suffice."
-        )
-    if len(enough) == len(verdicts):
-        return "The sample suffices for every score."
-    parts = [f"suffices for {', '.join(enough)}"] if enough else []
-    parts += (
-        [
-            f"is too small for {'every score' if len(lacking) == len(verdicts) else ', '.join(lacking)}"
-        ]
-        if lacking
-        else []
-    )
-    parts += [f"leaves open whether it suffices for {', '.join(unclear)}"] if unclear else []
-    return f"The sample {'; it '.join(parts)}."
+    used, total = document["n"], document.get("drawn_from")
+    if total is None or used == total:
+        summary: str = document["summary"]
+        return summary
+    enough = []
+    for name, verdict in document["verdicts"].items():
+        if verdict["status"] == "converged":
+            enough.append(name)
+    subset = f"A random subset of {used:,} of the {total:,} outputs"
+    if enough:
+        return f"{subset} suffices for {', '.join(enough)}."
+    return f"{subset} leaves open for which scores all of them suffice."
 
 
 def comparison_sentences(document: Document) -> list[str]:
-    """A ranking in words: how many pairs of models can be told apart, the first two, and what length has to do with it."""
+    """Return a ranking in words: which pairs differ, the first two, and the effect of length."""
     differences, score = document["differences"], document["score"]
-    clear = sum(one["clear"] for one in differences)
     best = differences[0]
-    told = f"of {len(differences):,} pairs of models {clear:,} {'differs' if clear == 1 else 'differ'} clearly on the same prompts"
-    if len(differences) == 1:
-        told = (
-            f"on the same prompts the two models {'differ' if clear else 'do not differ'} clearly"
-        )
-    lines = [
-        f"ranked by {score}; {told}",
-        f"the first two, {isolated(best['first'])} over {isolated(best['second'])}: {best['ratio']:.3f} "
+    pair = f"{isolated(best['first'])} to {isolated(best['second'])}"
+    sentences = [
+        f"ranked by {score}; {_clear_differences(differences)}",
+        f"ratio of the first two, {pair}: {best['ratio']:.3f} "
         f"({best['low']:.3f} to {best['high']:.3f})",
     ]
-    if document["length_correlation"] is not None:
-        told = f"{document['length_correlation']:+.2f} (Spearman)"
-        lines.append(f"correlation of {score} with the length of outputs over models: {told}")
-    return lines
+    correlation = document["length_correlation"]
+    if correlation is not None:
+        sentences.append(
+            f"correlation of {score} with the length of outputs over models: {correlation:+.2f} "
+            "(Spearman)"
+        )
+    return sentences
+
+
+def _clear_differences(differences: Sequence[Document]) -> str:
+    num_clear = sum(difference["clear"] for difference in differences)
+    if len(differences) == 1:
+        verb = "do not differ"
+        if num_clear:
+            verb = "differ"
+        return f"on the same prompts the two models {verb} clearly"
+    verb = "differ"
+    if num_clear == 1:
+        verb = "differs"
+    total = f"{len(differences):,} pairs of models"
+    return f"{num_clear:,} of {total} {verb} clearly on the same prompts"

@@ -1,236 +1,293 @@
-"""The arguments of a score, validated once: operators, and settings with every default resolved."""
+"""Problem: validated data as operators, with resolved settings; and the entropies of these.
+
+Everything that is scored goes through `pose`, the only place where the data of a public function
+are validated. Below it arrays are trusted.
+"""
 
 from collections.abc import Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from divprism.core.arrays import Array, array_namespace, is_stored, plain_mode
+from divprism.core.arrays import Array, array_namespace, is_stored, plain_mode, upload
 from divprism.core.kernels import Categorical, Gaussian, Kernel, Precomputed
 from divprism.core.operators import HadamardOperator, KernelOperator, Operator, require_definite
-from divprism.core.validation import (
-    check_memory,
-    check_order,
-    check_pairing,
-    check_seed,
-    check_truncation,
-    check_weights,
-    clean_ids,
-    holds_text,
-    like,
+from divprism.core.validation import check_pairing, check_weights, clean_ids, holds_text, like
+from divprism.engines import RESOURCES, Resources
+from divprism.errors import ArgumentError, DataError, Notice
+from divprism.estimators import Dual, Entropy, Exact, Question
+from divprism.scores.settings import Settings
+from divprism.scores.spec import LABELS, OPERATORS, PROMPTS, REPEATED_PROMPTS
+
+__all__ = ["Problem", "check_factors", "clean_labels", "entropies", "pose"]
+
+TEXTS_AS_IDS = Notice(
+    "texts-as-ids",
+    "prompts are texts and no prompt kernel was given, so equal texts count as the same prompt "
+    "and all others as unrelated.",
 )
-from divprism.engines import Resources
-from divprism.errors import ArgumentError, DataError
-from divprism.estimators import Auto, Dual, Entropy, Estimator, Exact, Question
-from divprism.scores.bandwidth import BandwidthRule, StableScore
 
-__all__ = ["Problem", "check_factors", "entropies", "pose"]
-
-TEXTS_AS_IDS = "Prompts are texts and no kernel_t was given: equal texts count as the same prompt, all others as unrelated."
+# Stands in for the kernel of a side until the rule has chosen its bandwidth: cleaning data and
+# selecting rows do not depend on the bandwidth.
+_PLACEHOLDER = Gaussian(1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
-    """What to compute, on what: the operators K_X, K_T, K_X o K_T and K_X within groups, and resolved settings.
+    """What is scored: the operators of the outputs, the prompts and the pairs.
 
-    `settings` has the keyword arguments of the scores as keys, so it can be passed back to them.
+    Attributes
+    ----------
+    x : KernelOperator
+        K_X / n of the outputs.
+    t : KernelOperator or None
+        K_T / n of the prompts.
+    joint : HadamardOperator or None
+        K_X o K_T / n.
+    within_labels : HadamardOperator or None
+        K_X / n inside the groups given as labels.
+    n : int
+        Number of pairs.
+    weights : ndarray
+        The weight of each pair, those of weight zero left out.
+    settings : Settings
+        With every default resolved: passed back, they give the same answer.
+    resources : Resources
+        What the computation may use.
+    warnings : tuple of Notice
+        What a reader of the scores should know about the data.
     """
 
     x: KernelOperator
     t: KernelOperator | None
     joint: HadamardOperator | None
-    grouped: HadamardOperator | None
+    within_labels: HadamardOperator | None
     n: int
-    settings: dict[str, Any]
+    weights: np.ndarray
+    settings: Settings
     resources: Resources
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
+
+    @cached_property
+    def prompt_ids(self) -> KernelOperator | None:
+        """K_T / n with prompts compared as ids; None unless prompts repeat."""
+        if self.t is None or self.t.size == self.t.index.size:
+            return None
+        if isinstance(self.t.kernel, Categorical):
+            return self.t
+        # Equal prompts were merged into one point, so the points are the ids.
+        codes = upload(self.t.index[:, None], self.t.points.rows)
+        double = array_namespace(codes).float64
+        return KernelOperator.from_data(Categorical(), codes, self.weights, dtype=double, name="t")
+
+    @cached_property
+    def within_prompts(self) -> HadamardOperator | None:
+        """K_X o K_T / n with prompts compared as ids; None unless prompts repeat."""
+        if self.prompt_ids is None:
+            return None
+        if self.prompt_ids is self.t:
+            return self.joint
+        return HadamardOperator.of(self.x, self.prompt_ids, self.weights)
+
+    @cached_property
+    def operators(self) -> dict[str, Operator]:
+        """The operators that the data allow, by the names that the table of scores uses."""
+        candidates = {name: self.operator(name) for name in OPERATORS}
+        return {name: value for name, value in candidates.items() if value is not None}
+
+    def operator(self, name: str) -> Operator | None:
+        """One of `OPERATORS` by its name; None where the data do not allow it."""
+        operator: Operator | None = getattr(self, name)
+        return operator
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """What the data hold of the things that scores need."""
+        holds = {
+            PROMPTS: self.t is not None,
+            REPEATED_PROMPTS: self.prompt_ids is not None,
+            LABELS: self.within_labels is not None,
+        }
+        return tuple(need for need, is_present in holds.items() if is_present)
 
     def question(self, orders: Sequence[float]) -> Question:
         """What the estimator is asked, for some orders."""
-        return Question(tuple(orders), self.settings["truncation"], self.settings["rng"])
+        return Question(tuple(orders), self.settings.truncation, self.settings.rng)
 
 
-def pose(x: Any, t: Any = None, labels: Any = None, **arguments: Any) -> Problem:
-    """Check every argument, choose what was left open, merge equal items.
+def pose(
+    x: Any,
+    t: Any = None,
+    labels: Any = None,
+    *,
+    settings: Settings,
+    weights: Any = None,
+    resources: Resources = RESOURCES,
+) -> Problem:
+    """Validate the data, choose the bandwidths that were left open, merge equal items.
 
-    `arguments` are the keywords of `evaluate`. Data are held in the precision that the answer needs: double for spectra; at
-    order 2, which only adds up squares, single precision data stay single.
+    Data are held in the precision that the answer needs: double for spectra; at order 2, which
+    only adds up squares, single precision data stay single.
     """
     with plain_mode():
-        return _posed(x, t, labels, arguments)
-
-
-def _posed(x: Any, t: Any, labels: Any, arguments: dict[str, Any]) -> Problem:
-    weights, kernel_x, kernel_t = (
-        arguments.pop(name, None) for name in ("weights", "kernel_x", "kernel_t")
-    )
-    resources = _resources(
-        *(arguments.pop(name, None) for name in ("memory", "executor", "progress"))
-    )
-    settings = _settings(**arguments)
-    squares_only = (
-        settings["estimator"].squares_are_exact
-        and settings["order"] == 2
-        and settings["truncation"] is None
-    )
-    sides, warnings = _paired_sides(x, t, labels, kernel_x, kernel_t)
-    n = sides["x"][1].shape[0]
-    masses = check_weights(weights, n)
-    keep = np.flatnonzero(masses)
-    if keep.size < n:
-        sides = {
-            name: (kernel, (kernel or _GAUSSIAN).pick(data, keep))
-            for name, (kernel, data) in sides.items()
+        sides, warnings = _paired_sides(x, t, labels, settings)
+        n = sides["x"].data.shape[0]
+        masses = check_weights(weights, n)
+        sides, masses = _without_zero_weights(sides, masses)
+        sides, settings = _with_bandwidths(sides, settings)
+        operators = {
+            name: _operator(side, masses, name, settings, resources) for name, side in sides.items()
         }
-        masses = masses[keep]
-    rule, seed = settings["bandwidth_rule"], settings["rng"]
-    by_rule = [name for name, (kernel, _) in sides.items() if kernel is None]
-    for name in by_rule:
-        data = sides[name][1]
-        sides[name] = Gaussian(rule.bandwidth(data, rng=seed, name=name)), data
-    settings |= {
-        "kernel_x": sides["x"][0],
-        "kernel_t": sides["t"][0] if "t" in sides else None,
-        "bandwidth_rule": rule if by_rule else None,
-    }
-
-    operators = {}
-    for name, (kernel, data) in sides.items():
-        beyond = (
-            is_stored(data)
-            and 2 * data.nbytes > resources.budget
-            and not isinstance(kernel, Precomputed | Categorical)
-        )
-        make = KernelOperator.from_file if beyond else KernelOperator.from_data
-        operators[name] = make(
-            kernel, data, masses, dtype=_precision(data, squares_only), name=name
-        )
-    products = {
-        name: HadamardOperator.of(operators["x"], operators[name], masses)
-        for name in ("t", "labels")
-        if name in operators
-    }
+        products = {
+            name: HadamardOperator.of(operators["x"], operators[name], masses)
+            for name in ("t", "labels")
+            if name in operators
+        }
     return Problem(
-        operators["x"],
-        operators.get("t"),
-        products.get("t"),
-        products.get("labels"),
-        n,
-        settings,
-        resources,
-        warnings,
+        x=operators["x"],
+        t=operators.get("t"),
+        joint=products.get("t"),
+        within_labels=products.get("labels"),
+        n=n,
+        weights=masses,
+        settings=settings,
+        resources=resources,
+        warnings=warnings,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Clean data of one side and its kernel; None while the rule has to choose a bandwidth."""
+
+    kernel: Kernel | None
+    data: Array
+
+    def pick(self, rows: np.ndarray) -> "_Side":
+        """The side with some of its rows."""
+        return replace(self, data=(self.kernel or _PLACEHOLDER).pick(self.data, rows))
 
 
 def _paired_sides(
-    x: Any, t: Any, labels: Any, kernel_x: Any, kernel_t: Any
-) -> tuple[dict[str, tuple[Any, Array]], tuple[str, ...]]:
-    """Kernel (None: left to the rule) and clean data of each side, checked to pair up and to live together; warnings."""
-    warnings: tuple[str, ...] = ()
-    sides = {"x": _clean(kernel_x, x, "x")}
+    x: Any, t: Any, labels: Any, settings: Settings
+) -> tuple[dict[str, _Side], tuple[Notice, ...]]:
+    """Clean data of each side, checked to have the same length and to live in one library."""
+    warnings: tuple[Notice, ...] = ()
+    sides = {"x": _clean(settings.kernel_x, x, "x")}
     if t is not None:
+        kernel_t = settings.kernel_t
         if kernel_t is None and clean_ids(t, "t") is not None:
             kernel_t = Categorical()
-            warnings = (TEXTS_AS_IDS,) if holds_text(t) else ()
+            if holds_text(t):
+                warnings = (TEXTS_AS_IDS,)
         sides["t"] = _clean(kernel_t, t, "t")
-    elif kernel_t is not None:
+    elif settings.kernel_t is not None:
         raise ArgumentError("`kernel_t` was given, but no prompts `t`.")
     if labels is not None:
-        sides["labels"] = Categorical(), _clean_labels(labels)
-    first = sides["x"][1]
-    for name, (kernel, data) in sides.items():
-        check_pairing(first.shape[0], data.shape[0], name)
-        sides[name] = kernel, like(data, first, name)
+        sides["labels"] = _Side(Categorical(), clean_labels(labels)[:, None])
+    first = sides["x"].data
+    for name, side in sides.items():
+        check_pairing(first.shape[0], side.data.shape[0], name)
+        sides[name] = replace(side, data=like(side.data, first, name))
     return sides, warnings
 
 
-def _clean_labels(labels: Any) -> Array:
+def _clean(kernel: Kernel | None, data: Any, name: str) -> _Side:
+    return _Side(kernel, (kernel or _PLACEHOLDER).clean(data, name))
+
+
+def clean_labels(labels: Any) -> np.ndarray:
+    """The group of each output as integers."""
     codes = clean_ids(labels, "labels")
     if codes is None:
-        raise DataError(
-            f"`labels` must be flat, one group per output; got shape {np.shape(labels)}."
-        )
-    return codes[:, None]
+        shape = np.shape(labels)
+        raise DataError(f"`labels` must be flat, one group per output; got shape {shape}.")
+    return codes
 
 
-def _settings(
-    *, order: Any, truncation: Any, estimator: Any, rng: Any, bandwidth_rule: Any = None
-) -> dict[str, Any]:
-    return {
-        "order": check_order(order),
-        "truncation": check_truncation(truncation),
-        "estimator": _instance(
-            Auto() if estimator is None else estimator, Estimator, "estimator", "dp.Auto()"
-        ),
-        "rng": check_seed(rng),
-        "bandwidth_rule": _instance(
-            StableScore() if bandwidth_rule is None else bandwidth_rule,
-            BandwidthRule,
-            "bandwidth_rule",
-            "dp.StableScore()",
-        ),
-    }
+def _without_zero_weights(
+    sides: dict[str, _Side], masses: np.ndarray
+) -> tuple[dict[str, _Side], np.ndarray]:
+    """Drop pairs of weight zero: they must not influence the choice of a bandwidth either."""
+    keep = np.flatnonzero(masses)
+    if keep.size == masses.size:
+        return sides, masses
+    return {name: side.pick(keep) for name, side in sides.items()}, masses[keep]
 
 
-def _resources(memory: Any, executor: Any, progress: Any) -> Resources:
-    if executor is not None:
-        _instance(executor, Executor, "executor", "concurrent.futures.ThreadPoolExecutor()")
-        if isinstance(executor, ProcessPoolExecutor):
-            raise ArgumentError(
-                "`executor` must share our memory: use concurrent.futures.ThreadPoolExecutor; got processes."
-            )
-    if progress is not None and not callable(progress):
-        raise ArgumentError(
-            f"`progress` must be a function of a text and a fraction; got {progress!r}."
-        )
-    return Resources(check_memory(memory), executor, progress)
+def _with_bandwidths(
+    sides: dict[str, _Side], settings: Settings
+) -> tuple[dict[str, _Side], Settings]:
+    """Every side with a kernel, and the settings with all of them resolved."""
+    rule_used = None
+    resolved = dict(sides)
+    for name, side in sides.items():
+        if side.kernel is None:
+            rule_used = settings.rule
+            bandwidth = rule_used.bandwidth(side.data, rng=settings.rng, name=name)
+            resolved[name] = replace(side, kernel=Gaussian(bandwidth))
+    kernel_t = None
+    if "t" in resolved:
+        kernel_t = resolved["t"].kernel
+    settings = replace(
+        settings, kernel_x=resolved["x"].kernel, kernel_t=kernel_t, bandwidth_rule=rule_used
+    )
+    return resolved, settings
 
 
-def _instance(value: Any, kind: type, name: str, example: str) -> Any:
-    if not isinstance(value, kind):
-        raise ArgumentError(f"`{name}` must be an object such as {example}; got {value!r}.")
-    return value
+def _operator(
+    side: _Side, masses: np.ndarray, name: str, settings: Settings, resources: Resources
+) -> KernelOperator:
+    kernel, data = side.kernel, side.data
+    assert kernel is not None
+    needs_memory = isinstance(kernel, Precomputed | Categorical)
+    # A file that does not fit twice is read in blocks, without merging equal rows.
+    is_beyond_memory = is_stored(data) and 2 * data.nbytes > resources.budget and not needs_memory
+    make = KernelOperator.from_data
+    if is_beyond_memory:
+        make = KernelOperator.from_file
+    return make(kernel, data, masses, dtype=_precision(data, settings), name=name)
 
 
-_GAUSSIAN = Gaussian(1.0)  # stands for the kernel while its bandwidth is not chosen yet
-
-
-def _clean(kernel: Kernel | None, data: Any, name: str) -> tuple[Any, Array]:
-    """A kernel, or None for a Gaussian whose bandwidth is left to the rule, and the clean data."""
-    if kernel is not None and not isinstance(kernel, Kernel):
-        raise ArgumentError(
-            f"the kernel of `{name}` must be an object such as dp.Gaussian(1.0); got {kernel!r}."
-        )
-    return kernel, (kernel or _GAUSSIAN).clean(data, name)
-
-
-def _precision(x: Array, squares_only: bool) -> Any:
-    xp = array_namespace(x)
-    single = squares_only and xp.isdtype(x.dtype, "real floating") and x.dtype != xp.float64
-    return xp.float32 if single else xp.float64
+def _precision(data: Array, settings: Settings) -> Any:
+    squares_suffice = settings.order == 2 and settings.truncation is None
+    xp = array_namespace(data)
+    is_single = xp.isdtype(data.dtype, "real floating") and data.dtype != xp.float64
+    if is_single and squares_suffice and settings.estimator.squares_are_exact:
+        return xp.float32
+    return xp.float64
 
 
 def entropies(
     problem: Problem, names: Sequence[str], orders: Sequence[float]
 ) -> list[dict[str, Entropy]]:
-    """For each order, the entropies of the operators called "x", "t" or "joint"."""
-    operators: list[Operator] = [getattr(problem, name) for name in names]
+    """For each order, the entropies of some operators of a problem, by their names."""
+    candidates = [problem.operator(name) for name in names]
+    operators = [operator for operator in candidates if operator is not None]
+    # An operator can have two names: prompts that are ids are their own ids.
+    distinct = list(dict.fromkeys(operators))
     question = problem.question(orders)
-    estimator = problem.settings["estimator"]
-    solved = (
-        operators if isinstance(estimator, Exact | Dual) and not question.squares_suffice else []
-    )
+    estimator = problem.settings.estimator
+    solved: list[Operator] = []
+    if isinstance(estimator, Exact | Dual) and not question.squares_suffice:
+        solved = distinct
     with plain_mode():
-        check_factors(operators, solved)
-        found = estimator.entropies(operators, question, problem.resources)
-    return [dict(zip(names, row, strict=True)) for row in found]
+        check_factors(distinct, solved)
+        rows = estimator.entropies(distinct, question, problem.resources)
+    by_operator = [dict(zip(distinct, row, strict=True)) for row in rows]
+    return [
+        {name: at_order[operator] for name, operator in zip(names, operators, strict=True)}
+        for at_order in by_operator
+    ]
 
 
-def check_factors(operators: list[Operator], solved: list[Operator]) -> None:
-    """Precomputed matrices must be positive semidefinite; those whose eigenvalues are computed show it by themselves."""
-    for factor in {factor for operator in operators for factor in operator.factors}.difference(
-        solved
-    ):
+def check_factors(operators: Sequence[Operator], solved: Sequence[Operator]) -> None:
+    """Require precomputed matrices to be positive semidefinite.
+
+    Those whose eigenvalues are computed anyway, `solved`, are checked there.
+    """
+    factors = {factor for operator in operators for factor in operator.factors}
+    for factor in factors.difference(solved):
         require_definite(factor)

@@ -1,52 +1,52 @@
-"""Score: the result of every score, and how it is put together from entropies, with what its reader should know."""
+"""Score: a number that knows how it was computed; and how scores are assembled from entropies."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from divprism.core.kernels import Gaussian
 from divprism.core.spectrum import Estimate, Spectrum
+from divprism.errors import Notice
 from divprism.estimators import Entropy
-from divprism.scores.problem import Problem
+from divprism.scores.problem import Problem, check_factors, entropies
+from divprism.scores.settings import Settings
+from divprism.scores.spec import ScoreSpec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
-    "COMBINATIONS",
-    "SATURATED",
+    "SATURATION",
     "Score",
-    "build_score",
-    "combined",
+    "Solved",
+    "assemble",
+    "assemble_all",
+    "combine",
+    "compute_scores",
     "saturation",
-    "score_from",
+    "solve",
 ]
 
-_CLEARLY = (
-    2.0  # times the tolerance: a score of three entropies may have an error of the root of three
-)
+# A score of three entropies may have an error of sqrt(3) times the tolerance of each.
+_MISSED = 2.0
 
-COMBINATIONS: dict[str, dict[str, int]] = {
-    "vendi": {"x": 1},
-    "conditional_vendi": {"joint": 1, "t": -1},
-    "information_vendi": {"x": 1, "t": 1, "joint": -1},
-    "rke": {"x": 1},
-    "conditional_rke": {"joint": 1, "t": -1},
-    "information_rke": {"x": 1, "t": 1, "joint": -1},
-}
-"""How each score is put together: the log of the score is this sum of entropies."""
+# Operators that are solved in one call share their kernel matrices and random probes. Prompts
+# compared as ids come second, so that they change no bit of the scores in the first group.
+_SOLVED_TOGETHER = (("x", "t", "joint"), ("prompt_ids", "within_prompts"))
 
 
-@dataclass(frozen=True)
-class Score:
-    """One score and everything needed to compute it again. `float(score)` is its value.
+class Score(float):
+    """A score: a float, with everything that is needed to compute it again.
+
+    It compares, adds, rounds and formats as the number that it is.
 
     Attributes
     ----------
     name : str
         Which score it is.
-    value : float
-        The score, an effective number.
     standard_error : float
-        Error of the value that the estimator brings (zero where it is exact); not the sampling error of the data.
+        Error that the estimator adds (zero where it is exact); not the sampling error of the data.
     entropy : float
         Logarithm of the value, in nats.
     order, truncation
@@ -54,30 +54,72 @@ class Score:
     n : int
         Number of outputs, or of pairs.
     method : str
-        How the entropies were found: "exact", "dual", "lanczos", "frobenius", ..., or several joined by "+".
-    settings : dict
-        Keyword arguments that give this score again, every default resolved.
-    warnings : tuple of str
+        How the entropies were computed: "exact", "dual", "lanczos", "frobenius", ..., or several
+        joined by "+".
+    settings : Settings
+        What gives this score again, every default resolved.
+    warnings : tuple of Notice
         What a reader of the number should know.
     spectra : dict of Spectrum
-        Eigenvalues that the score was made from: "x" of the outputs, "t" of the prompts, "joint" of the pairs. Empty where
-        none were needed, as at order 2.
+        Eigenvalues that the score was computed from: "x" of the outputs, "t" of the prompts,
+        "joint" of the pairs. Empty where none were needed, as at order 2.
+
+    Examples
+    --------
+    >>> import numpy as np, divprism as dp
+    >>> score = dp.vendi(np.eye(4), kernel=dp.Cosine())
+    >>> score > 3, round(score, 2), f"{score:.1f}"
+    (True, 4.0, '4.0')
     """
 
     name: str
-    value: float
     standard_error: float
     entropy: float
     order: float
     truncation: int | None
     n: int
     method: str
-    settings: dict[str, Any] = field(repr=False)
-    warnings: tuple[str, ...] = ()
-    spectra: dict[str, Spectrum] = field(default_factory=dict, repr=False, compare=False)
+    settings: Settings
+    warnings: tuple[Notice, ...]
+    spectra: dict[str, Spectrum]
 
-    def plot(self, ax: Any = None) -> tuple[Any, Any]:
-        """Draw the spectra that the score was made from, on log axes; where there are none, its value with its error.
+    def __new__(
+        cls,
+        name: str,
+        entropy: Entropy,
+        *,
+        order: float,
+        n: int,
+        settings: Settings,
+        warnings: Iterable[Notice] = (),
+        spectra: Mapping[str, Spectrum] | None = None,
+    ) -> "Score":
+        """A score from its logarithm, with the error and the method that come with it."""
+        value = math.exp(entropy.estimate.value)
+        score = super().__new__(cls, value)
+        score.name = name
+        score.standard_error = value * entropy.estimate.standard_error
+        score.entropy = entropy.estimate.value
+        score.order = order
+        score.truncation = settings.truncation
+        score.n = n
+        score.method = _join_methods([entropy.method])
+        score.settings = settings
+        score.warnings = tuple(warnings)
+        score.spectra = dict(spectra or {})
+        return score
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A float subclass with keyword arguments: pickle the number, then restore the attributes.
+        return _restore, (float(self), self.__dict__)
+
+    @property
+    def value(self) -> float:
+        """The score as a plain float."""
+        return float(self)
+
+    def plot(self, ax: "Axes | None" = None) -> "tuple[Figure, Axes]":
+        """Plot the spectra that the score was computed from; without any, its value and error.
 
         Parameters
         ----------
@@ -88,136 +130,202 @@ class Score:
         -------
         (Figure, Axes)
         """
-        from divprism.report.plots import draw_spectra, draw_values, new_axes
+        from divprism.report.plots import plot_score
 
-        figure, ax = new_axes(ax)
-        if self.spectra:
-            draw_spectra(
-                ax, {name: (one.values, one.weights) for name, one in self.spectra.items()}
-            )
-        else:
-            draw_values(
-                ax,
-                {
-                    self.name: (
-                        self.value,
-                        self.value - self.standard_error,
-                        self.value + self.standard_error,
-                    )
-                },
-            )
-        ax.set_title(str(self).replace(" (", "\n(", 1), fontsize="medium")
-        return figure, ax
+        return plot_score(self, ax)
 
-    def __float__(self) -> float:
-        return self.value
+    def __repr__(self) -> str:
+        return f"<Score {self}>"
 
     def __str__(self) -> str:
-        cut = "" if self.truncation is None else f", truncation {self.truncation}"
-        error = f" +- {self.standard_error:.2g}" if self.standard_error else ""
-        return f"{self.name} = {self.value:.4f}{error} (order {self.order:g}{cut}, n = {self.n}, {self.method})"
+        cut = ""
+        if self.truncation is not None:
+            cut = f", truncation {self.truncation}"
+        error = ""
+        if self.standard_error:
+            error = f" +- {self.standard_error:.2g}"
+        how = f"order {self.order:g}{cut}, n = {self.n}, {self.method}"
+        return f"{self.name} = {self.value:.4f}{error} ({how})"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<code>{escape(str(self))}</code>"
+
+    def to_frame(self) -> Any:
+        """The score as a data frame of one row (pandas or polars, whichever is installed)."""
+        from divprism.report.tables import scores_table
+
+        entry = self.to_dict() | {"interval": None}
+        document = {"scores": {self.name: entry}, "data": {"n": self.n}}
+        return scores_table({"": document}).to_frame()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, every number finite."""
+        order: float | str = self.order
+        if math.isinf(self.order):
+            order = "inf"
+        return {
+            "value": self.value,
+            "standard_error": self.standard_error,
+            "entropy": self.entropy,
+            "order": order,
+            "truncation": self.truncation,
+            "method": self.method,
+        }
 
 
-def score_from(name: str, found: dict[str, Entropy], problem: Problem, order: float) -> Score:
-    """Put a score together from the entropies of its operators."""
-    entropy, promise = combined(name, found), problem.settings["estimator"].promise
-    warnings = problem.warnings
-    if entropy.estimate.standard_error > _CLEARLY * promise:
-        missed = f"{name}: the relative standard error is {entropy.estimate.standard_error:.1e}, above the tolerance of {promise:g}."
-        warnings = (*warnings, missed)
-    warnings += tuple(
-        text
-        for operator in COMBINATIONS[name]
-        for text in saturation(operator, found[operator].estimate.value, problem)
+def _restore(value: float, attributes: dict[str, Any]) -> Score:
+    score: Score = float.__new__(Score, value)
+    score.__dict__.update(attributes)
+    return score
+
+
+def _join_methods(methods: Iterable[str]) -> str:
+    names = {name for method in methods for name in method.split("+")}
+    return "+".join(sorted(names))
+
+
+Solved = dict[float, dict[str, Entropy]]
+"""Entropies by order, then by the name of the operator."""
+
+
+def solve(problem: Problem, specs: Sequence[ScoreSpec]) -> Solved:
+    """The entropies that some scores are sums of, each operator solved once for all orders."""
+    of_entropies = [spec for spec in specs if not spec.is_group_mean]
+    order = problem.settings.order
+    orders = list(dict.fromkeys(spec.order_under(order) for spec in of_entropies))
+    solved: Solved = {at: {} for at in orders}
+    wanted = {operator for spec in of_entropies for operator in spec.terms}
+    for together in _SOLVED_TOGETHER:
+        names = [name for name in together if name in wanted]
+        if not names:
+            continue
+        for at, row in zip(orders, entropies(problem, names, orders), strict=True):
+            solved[at] |= row
+    return solved
+
+
+def assemble_all(problem: Problem, specs: Sequence[ScoreSpec], solved: Solved) -> dict[str, Score]:
+    """Scores by name, from the entropies that `solve` returned for them."""
+    scores = {}
+    for spec in specs:
+        if spec.is_group_mean:
+            scores[spec.name] = _group_mean(spec, problem)
+        else:
+            order = spec.order_under(problem.settings.order)
+            scores[spec.name] = assemble(spec, solved[order], problem)
+    return scores
+
+
+def compute_scores(problem: Problem, specs: Sequence[ScoreSpec]) -> dict[str, Score]:
+    """Some scores of a problem, by name."""
+    return assemble_all(problem, specs, solve(problem, specs))
+
+
+def assemble(spec: ScoreSpec, solved: Mapping[str, Entropy], problem: Problem) -> Score:
+    """A score from the entropies of its operators."""
+    entropy = combine(spec, solved)
+    warnings = list(problem.warnings)
+    promise = problem.settings.estimator.promise
+    error = entropy.estimate.standard_error
+    if error > _MISSED * promise:
+        text = f"the relative standard error is {error:.1e}, above the tolerance of {promise:g}."
+        warnings.append(Notice("tolerance-missed", f"{spec.name}: {text}"))
+    spectra = {}
+    for name in spec.terms:
+        warnings += saturation(name, solved[name].estimate.value, problem)
+        spectrum = solved[name].spectrum
+        if spectrum is not None:
+            spectra[name] = spectrum
+    return Score(
+        spec.name,
+        entropy,
+        order=spec.order_under(problem.settings.order),
+        n=problem.n,
+        settings=problem.settings,
+        warnings=warnings,
+        spectra=spectra,
     )
-    spectra = {
-        operator: one
-        for operator in COMBINATIONS[name]
-        if (one := found[operator].spectrum) is not None
-    }
-    score = build_score(
-        name, entropy, order, settings=problem.settings, n=problem.n, warnings=warnings
+
+
+def combine(spec: ScoreSpec, solved: Mapping[str, Entropy]) -> Entropy:
+    """The logarithm of a score: the signed sum of the entropies of its operators."""
+    estimate = Estimate.total((sign, solved[name].estimate) for name, sign in spec.terms.items())
+    return Entropy(estimate, _join_methods(solved[name].method for name in spec.terms))
+
+
+def _group_mean(spec: ScoreSpec, problem: Problem) -> Score:
+    """The score inside each group, averaged by the shares of the groups."""
+    assert problem.within_labels is not None
+    groups = list(problem.within_labels.groups())
+    shares = [float(group.masses.sum()) for group in groups]
+    order = spec.order_under(problem.settings.order)
+    check_factors([problem.x], [])
+    [inside] = problem.settings.estimator.entropies(
+        groups, problem.question([order]), problem.resources
     )
-    return replace(score, spectra=spectra)
+    terms = []
+    for share, entropy in zip(shares, inside, strict=True):
+        # An error in the exponent becomes a relative error of the score.
+        log = entropy.estimate
+        score = math.exp(log.value)
+        terms.append((share, Estimate(score, score * log.deviations, score * log.systematic)))
+    mean = Estimate.total(terms)
+    log_mean = Estimate(
+        math.log(mean.value), mean.deviations / mean.value, mean.systematic / mean.value
+    )
+    methods = _join_methods(entropy.method for entropy in inside)
+    return Score(
+        spec.name,
+        Entropy(log_mean, methods),
+        order=order,
+        n=problem.n,
+        settings=problem.settings,
+        warnings=problem.warnings,
+    )
 
 
-_ALIKE, _APART, _ENOUGH = (
-    1.01,
-    0.95,
-    10,
-)  # effective number, part of all, and fewest items that a warning is given for
+SATURATION = (
+    "outputs-all-alike",
+    "outputs-all-apart",
+    "prompts-all-alike",
+    "prompts-all-apart",
+)
+"""Codes of the warnings about a bandwidth at which a score carries no information."""
+
+_ALIKE = 1.01  # an effective number up to this counts as one
+_APART = 0.95  # an effective number from this share of all items counts as all of them
+_FEWEST = 10  # items; below this number saturation is no news
 
 
-SATURATED = ("outputs-all-alike", "outputs-all-apart", "prompts-all-alike", "prompts-all-apart")
-"""What warnings about a bandwidth begin with."""
+def saturation(operator: str, entropy: float, problem: Problem) -> list[Notice]:
+    """What is wrong with the bandwidth of one side, from the effective number of its items.
 
-
-def saturation(operator: str, entropy: float, problem: Problem) -> list[str]:
-    """What is wrong with the bandwidth of one side, told by the effective number of items that it sees.
-
-    Prompts that are all apart are warned of only where they do not repeat: there Conditional is 1 whatever the model does.
-    Where each has several outputs it is their diversity under the exact prompt, as with `Categorical()`: a question that can be
-    asked, tells models apart, and is what the default rule comes to for a dozen prompts that have little in common.
+    Prompts that are all apart are reported only where they do not repeat: there Conditional is 1
+    whatever the model does. Where each prompt has several outputs, Conditional is their diversity
+    under the exact prompt, which is a sensible question.
     """
     side = {"x": problem.x, "t": problem.t}.get(operator)
-    if side is None or not isinstance(side.kernel, Gaussian) or side.size < _ENOUGH:
+    if side is None or not isinstance(side.kernel, Gaussian) or side.size < _FEWEST:
         return []
-    found, width = math.exp(entropy), f"bandwidth_{operator} (now {side.kernel.bandwidth:.3g})"
-    if found <= _ALIKE:
-        means = "vendi is 1 whatever they are" if operator == "x" else "conditional equals vendi"
-        what = {"x": "outputs", "t": "prompts"}[operator]
-        return [
-            f"{what}-all-alike: all {side.size:,} distinct {what} count as one, so {means}; lower {width}."
-        ]
-    if operator == "x" and found >= _APART * side.size:
-        return [
-            f"outputs-all-apart: nearly all of {side.size:,} distinct outputs count as unlike any other; raise {width}."
-        ]
-    if operator == "t" and found >= _APART * problem.n:
-        told = f"prompts-all-apart: nearly each of {problem.n:,} pairs has a kind of prompt to itself, so conditional is near 1"
-        return [
-            f"{told} whatever the outputs are; raise {width}, or draw several outputs per prompt."
-        ]
+    count = math.exp(entropy)
+    noun = {"x": "outputs", "t": "prompts"}[operator]
+    bandwidth = f"the bandwidth of the {noun} (now {side.kernel.bandwidth:.3g})"
+    if count <= _ALIKE:
+        consequence = "conditional equals vendi"
+        if operator == "x":
+            consequence = "vendi is 1 whatever they are"
+        text = f"all {side.size:,} distinct {noun} count as one, so {consequence}"
+        return [Notice(f"{noun}-all-alike", f"{text}; lower {bandwidth}.")]
+    if operator == "x" and count >= _APART * side.size:
+        text = f"nearly all of {side.size:,} distinct outputs count as unlike any other"
+        return [Notice("outputs-all-apart", f"{text}; raise {bandwidth}.")]
+    if operator == "t" and count >= _APART * problem.n:
+        text = (
+            f"nearly each of {problem.n:,} pairs has a kind of prompt to itself, so conditional "
+            "is near 1 whatever the outputs are"
+        )
+        way_out = f"raise {bandwidth}, or generate several outputs per prompt"
+        return [Notice("prompts-all-apart", f"{text}; {way_out}.")]
     return []
-
-
-def combined(name: str, found: dict[str, Entropy]) -> Entropy:
-    """The logarithm of a score from the entropies of its operators."""
-    terms = COMBINATIONS[name]
-    entropy = Estimate.total((sign, found[operator].estimate) for operator, sign in terms.items())
-    return Entropy(entropy, _joined(found[operator].method for operator in terms))
-
-
-def _joined(methods: Iterable[str]) -> str:
-    return "+".join(sorted({part for method in methods for part in method.split("+")}))
-
-
-def build_score(
-    name: str,
-    entropy: Entropy,
-    order: float,
-    *,
-    settings: dict[str, Any],
-    n: int,
-    warnings: tuple[str, ...] = (),
-) -> Score:
-    """A `Score` with the settings under the names that the function called `name` takes them by."""
-    settings = dict(settings)
-    if name.endswith("rke"):
-        del settings["order"]
-    if COMBINATIONS.get(name, {"x": 1}) == {"x": 1}:  # a score of the outputs alone
-        settings = {"kernel": settings.pop("kernel_x")} | settings
-        del settings["kernel_t"]
-    value = math.exp(entropy.estimate.value)
-    return Score(
-        name=name,
-        value=value,
-        standard_error=value * entropy.estimate.standard_error,
-        entropy=entropy.estimate.value,
-        order=order,
-        truncation=settings["truncation"],
-        n=n,
-        method=_joined([entropy.method]),
-        settings=settings,
-        warnings=warnings,
-    )

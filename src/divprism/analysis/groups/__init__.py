@@ -1,23 +1,23 @@
-"""Groups of prompts: scores inside known ones, ways to find them, and what their diversity adds up to."""
+"""Groups of prompts: ways to find them, the diversity inside each, and the aggregate."""
 
-from divprism.analysis.groups.decomposition import Decomposition, PromptGroup, prompt_groups
+from divprism.analysis.groups.decomposition import PromptGroup, PromptGroups, prompt_groups
 from divprism.analysis.groups.grouping import (
-    EigenDirections,
-    EigenGroups,
+    EigenDirectionGrouping,
+    EigenGrouping,
+    ExactPromptGrouping,
     Grouping,
-    KMeansGroups,
-    LabelGroups,
-    PromptGroups,
+    KMeansGrouping,
+    LabelGrouping,
 )
 from divprism.analysis.groups.nested import NestedScores, nested_scores
 
 __all__ = [
-    "Decomposition",
-    "EigenDirections",
-    "EigenGroups",
+    "EigenDirectionGrouping",
+    "EigenGrouping",
+    "ExactPromptGrouping",
     "Grouping",
-    "KMeansGroups",
-    "LabelGroups",
+    "KMeansGrouping",
+    "LabelGrouping",
     "NestedScores",
     "PromptGroup",
     "PromptGroups",

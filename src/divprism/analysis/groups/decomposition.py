@@ -1,72 +1,93 @@
-"""Which prompts a model answers alike: diversity inside groups of prompts, and how it adds up to the conditional scores.
+"""Which prompts a model answers alike: diversity inside groups of prompts, and its aggregate.
 
-K_T / n = sum_k share_k v_k v_k' splits the joint matrix into groups, K_X o K_T / n = sum_k share_k (K_X o v_k v_k') (first
-version of Conditional Vendi, Sec. B): v_k marks the prompts of group k, and K_X o v_k v_k' has trace one, its entropy is the
-diversity inside the group and its eigenvectors are the modes of the outputs there. Signs of v_k do not matter to it: it is the
-kernel matrix of the outputs with the masses v_k(i)^2. A group that is certain (a label, a prompt) has equal masses.
+K_T / n = sum_k share_k v_k v_k' splits the joint matrix into groups,
+K_X o K_T / n = sum_k share_k (K_X o v_k v_k') (first version of Conditional Vendi, Sec. B). v_k
+marks the prompts of group k. K_X o v_k v_k' has trace one: its entropy is the diversity inside the
+group, and its eigenvectors are the modes of the outputs there. The signs of v_k do not matter: it
+is the kernel matrix of the outputs with the masses v_k(i)^2. A group that is certain, such as a
+label or a prompt, has equal masses.
 """
 
+import json
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divprism.analysis.groups._inside import (
+from divprism.analysis.evaluation import SCHEMA
+from divprism.analysis.groups.grouping import (
+    EigenGrouping,
+    Grouping,
+    LabelGrouping,
+    Membership,
+    PromptSide,
+    Split,
+)
+from divprism.analysis.groups.inside import (
+    GroupOptions,
     Inside,
     Mode,
-    Wanted,
     modes_of,
     rarefied_vendi,
     typical_rows,
 )
-from divprism.analysis.groups.grouping import EigenGroups, Grouping, LabelGroups, PromptSide, Split
-from divprism.core.kernels import Categorical, Kernel
-from divprism.core.validation import check_order
-from divprism.data.samples import Clip, Item, Picture, Samples, Text
-from divprism.embedders.embedding import as_arrays, as_samples, embed, resolve_embedder
-from divprism.errors import ArgumentError, DataError
-from divprism.estimators import Estimator
+from divprism.analysis.inputs import as_samples, embed_samples, require_one_model
+from divprism.core.kernels import Categorical
+from divprism.data.files import write_text
+from divprism.data.inputs import as_arrays
+from divprism.data.samples import Image, Item, Samples, Text, Video
+from divprism.engines import Resources
+from divprism.errors import ArgumentError, DataError, Notice
+from divprism.estimators import Entropy
 from divprism.estimators.base import whole_number
-from divprism.scores.bandwidth import BandwidthRule
-from divprism.scores.problem import Problem, entropies, pose
-from divprism.scores.registry import spell_settings
-from divprism.scores.score import Score, score_from
+from divprism.scores.problem import Problem, pose
+from divprism.scores.score import Score, compute_scores
+from divprism.scores.settings import EmbeddedPairOptions, Settings, read_options
+from divprism.scores.spec import score_spec
 
-__all__ = ["Decomposition", "PromptGroup", "embedded_pairs", "prompt_groups"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-_EQUAL = 32  # outputs that groups are compared at, at most
+__all__ = ["PromptGroup", "PromptGroups", "embedded_pairs", "prompt_groups"]
+
+_EQUAL_SIZE = 32  # the largest number of outputs that groups are compared at
+_SHOWN_GROUPS = 10  # groups in the short text of a result
+_CONDITIONAL = (score_spec("conditional_vendi"), score_spec("conditional_rke"))
 
 
 @dataclass(frozen=True)
 class PromptGroup:
-    """The outputs drawn under one group of prompts.
+    """One group of prompts and the outputs generated under them.
 
     Attributes
     ----------
     name : str
         The label or prompt, or a number by size.
     share : float
-        Part of all outputs; of an eigendirection its eigenvalue.
+        Share of all outputs; for an eigendirection its eigenvalue.
     size : float
-        Number of outputs; of an eigendirection the effective one, 1 / sum of squared masses.
+        Number of outputs; for an eigendirection the effective number, 1 / sum of squared masses.
     vendi, rke : float
-        Effective number of distinct outputs inside the group, at the order asked for and at order 2; from 1 to `size`.
+        Effective number of distinct outputs inside the group, at the order of the settings and at
+        order 2; from 1 to `size`.
     standard_error : float
-        Of `vendi`, where the estimator draws; else 0.
+        Error that a random estimator adds to `vendi`; 0 where it is exact.
     rarefied, rarefied_error : float or None
-        Mean `vendi` of `Decomposition.equal_size` of its outputs, drawn at random, and its standard error: ten outputs cannot
-        be more than ten kinds, so groups of different sizes are compared by this. Of groups of one size it is `vendi` itself.
-        None for eigendirections and small groups.
+        Mean `vendi` of random subsets of `PromptGroups.equal_size` outputs, and its standard error.
+        Ten outputs are at most ten kinds, so groups of different sizes are compared by this. Where
+        all groups have the same size it is `vendi` itself. None for eigendirections and small
+        groups.
     small : bool
-        Whether it has fewer outputs than `min_size`, too few to tell.
+        True if the group has fewer outputs than `min_size`, too few to compare it.
     num_prompts : int
-        Number of distinct prompts; of an eigendirection those that it has anything of.
+        Number of distinct prompts; for an eigendirection those with a mass in it.
     prompts : tuple of int
-        Rows of its most typical distinct prompts: the most alike to all of the group; of an eigendirection its largest entries.
+        Rows of its most typical distinct prompts: the most similar to the whole group; for an
+        eigendirection those of its largest entries.
     modes : tuple of Mode
-        Its kinds of outputs, the largest first: at most as many as `vendi` says, rounded, and at most `num_modes`.
+        Its kinds of outputs, the largest first: at most `vendi`, rounded, and at most `num_modes`.
     """
 
     name: str
@@ -83,34 +104,36 @@ class PromptGroup:
     modes: tuple[Mode, ...]
 
 
-@dataclass(frozen=True)
-class Decomposition:
-    """Diversity group by group, the least diverse first and small groups last, and what it adds up to.
+@dataclass(frozen=True, eq=False, repr=False)
+class PromptGroups:
+    """Diversity group by group, the least diverse first and small groups last.
 
     Attributes
     ----------
     groups : tuple of PromptGroup
-        By `rarefied`; eigendirections by `vendi`.
+        Ordered by `rarefied`; eigendirections by `vendi`.
     coverage : float
         Sum of the shares: below 1 where directions are left out or prompts belong to no group.
     aggregate, aggregate_rke : float
-        What the groups add up to (see `prompt_groups`), at the order asked for and at order 2.
+        Aggregate of the groups (see `prompt_groups`), at the order of the settings and at order 2.
     gap, gap_rke : float
-        log of the aggregate minus log of the conditional score, in nats: 0 where prompts of different groups have nothing in
-        common and those of a group are the same. Below 0 the kernel sees fewer kinds of prompts than there are groups (widen
-        the groups, or narrow the bandwidth), above 0 more.
+        Logarithm of the aggregate minus that of the conditional score, in nats: 0 where prompts of
+        different groups have nothing in common and those of a group are equal. Below 0 the kernel
+        separates fewer kinds of prompts than there are groups (use fewer groups, or a smaller
+        bandwidth), above 0 more.
     conditional_vendi, conditional_rke : Score
         The conditional scores of all pairs.
     cluster_vendi, cluster_rke : float or None
-        Mean over groups, by share, of `vendi` and `rke` (Conditional Vendi, App. G); None for eigendirections.
-    equal_size, min_size : int
-        How many outputs groups are compared at (all, where they have as many), and how many a group must have for that.
-    num_small : int
-        Groups with fewer.
+        Mean over groups, by share, of `vendi` and `rke` (Conditional Vendi, App. G); None for
+        eigendirections.
+    equal_size : int
+        Number of outputs that groups are compared at; all of them where groups have the same size.
+    min_size, num_small : int
+        Number of outputs a group needs to be compared, and the number of groups with fewer.
     settings, data, warnings, embedders, notes
         As in `Evaluation`.
     items : Samples
-        Outputs and prompts as they were given; rows of groups and modes count in them.
+        Outputs and prompts as they were given; the rows of groups and modes count in them.
     labels : tuple of str, or None
         The name of the group of each row, "" for none; None for eigendirections.
     """
@@ -128,70 +151,103 @@ class Decomposition:
     equal_size: int
     min_size: int
     num_small: int
-    settings: dict[str, Any]
+    settings: Settings
     data: dict[str, Any]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
     embedders: tuple[dict[str, Any], ...] = ()
-    notes: tuple[str, ...] = field(default=(), repr=False)
-    items: Samples = field(default_factory=lambda: Samples(()), repr=False)
-    labels: tuple[str, ...] | None = field(default=None, repr=False)
+    notes: tuple[Notice, ...] = ()
+    items: Samples = field(default_factory=lambda: Samples(()))
+    labels: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        from divprism.report.table import terminal_width
+        from divprism.report.tables import groups_table
+
+        table = groups_table(self.to_dict())
+        return table.head(_SHOWN_GROUPS).to_text(terminal_width())
+
+    def _repr_html_(self) -> str:
+        from divprism.report.tables import groups_table
+
+        return groups_table(self.to_dict()).to_html()
+
+    def to_frame(self) -> Any:
+        """The groups as a data frame, a row each (pandas or polars, whichever is installed)."""
+        from divprism.report.tables import groups_table
+
+        return groups_table(self.to_dict()).to_frame()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only, every number finite; rows with the text, or the place of the file, that they stand for."""
-        plain = (
-            "coverage",
-            "aggregate",
-            "gap",
-            "aggregate_rke",
-            "gap_rke",
-            "cluster_vendi",
-            "cluster_rke",
-        )
-        counts = ("equal_size", "min_size", "num_small", "data")
+        """The result document: plain values only, every number finite.
+
+        Rows of examples come with the text, the file or the id that they stand for.
+        """
         return {
-            "schema": 1,
-            "groups": [self._group(group) for group in self.groups],
-            **{name: getattr(self, name) for name in plain},
-            **{
-                name: getattr(self, name).value for name in ("conditional_vendi", "conditional_rke")
-            },
-            **{name: getattr(self, name) for name in counts},
-            "settings": spell_settings(self.settings),
+            "schema": SCHEMA,
+            "groups": [self._group_to_dict(group) for group in self.groups],
+            "coverage": self.coverage,
+            "aggregate": self.aggregate,
+            "gap": self.gap,
+            "aggregate_rke": self.aggregate_rke,
+            "gap_rke": self.gap_rke,
+            "cluster_vendi": self.cluster_vendi,
+            "cluster_rke": self.cluster_rke,
+            "conditional_vendi": self.conditional_vendi.value,
+            "conditional_rke": self.conditional_rke.value,
+            "equal_size": self.equal_size,
+            "min_size": self.min_size,
+            "num_small": self.num_small,
+            "data": self.data,
+            "settings": self.settings.to_dict(),
             "embedders": list(self.embedders),
-            "warnings": list(self.warnings),
+            "warnings": [notice.to_dict() for notice in self.warnings],
         }
 
-    def _group(self, group: PromptGroup) -> dict[str, Any]:
-        modes = [
-            {
-                "share": mode.share,
-                "outputs": [_entry(self.items.outputs, row) for row in mode.outputs],
-            }
-            for mode in group.modes
-        ]
-        return asdict(group) | {
-            "prompts": [_entry(self.items.prompts, row) for row in group.prompts],
-            "modes": modes,
-        }
+    def _group_to_dict(self, group: PromptGroup) -> dict[str, Any]:
+        modes = []
+        for mode in group.modes:
+            outputs = [_describe_row(self.items.outputs, row) for row in mode.outputs]
+            modes.append({"share": mode.share, "outputs": outputs})
+        prompts = [_describe_row(self.items.prompts, row) for row in group.prompts]
+        return asdict(group) | {"prompts": prompts, "modes": modes}
+
+    def to_json(self) -> str:
+        """The result document as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the result document to a JSON file, in one step."""
+        write_text(path, self.to_json() + "\n")
 
 
-def _file(item: Item) -> dict[str, str]:
-    """The file of a picture or clip, or the first of its frames; nothing where a table held its bytes."""
-    source = item.source if isinstance(item, Picture | Clip) else None
-    path = source[0] if isinstance(source, tuple) else source
-    return {"file": str(path)} if isinstance(path, Path) else {}
-
-
-def _entry(side: Any, row: int) -> dict[str, Any]:
+def _describe_row(side: Any, row: int) -> dict[str, Any]:
+    """A row of one side, with the text, the file or the id that it stands for."""
     entry: dict[str, Any] = {"row": row}
     if isinstance(side, tuple):
         item: Item = side[row]
-        return (
-            entry
-            | ({"text": item.text} if isinstance(item, Text) else _file(item))
-            | {"where": item.where}
-        )
-    return entry | ({"id": str(side[row])} if side.ndim == 1 else {})
+        if isinstance(item, Text):
+            entry["text"] = item.text
+        else:
+            entry |= _file_of(item)
+        return entry | {"where": item.where}
+    if side.ndim == 1:
+        entry["id"] = str(side[row])
+    return entry
+
+
+def _file_of(item: Item) -> dict[str, str]:
+    """The file of an image or a video, or of its first frame.
+
+    Empty where a table held the bytes themselves.
+    """
+    if not isinstance(item, Image | Video):
+        return {}
+    source = item.source
+    if isinstance(source, tuple):
+        source = source[0]
+    if isinstance(source, Path):
+        return {"file": str(source)}
+    return {}
 
 
 def prompt_groups(
@@ -199,42 +255,44 @@ def prompt_groups(
     t: Any = None,
     grouping: Grouping | None = None,
     *,
-    kernel_x: Kernel | None = None,
-    kernel_t: Kernel | None = None,
-    order: float = 1.0,
-    bandwidth_rule: BandwidthRule | None = None,
-    estimator: Estimator | None = None,
     num_modes: int = 3,
     num_examples: int = 5,
     min_size: int = 5,
-    rng: Any = 0,
-    memory: Any = None,
-    **embedding: Any,
-) -> Decomposition:
-    """Where a model repeats itself: the diversity inside each group of prompts, the least diverse group first.
+    **options: "Unpack[EmbeddedPairOptions]",
+) -> PromptGroups:
+    """Where a model repeats itself: the diversity inside each group of prompts.
 
-    With shares w_k and entropies H_k inside the groups, these add up to (Conditional Vendi, Thm 5-7; eq. 19 and 20)
+    With shares w_k and entropies H_k inside the groups, their aggregate (Conditional Vendi,
+    Thm 5-7; eq. 19 and 20) is
 
-        exp( sum_k w_k H_k )                                                        at order 1,
-        exp( log( sum_k w_k^order exp((1 - order) H_k) / sum_k w_k^order ) / (1 - order) )   at others,
+        exp( sum_k w_k H_k )                                                       at order 1,
+        exp( log( sum_k w_k^q exp((1 - q) H_k) / sum_k w_k^q ) / (1 - q) )         at order q.
 
-    which is the conditional score exactly where the kernel takes prompts of a group for the same and those of different groups
-    for unrelated; the gap is told. Costs what `conditional_vendi` costs, plus a spectrum and a few eigenvectors per group.
+    It equals the conditional score where the kernel takes prompts of a group for equal and those of
+    different groups for unrelated; `gap` holds the difference. Costs what `conditional_vendi`
+    costs, plus a spectrum and a few eigenvectors per group.
 
     Parameters
     ----------
     x, t
-        As in `evaluate`: arrays, texts, pictures, Samples or a path; one model's.
+        As in `evaluate`: arrays, texts, images, Samples or a path; of one model.
     grouping : Grouping, optional
-        EigenGroups(), EigenDirections(), LabelGroups(labels), PromptGroups() or KMeansGroups(k).
-    kernel_x, kernel_t, order, bandwidth_rule, estimator, rng, memory
-        As in `conditional_vendi`. The bandwidths are chosen once, on everything.
+        `EigenGrouping()` (the default), `EigenDirectionGrouping()`, `LabelGrouping(labels)`,
+        `ExactPromptGrouping()` or `KMeansGrouping(num_clusters)`.
     num_modes, num_examples : int
-        Modes of each group (0: none, and no eigenvector of outputs is computed), and examples of each mode and of prompts.
+        Number of modes of each group (0 for none: no eigenvector of outputs is computed), and of
+        examples of each mode and of prompts.
     min_size : int
-        Groups of fewer outputs are too small to tell, and come last; at least 2, for one output is one kind by necessity.
-    **embedding
-        `embedder_x`, `embedder_t`, `cache`, `num_workers` and `progress`, as in `embed`.
+        Groups with fewer outputs are too small to compare and come last. At least 2, because a
+        single output is always one kind.
+    kernel_x, kernel_t, order, bandwidth_rule, estimator, rng, settings, memory
+        As in `conditional_vendi`. The bandwidths are chosen once, on all pairs.
+    embedder_x, embedder_t, cache, num_workers, progress
+        As in `embed`.
+
+    Returns
+    -------
+    PromptGroups
 
     Raises
     ------
@@ -245,159 +303,264 @@ def prompt_groups(
     --------
     Under "b" all outputs are the same:
 
-    >>> import numpy as np
-    >>> from divprism.analysis.groups.grouping import PromptGroups
-    >>> from divprism.core.kernels import Cosine
+    >>> import numpy as np, divprism as dp
     >>> x = np.eye(4)[[0, 1, 2, 3, 3, 3]]
-    >>> kernels = {"kernel_x": Cosine(), "kernel_t": Categorical()}
-    >>> found = prompt_groups(x, ["a", "a", "a", "b", "b", "b"], PromptGroups(), **kernels, min_size=3)
-    >>> [(group.name, round(group.vendi, 9), len(group.modes)) for group in found.groups]
+    >>> kernels = {"kernel_x": dp.Cosine(), "kernel_t": dp.Categorical()}
+    >>> grouping = dp.ExactPromptGrouping()
+    >>> result = dp.prompt_groups(x, list("aaabbb"), grouping, min_size=3, **kernels)
+    >>> [(group.name, round(group.vendi, 9), len(group.modes)) for group in result.groups]
     [('b', 1.0, 1), ('a', 3.0, 3)]
-    >>> round(found.aggregate**2, 9), abs(found.gap) < 1e-12
+    >>> round(result.aggregate**2, 9), abs(result.gap) < 1e-12
     (3.0, True)
     """
-    grouping = EigenGroups() if grouping is None else grouping
+    if grouping is None:
+        grouping = EigenGrouping()
     if not isinstance(grouping, Grouping):
         raise ArgumentError(
-            f"`grouping` must be an object such as EigenGroups(); got {grouping!r}."
+            f"`grouping` must be an object such as EigenGrouping(); got {grouping!r}."
         )
-    wanted = Wanted(
-        whole_number(num_modes, "num_modes", 0),
-        whole_number(num_examples, "num_examples", 1),
-        whole_number(min_size, "min_size", 2),
-        grouping.plain,
+    group_options = GroupOptions(
+        num_modes=whole_number(num_modes, "num_modes", 0),
+        num_examples=whole_number(num_examples, "num_examples", 1),
+        min_size=whole_number(min_size, "min_size", 2),
+        plain=grouping.plain,
     )
-    items, embedded, embedders = embedded_pairs(x, t, kernel_t, **embedding)
-    if items.skipped and isinstance(grouping, LabelGroups) and len(grouping.labels) != len(items):
+    settings, resources = read_options(options, EmbeddedPairOptions, "prompt_groups")
+    items, embedded, settings = embedded_pairs(x, t, settings, resources)
+    if items.skipped and isinstance(grouping, LabelGrouping) and len(grouping.labels) != len(items):
         raise DataError(
-            f"{items.skipped:,} outputs are empty and left out, so the labels do not fit: drop them first."
+            f"{items.skipped:,} outputs are empty and left out, so the labels do not fit: drop "
+            "these outputs first."
         )
-    problem = pose(
-        embedded.outputs,
-        embedded.prompts,
-        kernel_x=kernel_x,
-        kernel_t=kernel_t,
-        bandwidth_rule=bandwidth_rule,
-        order=1.0,  # so that the data are held in double precision: eigenvectors are wanted at any order
-        truncation=None,
-        estimator=estimator,
-        rng=rng,
-        memory=memory,
-        progress=embedding.get("progress"),
-    )
-    problem = replace(
-        problem, settings=problem.settings | embedders | {"order": check_order(order)}
-    )
+    problem = _pose_in_double(embedded, settings, resources)
     assert problem.t is not None
-    vectors = None if getattr(embedded.prompts, "ndim", 2) == 1 else embedded.prompts
-    split = grouping.split(
-        PromptSide(problem.t, items.prompts, vectors, problem.resources), problem.settings["rng"]
-    )
-    return _decomposition(problem, split, wanted, items, embedded, type(grouping).__name__)
+    vectors = embedded.prompts
+    if getattr(vectors, "ndim", 2) == 1:  # prompts are ids
+        vectors = None
+    side = PromptSide(problem.t, items.prompts, vectors, problem.resources)
+    split = grouping.split(side, problem.settings.rng)
+    measured = _Measured.of(problem, split, group_options)
+    return _assemble(measured, items, embedded, type(grouping).__name__)
 
 
 def embedded_pairs(
-    x: Any,
-    t: Any,
-    kernel_t: Kernel | None,
-    *,
-    embedder_x: Any = None,
-    embedder_t: Any = None,
-    **settings: Any,
-) -> tuple[Samples, Samples, dict[str, Any]]:
-    """Samples as they were given, the same as vectors, and the embedders."""
+    x: Any, t: Any, settings: Settings, resources: Resources
+) -> tuple[Samples, Samples, Settings]:
+    """Samples as they were given, the same as vectors, and the settings with their embedders."""
     items = as_arrays(as_samples(x, t, None))
     shown = items.given or items
     if items.prompts is None:
         raise DataError(f"groups are of prompts, and {items.source} holds none; give them as `t`.")
-    if items.models is not None and len(set(items.models)) > 1:
-        raise DataError(
-            f"{items.source} holds outputs of {len(set(items.models)):,} models, and groups are of one: "
-            "dp.load(...).by_model()[name]."
+    require_one_model(items, "groups are")
+    if isinstance(settings.kernel_t, Categorical):
+        items = items.with_prompt_ids()
+    embedded, settings = embed_samples(items, settings, resources)
+    return shown, embedded, settings
+
+
+def _pose_in_double(embedded: Samples, settings: Settings, resources: Resources) -> Problem:
+    """The problem, posed at order 1 so that the data are held in double precision.
+
+    At order 2 `pose` keeps single precision, which suffices for squares but not for eigenvectors.
+    """
+    at_order_1 = replace(settings, order=1.0, truncation=None)
+    problem = pose(embedded.outputs, embedded.prompts, settings=at_order_1, resources=resources)
+    return replace(problem, settings=replace(problem.settings, order=settings.order))
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """The groups of a problem with their scores, in the order of the split."""
+
+    problem: Problem
+    split: Split
+    groups: tuple[PromptGroup, ...]
+    equal_size: int
+    min_size: int
+
+    @classmethod
+    def of(cls, problem: Problem, split: Split, options: GroupOptions) -> "_Measured":
+        insides = [Inside.of(problem.x, group) for group in split.groups]
+        question = problem.question([problem.settings.order, 2.0])
+        operators = [inside.operator for inside in insides]
+        at_order, at_order_2 = problem.settings.estimator.entropies(
+            operators, question, problem.resources
         )
-    used = items.with_prompt_ids() if isinstance(kernel_t, Categorical) else items
-    made = [
-        resolve_embedder(embedder_x, used.outputs, "x"),
-        resolve_embedder(embedder_t, used.prompts, "t"),
-    ]
-    return shown, embed(used, *made, **settings), {"embedder_x": made[0], "embedder_t": made[1]}
+        # The effective number of outputs; of a group with equal masses, their number.
+        sizes = [1 / float((group.masses**2).sum()) for group in split.groups]
+        equal_size = _equal_size(sizes, options.min_size)
+        groups = []
+        for index, group in enumerate(split.groups):
+            measured = _measure(group, sizes[index], at_order[index], at_order_2[index], options)
+            if split.hard and not measured.small:
+                rng = np.random.default_rng([problem.settings.rng, index])
+                measured = _rarefy(measured, problem, group.rows, equal_size, rng)
+            if split.hard:
+                measured = replace(measured, size=group.rows.size)
+            groups.append(_with_examples(measured, group, insides[index], problem, options))
+        return cls(problem, split, tuple(groups), equal_size, options.min_size)
 
 
-def _decomposition(
-    problem: Problem, split: Split, wanted: Wanted, items: Samples, embedded: Samples, name: str
-) -> Decomposition:
-    order = problem.settings["order"]
-    at_order, at_two = entropies(problem, ["t", "joint"], [order, 2.0])
-    scores = {
-        "conditional_vendi": score_from("conditional_vendi", at_order, problem, order),
-        "conditional_rke": score_from("conditional_rke", at_two, problem, 2.0),
-    }
-    groups, equal = _measured(problem, split, wanted)
+def _equal_size(sizes: list[float], min_size: int) -> int:
+    """The number of outputs that groups are compared at.
+
+    Where all large groups have the same size, that size: nothing needs to be sampled.
+    """
+    large = {round(size) for size in sizes if _is_large(size, min_size)}
+    if len(large) == 1:
+        return large.pop()
+    return min([_EQUAL_SIZE, *large])
+
+
+def _is_large(size: float, min_size: int) -> bool:
+    # Rounded, because an effective number of 5 outputs may come out as 4.999999999.
+    return round(size, 6) >= min_size
+
+
+def _measure(
+    group: Membership, size: float, at_order: Entropy, at_order_2: Entropy, options: GroupOptions
+) -> PromptGroup:
+    """A group with its scores, not yet at equal size and without examples."""
+    vendi = math.exp(at_order.estimate.value)
+    return PromptGroup(
+        name=group.name,
+        share=group.share,
+        size=size,
+        vendi=vendi,
+        rke=math.exp(at_order_2.estimate.value),
+        standard_error=vendi * at_order.estimate.standard_error,
+        rarefied=None,
+        rarefied_error=None,
+        small=not _is_large(size, options.min_size),
+        num_prompts=0,
+        prompts=(),
+        modes=(),
+    )
+
+
+def _rarefy(
+    group: PromptGroup, problem: Problem, rows: np.ndarray, size: int, rng: np.random.Generator
+) -> PromptGroup:
+    """A group with its score at equal size."""
+    score, error = group.vendi, group.standard_error
+    if rows.size > size:
+        score, error = rarefied_vendi(problem.x, rows, size, problem.settings.order, rng)
+    return replace(group, rarefied=score, rarefied_error=error)
+
+
+def _with_examples(
+    group: PromptGroup,
+    membership: Membership,
+    outputs: Inside,
+    problem: Problem,
+    options: GroupOptions,
+) -> PromptGroup:
+    """A group with its typical prompts and its modes."""
+    assert problem.t is not None
+    prompts = Inside.of(problem.t, membership)
+    return replace(
+        group,
+        num_prompts=prompts.operator.size,
+        prompts=typical_rows(prompts, options.num_examples),
+        modes=modes_of(outputs, options, problem.resources, group.vendi),
+    )
+
+
+def _assemble(measured: _Measured, items: Samples, embedded: Samples, name: str) -> PromptGroups:
+    """The result: groups in order, their aggregate and the conditional scores."""
+    problem, split, groups = measured.problem, measured.split, measured.groups
+    scores = compute_scores(problem, _CONDITIONAL)
     shares = np.array([group.share for group in groups])
-    vendi, rke = (
-        np.array([getattr(group, score) for group in groups]) for score in ("vendi", "rke")
-    )
-    total, total_two = (
-        _aggregate(shares, np.log(vendi), order),
-        _aggregate(shares, np.log(rke), 2.0),
-    )
-    data = _data(problem, split, items, name)
-    warnings = [
-        *embedded.warnings,
-        *(text for score in scores.values() for text in score.warnings),
-        *split.warnings,
-    ]
-    if left := problem.n - data["grouped"]:
-        warnings.append(
-            f"{left:,} outputs are in no group: their prompts are unlike those of all groups. Ask for more groups."
-        )
-    return Decomposition(
-        tuple(sorted(groups, key=lambda group: (group.small, group.rarefied or group.vendi))),
-        float(shares.sum()),
-        math.exp(total),
-        total - scores["conditional_vendi"].entropy,
-        math.exp(total_two),
-        total_two - scores["conditional_rke"].entropy,
-        **scores,
-        cluster_vendi=float(shares @ vendi / shares.sum()) if split.hard else None,
-        cluster_rke=float(shares @ rke / shares.sum()) if split.hard else None,
-        equal_size=equal,
-        min_size=wanted.min_size,
+    vendi = np.array([group.vendi for group in groups])
+    rke = np.array([group.rke for group in groups])
+    total = _aggregate(shares, np.log(vendi), problem.settings.order)
+    total_at_order_2 = _aggregate(shares, np.log(rke), 2.0)
+    cluster_vendi = cluster_rke = labels = None
+    if split.hard:
+        cluster_vendi = float(shares @ vendi / shares.sum())
+        cluster_rke = float(shares @ rke / shares.sum())
+        labels = _labels(split, problem.n)
+    data = _describe(measured, items, name)
+    return PromptGroups(
+        groups=tuple(sorted(groups, key=_least_diverse_first)),
+        coverage=float(shares.sum()),
+        aggregate=math.exp(total),
+        gap=total - scores["conditional_vendi"].entropy,
+        aggregate_rke=math.exp(total_at_order_2),
+        gap_rke=total_at_order_2 - scores["conditional_rke"].entropy,
+        conditional_vendi=scores["conditional_vendi"],
+        conditional_rke=scores["conditional_rke"],
+        cluster_vendi=cluster_vendi,
+        cluster_rke=cluster_rke,
+        equal_size=measured.equal_size,
+        min_size=measured.min_size,
         num_small=sum(group.small for group in groups),
         settings=problem.settings,
         data=data,
-        warnings=tuple(dict.fromkeys(warnings)),
+        warnings=_collect_warnings(embedded, scores, split, problem.n - data["grouped"]),
         embedders=embedded.embedders,
         notes=embedded.notes,
         items=items,
-        labels=_labels(split, problem.n) if split.hard else None,
+        labels=labels,
     )
 
 
-def _data(problem: Problem, split: Split, items: Samples, name: str) -> dict[str, Any]:
+def _least_diverse_first(group: PromptGroup) -> tuple[bool, float]:
+    return group.small, group.rarefied or group.vendi
+
+
+def _collect_warnings(
+    embedded: Samples, scores: dict[str, Score], split: Split, num_ungrouped: int
+) -> tuple[Notice, ...]:
+    """All warnings, each once."""
+    warnings = list(embedded.warnings)
+    for score in scores.values():
+        warnings += score.warnings
+    warnings += split.warnings
+    if num_ungrouped:
+        text = (
+            f"{num_ungrouped:,} outputs are in no group: their prompts are unlike those of all "
+            "groups. Ask for more groups."
+        )
+        warnings.append(Notice("outputs-in-no-group", text))
+    return tuple(dict.fromkeys(warnings))
+
+
+def _describe(measured: _Measured, items: Samples, name: str) -> dict[str, Any]:
     """What was grouped, and how."""
+    problem, split = measured.problem, measured.split
     assert problem.t is not None
+    grouped = problem.n
+    if split.hard:
+        grouped = sum(group.rows.size for group in split.groups)
+    model = None
+    if items.models is not None:
+        model = items.models[0]
     return {
         "grouping": name,
         "n": problem.n,
-        "grouped": sum(group.places.size for group in split.groups) if split.hard else problem.n,
+        "grouped": grouped,
         "prompts": problem.t.size,
         "source": items.source,
-        "model": None if items.models is None else items.models[0],
+        "model": model,
         "skipped": items.skipped,
     }
 
 
 def _labels(split: Split, n: int) -> tuple[str, ...]:
+    """The name of the group of each row; empty for rows in no group."""
     labels = [""] * n
     for group in split.groups:
-        for place in group.places:
-            labels[place] = group.name
+        for row in group.rows:
+            labels[row] = group.name
     return tuple(labels)
 
 
 def _aggregate(shares: np.ndarray, inside: np.ndarray, order: float) -> float:
-    """What entropies inside groups add up to: f^-1(E[f(H)]), f(z) = exp((1 - order) z), groups drawn by share^order (Thm 6)."""
+    """The aggregate of the entropies inside groups: f^-1(E f(H)) with f(z) = exp((1 - order) z).
+
+    The expectation weighs groups by share^order (Conditional Vendi, Thm 6).
+    """
     logs = np.log(shares / shares.sum())
     if order == 1:
         return float(np.exp(logs) @ inside)
@@ -406,53 +569,9 @@ def _aggregate(shares: np.ndarray, inside: np.ndarray, order: float) -> float:
     weights = np.exp(order * (logs - logs.max()))
     weights /= weights.sum()
     powers = (1 - order) * inside
-    if np.abs(powers).max() < 0.1:  # near order 1 the logarithm would cancel
+    if np.abs(powers).max() < 0.1:
+        # Near order 1 the logarithm of a number near 1 would cancel.
         return math.log1p(float(weights @ np.expm1(powers))) / (1 - order)
-    return (powers.max() + math.log(float(weights @ np.exp(powers - powers.max())))) / (1 - order)
-
-
-def _measured(problem: Problem, split: Split, wanted: Wanted) -> tuple[list[PromptGroup], int]:
-    """Every group measured, and the number of outputs that they are compared at."""
-    assert problem.t is not None
-    order, seed = problem.settings["order"], problem.settings["rng"]
-    insides = [Inside.of(problem.x, group) for group in split.groups]
-    question = problem.question([order, 2.0])
-    at_order, at_two = problem.settings["estimator"].entropies(
-        [one.operator for one in insides], question, problem.resources
-    )
-    sizes = [1 / float((group.masses**2).sum()) for group in split.groups]
-    enough = [round(size, 6) >= wanted.min_size for size in sizes]
-    large = {round(size) for size, large in zip(sizes, enough, strict=True) if large}
-    equal = (
-        large.pop() if len(large) == 1 else min([_EQUAL, *large])
-    )  # at one size there is nothing to draw
-    groups = []
-    for place, group in enumerate(split.groups):
-        vendi, error = (
-            math.exp(at_order[place].estimate.value),
-            at_order[place].estimate.standard_error,
-        )
-        rarefied: tuple[float | None, float | None] = None, None
-        if split.hard and enough[place]:
-            rarefied = (vendi, vendi * error)
-            if group.places.size > equal:
-                rarefied = rarefied_vendi(
-                    problem.x, group.places, equal, order, np.random.default_rng([seed, place])
-                )
-        prompts = Inside.of(problem.t, group)
-        groups.append(
-            PromptGroup(
-                group.name,
-                group.share,
-                group.places.size if split.hard else sizes[place],
-                vendi,
-                math.exp(at_two[place].estimate.value),
-                vendi * error,
-                *rarefied,
-                small=not enough[place],
-                num_prompts=prompts.operator.size,
-                prompts=typical_rows(prompts, wanted.num_examples),
-                modes=modes_of(insides[place], wanted, problem.resources, vendi),
-            )
-        )
-    return groups, equal
+    # The largest power is taken out, so that no exponential overflows.
+    mean = float(weights @ np.exp(powers - powers.max()))
+    return (powers.max() + math.log(mean)) / (1 - order)

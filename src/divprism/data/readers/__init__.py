@@ -1,4 +1,4 @@
-"""Readers: files and folders to paired samples, or one sentence on why not."""
+"""Readers of files and folders: paired samples, or an error in one sentence."""
 
 from divprism.data.readers.arrays import read_array
 from divprism.data.readers.load import load

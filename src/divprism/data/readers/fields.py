@@ -1,33 +1,35 @@
-"""Records to pairs: which fields hold prompts, outputs and models, and what their values are."""
+"""The fields of a table: which contain prompts, outputs and models, and of what kind."""
 
-import itertools
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from divprism.data.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.tables import Record
-from divprism.data.readers.values import MISSING, is_blank, one_prompt, outputs_in
-from divprism.data.samples import Item, Samples, clean_text, is_empty
-from divprism.errors import ArgumentError, DataError
+from divprism.data.readers.values import MISSING, is_blank
+from divprism.errors import ArgumentError, DataError, Notice
 
 __all__ = [
     "FIELD_NAMES",
     "KINDS",
+    "Choice",
     "Fields",
     "Findings",
-    "samples_from_records",
-    "side_from_records",
+    "choose_fields",
+    "kind_of_field",
+    "listed",
+    "prompt_field_of",
+    "prompt_id_of",
+    "until_filled",
+    "value_of",
 ]
 
 KINDS = ("text", "image", "video", "embedding")
-"""What a side can be told to be, where its values leave doubt."""
+"""What outputs and prompts can be declared to be, where their values leave doubt."""
 
+# Each tuple is in order of preference: the first name that a record has is used.
 _FILES = (
     "path",
     "file_name",
@@ -42,28 +44,32 @@ _FILES = (
 _TEXTS = (
     *("output", "response", "completion", "generation", "model_output", "text_out"),
     *("outputs", "responses", "completions", "generations", "model_outputs"),
-    *("answer", "answers"),  # last: beside generations it is the right answer, not the model's
+    # Last: beside generations, "answer" is the correct answer and not the model's.
+    *("answer", "answers"),
 )
 _VECTORS = ("embedding", "vector", "features")
 _PROMPTS = ("prompt", "instruction", "question", "text_in", "caption", "query")
 _MODELS = ("model", "generator", "model_name")
 _IDS = ("prompt_id", "id")
 FIELD_NAMES = frozenset((*_TEXTS, *_FILES, *_VECTORS, *_PROMPTS, *_MODELS, *_IDS, "text"))
-"""Names that are looked for; in the first line of a CSV they tell a table from numbers."""
+"""Known field names; in the first line of a CSV file, they distinguish a table from numbers."""
+
+_MAX_PATH = 4096  # characters: a longer string is a text, whatever it ends in
+_LISTED = 12  # field names that a message lists
 
 
 @dataclass(frozen=True)
 class Fields:
-    """Which fields to read; None: found by their names.
+    """The fields to read; None means that a field is recognised by its name.
 
     Attributes
     ----------
     output : str, optional
-        One field, or several separated by commas: each holds an output of the record's prompt.
+        A field, or several separated by commas: each contains an output of the record's prompt.
     prompt : str, optional
-        Field of the prompt.
+        The field of the prompt.
     model : str, optional
-        One field, or several separated by commas, whose values together name the model.
+        A field, or several separated by commas whose values together name the model.
     output_kind, prompt_kind : str, optional
         "text", "image", "video" or "embedding".
     """
@@ -76,30 +82,44 @@ class Fields:
 
     def __post_init__(self) -> None:
         for name in ("output_kind", "prompt_kind"):
-            if getattr(self, name) not in (None, *KINDS):
-                raise ArgumentError(
-                    f"`{name}` must be one of {', '.join(KINDS)}; got {getattr(self, name)!r}."
-                )
+            value = getattr(self, name)
+            if value not in (None, *KINDS):
+                raise ArgumentError(f"`{name}` must be one of {', '.join(KINDS)}; got {value!r}.")
 
 
 @dataclass
 class Findings:
-    """What was odd in a source: told as warnings, or refused when `strict`."""
+    """Notes and warnings about a source; with `strict`, a warning is an error.
+
+    Attributes
+    ----------
+    strict : bool
+        Whether to raise DataError instead of collecting warnings.
+    warnings : list of Notice
+        What a reader of the scores should know.
+    notes : list of Notice
+        How the source was interpreted.
+    """
 
     strict: bool = False
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    warnings: list[Notice] = field(default_factory=list)
+    notes: list[Notice] = field(default_factory=list)
 
-    def add(self, text: str) -> None:
-        """A finding that a reader of the scores should know."""
+    def note(self, text: str) -> None:
+        """Add a note on how the source was interpreted."""
+        self.notes.append(Notice("source", text, "note"))
+
+    def warn(self, code: str, text: str) -> None:
+        """Add a warning, or raise it as DataError if `strict`."""
+        # Raised at once: with `strict`, the first problem ends the reading.
         if self.strict:
-            raise DataError(f"{text} (--strict)")
-        self.warnings.append(text)
+            raise DataError(f"{text.rstrip('.')} (an error because of `strict=True`).")
+        self.warnings.append(Notice(code, text))
 
 
 @dataclass(frozen=True)
-class _Choice:
-    """The fields that a source is read by, after a look at its first record."""
+class Choice:
+    """The fields of a source, chosen by its first records."""
 
     outputs: tuple[str, ...]
     prompt: str | None
@@ -107,195 +127,136 @@ class _Choice:
     output_kind: str
     prompt_kind: str
 
+    def note(self, source: str) -> str:
+        """Return how the source was interpreted, in one line."""
+        parts = [f"outputs from {_quoted(self.outputs)} ({self.output_kind})"]
+        if self.prompt is None:
+            parts.append("no prompts")
+        else:
+            parts.append(f"prompts from {self.prompt!r} ({self.prompt_kind})")
+        if self.models:
+            parts.append(f"models from {_quoted(self.models)}")
+        return f"{source}: {', '.join(parts)}"
 
-def samples_from_records(
-    records: Iterable[Record],
-    fields: Fields,
-    root: Root,
-    findings: Findings,
-    source: str,
-    limit: int | None = None,
-) -> tuple[Samples, list[Any]]:
-    """Pairs from a table, empty ones as empty texts, and the prompt id of each (None where there is none).
 
-    With a `limit` and no field of models, reading stops after so many pairs that are not empty.
+def _quoted(names: Iterable[str]) -> str:
+    return " and ".join(map(repr, names))
+
+
+def choose_fields(
+    head: Record, stream: Iterator[Record], fields: Fields, root: Root, source: str
+) -> tuple[Choice, list[Record]]:
+    """Choose fields by the names in the first record, and kinds by the first values.
+
+    Returns the choice and the records that were consumed for it.
     """
-    head, stream = _opened(records, source)
-    if fields.output is None and {"arguments", "resps"} <= head.fields.keys():
-        findings.notes.append(
-            f"{source}: samples of lm-eval, prompts from 'arguments', outputs from 'resps'"
-        )
-        stream = map(_lm_eval, _one_filter(stream, head.fields.get("filter"), source, findings))
-        head = _lm_eval(head)
-        fields = Fields("resps", "arguments", fields.model, "text", "text")
-    outputs, prompt = _fields_of(head.fields, fields, source)
-    seen, stream = _until_told(stream, [*outputs, *([] if prompt is None else [prompt])])
-    choice = _Choice(
-        outputs,
-        prompt,
-        _models_of(head.fields, fields, source),
-        fields.output_kind or _kind(outputs[0], seen, root),
-        fields.prompt_kind or ("text" if prompt is None else _kind(prompt, seen, root)),
-    )
-    findings.notes.append(_told(choice, source))
-    rows = _Rows(choice, root)
-    for record in itertools.chain(seen, stream):
-        rows.add(record)
-        if limit is not None and not choice.models and rows.full >= limit:
-            break
-    return rows.samples(source), rows.ids
+    outputs = _output_fields(head.fields, fields, source)
+    prompt = prompt_field_of(head.fields, fields, outputs, source)
+    models = _model_fields(head.fields, fields, source)
+    names = list(outputs)
+    if prompt is not None:
+        names.append(prompt)
+    seen = until_filled(stream, names)
+    output_kind = fields.output_kind or kind_of_field(outputs[0], seen, root)
+    # Without prompts the kind is never used, but the choice has to be complete.
+    prompt_kind = fields.prompt_kind or "text"
+    if prompt is not None and fields.prompt_kind is None:
+        prompt_kind = kind_of_field(prompt, seen, root)
+    return Choice(outputs, prompt, models, output_kind, prompt_kind), seen
 
 
-def side_from_records(
-    records: Iterable[Record], fields: Fields, root: Root, source: str
-) -> tuple[tuple[Item, ...], list[Any]]:
-    """Prompts from a table of their own, empty ones as empty texts, and their ids."""
-    head, stream = _opened(records, source)
-    name = _prompt_field(head.fields, fields, None, source)
-    if name is None:
-        raise DataError(
-            f"{source} has no field of prompts among {_listed(head.fields)}; name it: --prompt-field."
-        )
-    seen, stream = _until_told(stream, (name,))
-    kind = fields.prompt_kind or _kind(name, seen, root)
-    items, ids = [], []
-    for record in itertools.chain(seen, stream):
-        items.append(one_prompt(_prompt_value(record, name), kind, record.where, root))
-        ids.append(_identity(record.fields))
-    return tuple(items), ids
-
-
-def _opened(records: Iterable[Record], source: str) -> tuple[Record, Iterator[Record]]:
-    """The first record, and all of them."""
-    stream = iter(records)
-    first = next(stream, None)
-    if first is None:
-        raise DataError(f"{source} holds no record.")
-    return first, itertools.chain([first], stream)
-
-
-def _until_told(
-    stream: Iterator[Record], names: Iterable[str]
-) -> tuple[list[Record], Iterator[Record]]:
-    """The records up to where each of some fields has had a value, which tells what it holds; and the rest."""
+def until_filled(stream: Iterator[Record], names: Sequence[str]) -> list[Record]:
+    """Consume records until each of some fields has had a value, and return them."""
     seen: list[Record] = []
-    open_fields = set(names)
+    # The first record may be empty; its blank values do not show what a field contains.
+    missing = set(names)
     for record in stream:
         seen.append(record)
-        open_fields = {name for name in open_fields if is_blank(_dotted(record.fields, name))}
-        if not open_fields:
+        missing = {name for name in missing if is_blank(_dotted(record.fields, name))}
+        if not missing:
             break
-    return seen, stream
+    return seen
 
 
-def _one_filter(
-    records: Iterator[Record], kept: Any, source: str, findings: Findings
-) -> Iterator[Record]:
-    """lm-eval writes a document once per filter of its answers; the answers themselves are the same."""
-    others = set()
-    for record in records:
-        name = record.fields.get("filter")
-        if name == kept:
-            yield record
-        elif name not in others:
-            others.add(name)
-            findings.notes.append(
-                f"{source}: lines of filter {shown(kept)} only, those of {shown(name)} repeat them"
-            )
+def _output_fields(first: dict[str, Any], fields: Fields, source: str) -> tuple[str, ...]:
+    """Return the fields of the outputs, by name or as the user asks for."""
+    outputs = _named(first, fields.output, "output_field", source)
+    if outputs:
+        return outputs
+    known = _first_known(first, (*_TEXTS, *_FILES, *_VECTORS))
+    prompt = fields.prompt or _first_known(first, _PROMPTS)
+    if known is None and prompt not in (None, "text"):
+        # "text" alone is ambiguous; beside a prompt it is the output.
+        known = _first_known(first, ("text",))
+    if known is not None:
+        return (known,)
+    hint = ""
+    if prompt:
+        hint = f" To score the prompts themselves, pass `output_field={prompt!r}`."
+    raise DataError(
+        f"{source} has no output field among {listed(first)}; name it with `output_field`.{hint}"
+    )
 
 
-def _lm_eval(record: Record) -> Record:
-    """A line of lm-eval's samples file: the first argument of the request, and the responses, as plain fields."""
-    arguments = record.fields.get("arguments")
-    value = arguments
-    while (
-        isinstance(value, list | dict) and value
-    ):  # [[prompt, options]] or {"gen_args_0": {"arg_0": prompt, ...}}
-        value = value[0] if isinstance(value, list) else next(iter(value.values()))
-    if not isinstance(value, str):
-        raise DataError(f"{record.where} has no prompt in 'arguments'.")
-    responses = record.fields.get("resps")
-    if not _all_texts(responses):
-        raise DataError(
-            f"{record.where} holds log-likelihoods, not generated texts; there is no output to score."
-        )
-    kept = {
-        name: value for name, value in record.fields.items() if name not in ("arguments", "resps")
-    }
-    return Record({**kept, "arguments": value, "resps": responses}, record.where)
+def _model_fields(first: dict[str, Any], fields: Fields, source: str) -> tuple[str, ...]:
+    named = _named(first, fields.model, "model_field", source)
+    known = _first_known(first, _MODELS)
+    if named or known is None:
+        return named
+    return (known,)
 
 
-def _all_texts(value: Any) -> bool:
-    if isinstance(value, list):
-        return bool(value) and all(_all_texts(entry) for entry in value)
-    return isinstance(value, str)
-
-
-def _fields_of(
-    first: dict[str, Any], fields: Fields, source: str
-) -> tuple[tuple[str, ...], str | None]:
-    """The fields of outputs, and that of the prompt if there is one."""
-    outputs = _named(first, fields.output, "--output-field", source)
-    if not outputs:
-        found = _first(first, (*_TEXTS, *_FILES, *_VECTORS))
-        prompt_taken = fields.prompt or _first(first, _PROMPTS)
-        if found is None and prompt_taken not in (None, "text"):
-            found = _first(first, ("text",))
-        if found is None:
-            hint = (
-                f" To score the prompts themselves: --output-field {shown(prompt_taken)}."
-                if prompt_taken
-                else ""
-            )
-            raise DataError(
-                f"{source} has no field of outputs among {_listed(first)}; name it: --output-field.{hint}"
-            )
-        outputs = (found,)
-    return outputs, _prompt_field(first, fields, outputs, source)
-
-
-def _models_of(first: dict[str, Any], fields: Fields, source: str) -> tuple[str, ...]:
-    named = _named(first, fields.model, "--model-field", source)
-    found = None if named else _first(first, _MODELS)
-    return named if found is None else (found,)
-
-
-def _prompt_field(
-    first: dict[str, Any], fields: Fields, outputs: tuple[str, ...] | None, source: str
+def prompt_field_of(
+    first: dict[str, Any], fields: Fields, outputs: tuple[str, ...], source: str
 ) -> str | None:
-    named = _named(first, fields.prompt, "--prompt-field", source)
+    """Return the field of the prompts, or None; `outputs` is () in a table of prompts."""
+    named = _named(first, fields.prompt, "prompt_field", source)
     if len(named) > 1:
-        raise ArgumentError(f"--prompt-field takes one field; got {fields.prompt!r}.")
+        raise ArgumentError(f"`prompt_field` must be one field; got {fields.prompt!r}.")
     if named:
         return named[0]
-    candidates = (
-        _PROMPTS if outputs is not None and outputs[0] not in _FILES else (*_PROMPTS, "text")
-    )
-    return _first(first, tuple(name for name in candidates if name not in (outputs or ())))
+    candidates: tuple[str, ...] = _PROMPTS
+    if not outputs or outputs[0] in _FILES:
+        # `datasets` calls the caption of an image "text".
+        candidates = (*_PROMPTS, "text")
+    return _first_known(first, [name for name in candidates if name not in outputs])
 
 
-def _named(first: dict[str, Any], names: str | None, flag: str, source: str) -> tuple[str, ...]:
-    """Fields given by the user; several are separated by commas, and a dot leads into an object."""
+def _named(first: dict[str, Any], names: str | None, argument: str, source: str) -> tuple[str, ...]:
+    """Return the fields that the user names, separated by commas; a dot leads into an object."""
     if names is None:
         return ()
-    wanted = (names,) if names in first else tuple(name.strip() for name in names.split(","))
+    wanted = [names]
+    # A name that contains a comma or a dot and exists as it stands is that field.
+    if names not in first:
+        wanted = [name.strip() for name in names.split(",")]
     for name in wanted:
-        if MISSING is _dotted(first, name):
-            raise DataError(f"{source} has no field {name!r} ({flag}) among {_listed(first)}.")
-    return wanted
+        if _dotted(first, name) is MISSING:
+            raise DataError(f"{source} has no field {name!r} (`{argument}`) among {listed(first)}.")
+    return tuple(wanted)
 
 
-def _first(record: dict[str, Any], names: Iterable[str]) -> str | None:
+def _first_known(record: dict[str, Any], names: Iterable[str]) -> str | None:
+    """Return the field that has the first of some names, in any case."""
+    # Reversed, so that of two names that differ by case the first one in the record wins.
     lower = {key.lower(): key for key in reversed(list(record))}
-    return next((lower[name] for name in names if name in lower), None)
+    for name in names:
+        if name in lower:
+            return lower[name]
+    return None
 
 
-def _listed(record: dict[str, Any]) -> str:
-    names = [shown(name) for name in list(record)[:12]]
-    return ", ".join(names) + (", ..." if len(record) > 12 else "")
+def listed(record: dict[str, Any]) -> str:
+    """Return the field names of a record for a message, shortened if there are many."""
+    names = [shown(name) for name in record]
+    if len(names) > _LISTED:
+        names = [*names[:_LISTED], "..."]
+    return ", ".join(names)
 
 
 def _dotted(record: dict[str, Any], name: str) -> Any:
+    """Return a field by its name, or by a path of names separated by dots; else MISSING."""
+    # A field whose own name contains a dot comes first.
     if name in record:
         return record[name]
     value: Any = record
@@ -306,132 +267,72 @@ def _dotted(record: dict[str, Any], name: str) -> Any:
     return value
 
 
-def _value(record: Record, name: str) -> Any:
+def value_of(record: Record, name: str) -> Any:
+    """Return the value of a field; raise DataError if the record does not have it."""
     value = _dotted(record.fields, name)
     if value is MISSING:
         raise DataError(f"{record.where} has no field {name!r}.")
     return value
 
 
-def _identity(record: dict[str, Any]) -> Any:
-    name = _first(record, _IDS)
-    return None if name is None or isinstance(record[name], list | dict) else record[name]
+def prompt_id_of(record: dict[str, Any]) -> object:
+    """Return the id that joins a record with its prompt; None without one."""
+    name = _first_known(record, _IDS)
+    # Some tables store a list under "id"; joining by it would match nothing.
+    if name is None or isinstance(record[name], list | dict):
+        return None
+    return record[name]
 
 
-def _kind(name: str, seen: list[Record], root: Root) -> str:
-    """What the values of a field are, told by the first one that is not empty and by the name of the field."""
-    value = next(
-        (found for record in seen if not is_blank(found := _dotted(record.fields, name))), None
-    )
-    sample: Any = value
+def kind_of_field(name: str, seen: list[Record], root: Root) -> str:
+    """Return the kind of a field, from its first value that is not blank and from its name."""
+    value = _first_value(name, seen)
+    sample = value
     while isinstance(sample, list) and sample:
         sample = sample[0]
+    # `datasets` stores an image as {"bytes": ..., "path": ...}.
     if isinstance(sample, dict) and ("bytes" in sample or "path" in sample):
         return "image"
-    if isinstance(sample, float | int) and not isinstance(sample, bool) and isinstance(value, list):
+    # A number alone is a label or a rating; only lists of numbers are embeddings.
+    is_number = isinstance(sample, float | int) and not isinstance(sample, bool)
+    if is_number and isinstance(value, list):
         return "embedding"
+    # A list of images is several outputs in any other field, but one video in this one.
     if name.lower() == "frames" and isinstance(value, list):
         return "video"
-    suffix = Path(sample).suffix.lower() if isinstance(sample, str) and len(sample) < 4096 else ""
-    media = "image" if suffix in IMAGE_SUFFIXES else "video" if suffix in VIDEO_SUFFIXES else None
+    media = _media_kind(sample)
     if name.lower() in _FILES:
         return media or "image"
     if name.lower() in _VECTORS:
         return "embedding"
-    return media if media is not None and _is_there(root.folder / sample) else "text"
+    # In any other field, "cat.png" is a file only if there is one: texts may end so, too.
+    if media is not None and _exists(root.folder / str(sample)):
+        return media
+    return "text"
 
 
-def _is_there(path: Path) -> bool:
+def _first_value(name: str, seen: list[Record]) -> object:
+    for record in seen:
+        value = _dotted(record.fields, name)
+        if not is_blank(value):
+            return value
+    return None
+
+
+def _media_kind(value: object) -> str | None:
+    """Return "image" or "video" for a string that looks like the name of such a file."""
+    if not isinstance(value, str) or len(value) >= _MAX_PATH:
+        return None
+    suffix = Path(value).suffix.lower()
+    if suffix in IMAGE_SUFFIXES:
+        return "image"
+    if suffix in VIDEO_SUFFIXES:
+        return "video"
+    return None
+
+
+def _exists(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # a name that no file system takes
         return False
-
-
-def _told(choice: _Choice, source: str) -> str:
-    outputs = " and ".join(repr(name) for name in choice.outputs)
-    prompt = (
-        "no prompts"
-        if choice.prompt is None
-        else f"prompts from {choice.prompt!r} ({choice.prompt_kind})"
-    )
-    model = (
-        f", models from {' and '.join(repr(name) for name in choice.models)}"
-        if choice.models
-        else ""
-    )
-    return f"{source}: outputs from {outputs} ({choice.output_kind}), {prompt}{model}"
-
-
-class _Rows:
-    """Pairs as they are read from records."""
-
-    def __init__(self, choice: _Choice, root: Root) -> None:
-        self.choice, self.root = choice, root
-        self.outputs: list[Any] = []
-        self.prompts: list[Any] = []
-        self.models: list[str] = []
-        self.ids: list[Any] = []
-        self.full = 0  # pairs that are not empty
-
-    def add(self, record: Record) -> None:
-        """The outputs of one record, each with its prompt."""
-        choice, where = self.choice, record.where
-        prompt: Any = None
-        if choice.prompt is not None:
-            prompt = one_prompt(
-                _prompt_value(record, choice.prompt), choice.prompt_kind, where, self.root
-            )
-        model = " / ".join(shown(clean_text(str(_value(record, name)))) for name in choice.models)
-        for name in choice.outputs:
-            for output in outputs_in(
-                _value(record, name),
-                choice.output_kind,
-                where,
-                self.root,
-                frames=name.lower() == "frames",
-            ):
-                self.outputs.append(output)
-                self.prompts.append(prompt)
-                self.models.append(model)
-                self.ids.append(_identity(record.fields))
-                self.full += not is_empty(output) and not is_empty(prompt)
-
-    def samples(self, source: str) -> Samples:
-        """What was read, empty outputs and prompts included."""
-        choice = self.choice
-        return Samples(
-            _side(self.outputs, choice.output_kind, source),
-            None if choice.prompt is None else _side(self.prompts, choice.prompt_kind, source),
-            tuple(self.models) if choice.models else None,
-            source,
-        )
-
-
-def _side(values: list[Any], kind: str, source: str) -> Any:
-    if kind != "embedding":
-        return tuple(values)
-    widths = Counter(len(row) for row in values)
-    if len(widths) > 1:
-        raise DataError(
-            f"the embeddings in {source} have different lengths: {', '.join(map(str, sorted(widths)[:5]))}."
-        )
-    try:
-        return np.array(values, dtype=np.float64)
-    except OverflowError:
-        raise DataError(
-            f"the embeddings in {source} hold a number too large for a float."
-        ) from None
-
-
-def _prompt_value(record: Record, name: str) -> Any:
-    """The prompt of a record; Alpaca keeps what an instruction is about in a field of its own."""
-    value = _value(record, name)
-    about = record.fields.get("input")
-    both = (
-        name.lower() == "instruction"
-        and isinstance(value, str)
-        and isinstance(about, str)
-        and about.strip()
-    )
-    return f"{value}\n\n{about}" if both else value

@@ -1,4 +1,4 @@
-"""What keeps a reader safe from the files that it reads: paths, lines, JSON and archives within limits."""
+"""Limits that keep readers safe from untrusted files: paths, lines, JSON and compression."""
 
 import gzip
 import io
@@ -8,6 +8,7 @@ import stat
 import sys
 import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,9 +18,11 @@ from typing import Any, BinaryIO, cast
 from divprism.errors import DataError
 
 __all__ = [
+    "MAX_EXPANSION",
     "MAX_JSON",
     "MAX_LINE",
     "Root",
+    "is_hidden",
     "listing",
     "parse_json",
     "read_lines",
@@ -32,53 +35,67 @@ MAX_LINE = 32 << 20
 """Bytes of the longest line that is read."""
 MAX_JSON = 512 << 20
 """Bytes of the largest file that is read as one JSON value."""
-_FREE, _RATIO = (
-    8 << 20,
-    200,
-)  # so much may unpack to anything; beyond it, at most so many bytes for each packed one
+MAX_EXPANSION = 200
+"""How many times its size a compressed file may decompress to."""
+
+_FREE_TEXT = 8 << 20  # bytes of text that may decompress from anything: too few to do harm
+_GZIP = b"\x1f\x8b"  # the first bytes of every gzip file
+_BLOCK = 1 << 20  # bytes read from standard input at a time
 
 
-def shown(name: Any) -> str:
-    r"""A name for a message: as it is, or quoted where it could break the line or drive a terminal.
+def shown(name: object) -> str:
+    r"""Return a name for a message, quoted if it could break the line or control a terminal.
 
     >>> shown("a b.png"), shown("two\nlines.png")
     ('a b.png', "'two\\nlines.png'")
     """
     text = str(name)
-    return text if text.isprintable() else repr(text)
+    # Escape codes and right-to-left marks are not printable, so they end up quoted.
+    if text.isprintable():
+        return text
+    return repr(text)
 
 
 @dataclass(frozen=True)
 class Root:
-    """A folder that names in its files are relative to, and must not leave.
+    """A folder that file names are relative to and must not leave.
 
     Attributes
     ----------
     folder : Path
-        Where names start.
+        The folder.
     allow_outside : bool
         Whether absolute names, `../` and links may lead out of it.
     """
 
     folder: Path
     allow_outside: bool = False
-    _parents: dict[str, str] = field(
-        default_factory=dict, repr=False, compare=False
-    )  # folders resolved so far
+    # Resolved folders: a table may name thousands of files in the same few folders.
+    _resolved: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def find(self, name: str, where: str) -> Path:
-        """The regular file that a name stands for, or a sentence on why not; `where` says who named it."""
+        """Return the regular file that a name refers to.
+
+        Parameters
+        ----------
+        name : str
+            Name relative to the folder.
+        where : str
+            The record that contains the name, for messages.
+
+        Raises
+        ------
+        DataError
+            If there is no such file, or if it is outside the folder.
+        """
+        # An empty name is the folder itself; a null byte makes system calls raise ValueError.
         if not name or "\0" in name:
             raise DataError(f"{where} names {name!r}, which is not the name of a file.")
-        forms = (
-            [name]
-            if name.isascii()
-            else [name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))]
-        )
-        for form in forms:  # as the file system spells it
-            path = os.path.join(self.folder, form)
+        for spelling in _spellings(name):
+            path = os.path.join(self.folder, spelling)
             try:
                 mode = os.stat(path).st_mode
+            # Another spelling may exist; only after the last one is the file missing.
             except FileNotFoundError:
                 continue
             except (OSError, ValueError):
@@ -86,6 +103,7 @@ class Root:
                     f"{where} names {shown(name[:80])}, which cannot be opened."
                 ) from None
             self.require_inside(path, where)
+            # A pipe would block forever, and a device could have any content.
             if not stat.S_ISREG(mode):
                 raise DataError(f"{where} names {shown(name)}, which is not a regular file.")
             return Path(path)
@@ -94,140 +112,193 @@ class Root:
         )
 
     def require_inside(self, path: Path | str, where: str) -> None:
-        """Refuse a path that leads out of the folder."""
+        """Raise DataError if a path leads out of the folder."""
         if self.allow_outside:
             return
         target = self.real(path)
-        if not target.startswith(os.path.join(self._real_folder(str(self.folder)), "")):
+        # With the separator at the end, so that /data-other is not taken to be inside /data.
+        inside = os.path.join(self._real_folder(str(self.folder)), "")
+        if not target.startswith(inside):
             raise DataError(
-                f"{where} leads to {shown(target)}, outside {shown(self.folder)}; --allow-outside reads it anyway."
+                f"{where} leads to {shown(target)}, outside {shown(self.folder)}; "
+                "pass `allow_outside=True` to read it."
             )
 
     def real(self, path: Path | str) -> str:
-        """Where a path leads once links and `..` are followed; each folder is looked up once."""
+        """Return the path with links and `..` resolved; each folder is resolved once."""
         head, tail = os.path.split(path)
+        # `realpath` of each file would resolve every parent again, a system call for each.
         if tail in ("", ".", "..") or os.path.islink(path):
             return os.path.realpath(path)
         return os.path.join(self._real_folder(head), tail)
 
     def real_if_plain(self, path: Path) -> str:
-        """Where a path leads unless it is a link itself, which is not looked up."""
+        """Return the path with its folder resolved, without checking if it is a link itself.
+
+        This saves a system call for each file of a large folder.
+        """
         head, tail = os.path.split(path)
         return os.path.join(self._real_folder(head), tail)
 
     def _real_folder(self, folder: str) -> str:
-        if folder not in self._parents:
-            self._parents[folder] = os.path.realpath(folder)
-        return self._parents[folder]
+        if folder not in self._resolved:
+            self._resolved[folder] = os.path.realpath(folder)
+        return self._resolved[folder]
+
+
+def _spellings(name: str) -> list[str]:
+    """Return the Unicode forms in which a file system may store a name."""
+    if name.isascii():
+        return [name]
+    # macOS decomposes accents, Linux keeps what it was given; tables travel between both.
+    return [name, unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)]
 
 
 def listing(folder: Path) -> list[Path]:
-    """What is in a folder, hidden files left out, in an order that does not depend on the file system."""
+    """Return the content of a folder without hidden files, sorted by name.
+
+    Sorting makes the order independent of the file system.
+    """
     try:
         names = sorted(os.listdir(folder))
     except OSError as error:
         raise DataError(f"cannot list {shown(folder)}: {error.strerror}.") from None
-    return [folder / name for name in names if not name.startswith((".", "__MACOSX"))]
+    return [folder / name for name in names if not is_hidden(name)]
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file name is hidden, or a leftover of macOS in a zip archive."""
+    return name.startswith((".", "__MACOSX"))
 
 
 def standard_input() -> bytes:
-    """All of it, piece by piece: within one long read an interruption could go unnoticed until the input ends."""
+    """Return everything that standard input provides.
+
+    It is read block by block: within one long read, Ctrl-C could go unnoticed until the end.
+    """
     stream = cast(io.BufferedReader, sys.stdin.buffer)
-    content = b"".join(iter(lambda: stream.read1(1 << 20), b""))
+    blocks = []
+    while block := stream.read1(_BLOCK):
+        blocks.append(block)
+    content = b"".join(blocks)
     if not content:
         raise DataError("standard input is empty.")
     return content
 
 
 def read_lines(source: Path | bytes, name: str) -> Iterator[tuple[int, str]]:
-    """Number and text of each line, line ends kept, of a file in UTF-8 (also packed by gzip) or of its bytes."""
-    with _opened(source, name) as (file, packed):
-        done = 0
+    """Yield the number and the text of each line, line ends included.
+
+    Parameters
+    ----------
+    source : Path or bytes
+        A file in UTF-8, possibly compressed by gzip, or its content.
+    name : str
+        Its name in messages.
+    """
+    with _open_text(source, name) as (file, compressed):
+        size = 0
         number = 0
         while line := _line(file, name, number + 1):
             number += 1
-            done += len(line)
-            if packed is not None and done > _FREE and done > _RATIO * packed.tell():
-                raise DataError(
-                    f"{name} unpacks to over {_RATIO} times its size (line {number:,}); unpack it yourself if you trust it."
-                )
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"line {number:,} of {name} is not text in UTF-8: byte {error.start:,} cannot be read."
-                ) from None
-            yield number, text
+            size += len(line)
+            if compressed is not None:
+                # `tell` of the compressed file is how much of it has been consumed so far.
+                limit = max(_FREE_TEXT, MAX_EXPANSION * compressed.tell())
+                if size > limit:
+                    raise DataError(
+                        f"{name} decompresses to over {MAX_EXPANSION} times its size "
+                        f"(line {number:,}); decompress it yourself if you trust it."
+                    )
+            yield number, _decode(line, number, name)
+
+
+def _decode(line: bytes, number: int, name: str) -> str:
+    encoding = "utf-8"
+    if number == 1:
+        encoding = "utf-8-sig"  # Windows programs start a file with a byte order mark
+    try:
+        return line.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"line {number:,} of {name} is not text in UTF-8: byte {error.start:,} is invalid."
+        ) from None
 
 
 def read_whole(source: Path | bytes, name: str) -> str:
-    """A text file as one string, at most MAX_JSON bytes of it."""
-    parts = []
+    """Return a text file as one string; refuse files of more than MAX_JSON bytes."""
+    lines = []
     size = 0
     for _, line in read_lines(source, name):
         size += len(line)
+        # Checked while reading: the size of a compressed file is no measure of its content.
         if size > MAX_JSON:
             raise DataError(
-                f"{name} is larger than {MAX_JSON >> 20} MB; store its records a line each, as .jsonl."
+                f"{name} is larger than {MAX_JSON >> 20} MB; "
+                "store it as .jsonl, with one record per line."
             )
-        parts.append(line)
-    return "".join(parts)
+        lines.append(line)
+    return "".join(lines)
 
 
 def _line(file: BinaryIO, name: str, number: int) -> bytes:
     try:
+        # One byte more than allowed is enough to see that a line is too long.
         line = file.readline(MAX_LINE + 1)
     except (OSError, EOFError, zlib.error) as error:
+        reason = str(getattr(error, "strerror", None) or error).rstrip(".")
         raise DataError(
-            f"{name} is broken or truncated after line {number - 1:,}: {_reason(error)}."
+            f"{name} is corrupt or truncated after line {number - 1:,}: {reason}."
         ) from None
     if len(line) > MAX_LINE:
         raise DataError(f"line {number:,} of {name} is longer than {MAX_LINE >> 20} MB.")
     return line
 
 
-def _reason(error: BaseException) -> str:
-    return str(getattr(error, "strerror", None) or error).rstrip(".")
-
-
 @contextmanager
-def _opened(source: Path | bytes, name: str) -> Iterator[tuple[BinaryIO, BinaryIO | None]]:
-    """The file to read lines from, and the packed file behind it if there is one."""
+def _open_text(source: Path | bytes, name: str) -> Iterator[tuple[BinaryIO, BinaryIO | None]]:
+    """Yield the file to read lines from, and the compressed file behind it if there is one."""
+    with _open_raw(source, name) as raw:
+        compressed = raw.read(len(_GZIP)) == _GZIP
+        # By content and not by name, so that compressed standard input is read as well.
+        raw.seek(0)
+        if not compressed:
+            if isinstance(source, Path) and source.suffix.lower() == ".gz":
+                raise DataError(f"{name} is not a gzip file, although its name ends in .gz.")
+            yield raw, None
+            return
+        with gzip.GzipFile(fileobj=raw) as file:
+            yield cast(BinaryIO, file), raw
+
+
+def _open_raw(source: Path | bytes, name: str) -> BinaryIO:
+    if isinstance(source, bytes):
+        return io.BytesIO(source)
     try:
-        raw: BinaryIO = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+        return source.open("rb")
     except OSError as error:
         raise DataError(f"cannot read {name}: {error.strerror}.") from None
-    with raw:
-        packed = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        named = isinstance(source, Path) and source.suffix.lower() == ".gz"
-        if named and not packed:
-            raise DataError(f"{name} is not packed by gzip, as its name says.")
-        if packed:
-            with gzip.GzipFile(fileobj=raw) as file:
-                yield cast(BinaryIO, file), raw
-        else:
-            yield raw, None
 
 
 def parse_json(text: str, where: str) -> Any:
-    """A JSON value; keys that occur twice, and nesting without end, are refused."""
+    """Return a JSON value; refuse repeated keys and excessive nesting.
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            seen: set[str] = set()
-            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-            raise DataError(
-                f"{where} has the key {twice[:60]!r} twice; only one of its values can be meant."
-            )
-        return found
+    Python's parser keeps the last of several equal keys, which would silently drop outputs.
+    """
+
+    def checked(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            key, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+            raise DataError(f"{where} has the key {key[:60]!r} twice; remove one of them.")
+        return content
 
     try:
-        return json.loads(text, object_pairs_hook=unique)
+        return json.loads(text, object_pairs_hook=checked)
     except DataError:
         raise
+    # "[[[[..." of a few kilobytes exhausts the stack of the parser.
     except RecursionError:
-        raise DataError(f"{where} is nested too deeply to be read.") from None
+        raise DataError(f"{where} is nested too deeply.") from None
     except ValueError as error:
         raise DataError(f"{where} is not JSON: {str(error).rstrip('.')}.") from None

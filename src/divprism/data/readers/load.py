@@ -1,15 +1,14 @@
-"""`load`: whatever people have, as paired samples."""
+"""`load`: files and folders of any common layout as paired samples."""
 
 import itertools
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from divprism.data.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
+from divprism.data.media import is_video
 from divprism.data.readers.arrays import (
     ARRAY_SUFFIXES,
     array_names,
@@ -18,31 +17,23 @@ from divprism.data.readers.arrays import (
     numbers_in,
     read_array,
 )
-from divprism.data.readers.fields import (
-    FIELD_NAMES,
-    Fields,
-    Findings,
-    samples_from_records,
-    side_from_records,
-)
-from divprism.data.readers.folders import (
-    check_surplus,
-    find_table,
-    media_files,
-    read_datasets_folder,
-    read_media_folder,
-    tell_prompts_by_case,
-)
-from divprism.data.readers.guards import Root, parse_json, read_lines, shown, standard_input
+from divprism.data.readers.checks import check_surplus, warn_case_of_prompts
+from divprism.data.readers.datasets_folder import is_datasets_folder, read_datasets_folder
+from divprism.data.readers.embedded import EMBEDDING, read_embedded
+from divprism.data.readers.fields import FIELD_NAMES, Fields, Findings
+from divprism.data.readers.folders import MEDIA_SUFFIXES, find_table, media_files
+from divprism.data.readers.guards import Root, read_lines, shown, standard_input
+from divprism.data.readers.layouts import read_media_folder
+from divprism.data.readers.records import samples_from_records, side_from_records
 from divprism.data.readers.tables import TABLE_SUFFIXES, Record, header, kind_of, read_table
 from divprism.data.readers.values import as_file
-from divprism.data.samples import Item, Samples, Text, clean_text, is_empty, texts
+from divprism.data.samples import Item, Samples, Side, is_empty, texts
+from divprism.data.wording import agreeing, counted
 from divprism.errors import ArgumentError, DataError
 
-__all__ = ["load"]
+__all__ = ["EMBEDDING", "load"]
 
-EMBEDDING = "embedding.json"
-"""The file that marks a folder of vectors written by `divprism embed`."""
+_STDIN = "standard input"
 
 
 def load(
@@ -58,63 +49,96 @@ def load(
     strict: bool = False,
     allow_outside: bool = False,
 ) -> Samples:
-    """Read outputs and their prompts from a file or folder; the pairing is checked, nothing in it is run.
+    """Read outputs and their prompts from a file or folder, and check how they pair up.
 
-    Reads tables (JSONL, CSV, TSV, also packed by gzip; JSON, Parquet; samples of lm-eval), arrays (.npy, .npz, .safetensors,
-    .csv of numbers; (prompts, k, d) too), folders (a table beside its files, `datasets`, a folder per prompt,
-    `{prompt}-{index}.ext`, frames), and `-` for standard input. `docs/inputs.md` shows each. `notes` of the result tells how
-    the source was understood, `warnings` what was odd about it.
+    Reads tables (JSONL, CSV and TSV, also compressed by gzip; JSON, Parquet; samples of lm-eval),
+    arrays (.npy, .npz, .safetensors, .csv of numbers, also of shape (prompts, k, d)), folders (a
+    table beside its files, `datasets`, a folder per prompt, `{prompt}-{index}.ext`, frames), and
+    `-` for standard input. `docs/how-to/inputs.md` shows each layout. Nothing in a file is executed.
 
     Parameters
     ----------
     source : str or Path
         File, folder, or `-`.
     prompts : str or Path, optional
-        Prompts kept elsewhere: an array or list with a row per output; or a table to be joined by `prompt_id`.
+        Prompts in a separate file or folder: an array or list with a row per output, or a table
+        to join by `prompt_id`.
     output_field, prompt_field, model_field : str, optional
-        Fields of a table; found by their names if not given. Several outputs, or parts of a model's name: separated by commas.
+        Fields of a table; recognised by their names if not given. Several outputs, or parts of a
+        model's name, are separated by commas.
     output_kind, prompt_kind : str, optional
         "text", "image", "video" or "embedding", where the values leave doubt.
     limit : int, optional
-        Keep the first so many pairs of each model.
+        Keep the first `limit` pairs of each model.
     strict : bool, optional
-        Refuse what is otherwise skipped and told: empty outputs, surplus files, duplicates.
+        Raise DataError for what is otherwise a warning: empty outputs, unused files, duplicates.
     allow_outside : bool, optional
-        Read files outside the folder that names them.
+        Read files outside the folder of the table that names them.
+
+    Returns
+    -------
+    Samples
+        With `notes` on how the source was interpreted, and `warnings`.
 
     Raises
     ------
+    ArgumentError
+        If a setting is invalid, or if the format of the source is not supported.
     DataError
-        If the source cannot be read or does not pair up; the sentence names the file and line.
+        If the source cannot be read or does not pair up; the message names the file and line.
     """
     fields = Fields(output_field, prompt_field, model_field, output_kind, prompt_kind)
     if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise ArgumentError(f"`limit` must be a whole number of at least 1; got {limit!r}.")
+        raise ArgumentError(f"`limit` must be an integer of at least 1; got {limit!r}.")
     findings = Findings(strict)
     samples = _Source(source, fields, findings, allow_outside, limit).read(prompts)
-    samples = replace(
-        samples,
-        outputs=_worded(samples.outputs, "output"),
-        prompts=_worded(samples.prompts, "prompt"),
-    )
-    empty = samples.empty_places()
+    # An array of strings is a list of texts, whichever file it came from.
+    samples = _with_texts(samples)
+    empty = samples.empty_rows()
     if strict and empty:
-        raise DataError(f"{_where(samples, empty[0])} is empty, or its prompt is (--strict).")
+        raise DataError(
+            f"{_where(samples, empty[0])} is empty, or its prompt is "
+            "(an error because of `strict=True`)."
+        )
+    # After the join: dropping rows before it would shift the others.
     samples = samples.without_empty()
-    tell_prompts_by_case(samples, findings)
-    samples = replace(
-        samples, notes=tuple(findings.notes), warnings=(*samples.warnings, *findings.warnings)
-    )
-    return samples if limit is None else samples.head(limit)
+    warn_case_of_prompts(samples, findings)
+    warnings = (*samples.warnings, *findings.warnings)
+    samples = replace(samples, notes=tuple(findings.notes), warnings=warnings)
+    if limit is None:
+        return samples
+    return samples.head(limit)
 
 
-def _where(samples: Samples, place: int) -> str:
-    """Where an output stands: file and line if they are known."""
-    return getattr(samples.outputs[place], "where", "") or f"output {place:,} of {samples.source}"
+def _with_texts(samples: Samples) -> Samples:
+    """Return the samples with arrays of strings as texts."""
+    outputs = _as_texts(samples.outputs, "output")
+    prompts = samples.prompts
+    if prompts is not None:
+        prompts = _as_texts(prompts, "prompt")
+    return replace(samples, outputs=outputs, prompts=prompts)
+
+
+def _as_texts(side: Side, name: str) -> Side:
+    if isinstance(side, np.ndarray) and side.ndim == 1 and side.dtype.kind == "U":
+        return texts(side.tolist(), name)
+    return side
+
+
+def _where(samples: Samples, row: int) -> str:
+    """Return the file and line of an output, or else its row."""
+    output = samples.outputs[row]
+    if isinstance(output, Item) and output.where:
+        return output.where
+    return f"output {row:,} of {samples.source}"
 
 
 class _Source:
-    """One source on its way to samples."""
+    """The reader of one source.
+
+    `outputs_per_prompt` is above 1 for an array (prompts, k, d), whose prompts may be one row
+    each.
+    """
 
     def __init__(
         self,
@@ -122,23 +146,24 @@ class _Source:
         fields: Fields,
         findings: Findings,
         allow_outside: bool,
-        limit: int | None = None,
+        limit: int | None,
     ) -> None:
-        self.fields, self.findings, self.allow_outside, self.limit = (
-            fields,
-            findings,
-            allow_outside,
-            limit,
-        )
-        self.each = 1  # outputs in a row for each prompt, of an array (prompts, k, d)
-        self.content = standard_input() if str(source) == "-" else None
+        self.fields = fields
+        self.findings = findings
+        self.allow_outside = allow_outside
+        self.limit = limit
+        self.outputs_per_prompt = 1
         self.path = Path(source)
-        self.name = "standard input" if self.content is not None else shown(source)
+        self.name = shown(source)
+        self.content: bytes | None = None
+        if str(source) == "-":
+            self.content = standard_input()
+            self.name = _STDIN
 
     def read(self, prompts: str | Path | None) -> Samples:
-        """Outputs from the source; prompts from it too, or from elsewhere."""
+        """Return the outputs of the source, with their prompts from it or from elsewhere."""
         if self.content is not None:
-            return self._joined(self._stdin(self.content, prompts is not None), prompts)
+            return self._piped(self.content, prompts)
         try:
             mode = self.path.stat().st_mode
         except (OSError, ValueError) as error:
@@ -147,292 +172,285 @@ class _Source:
         if stat.S_ISDIR(mode):
             return self._folder(self.path, prompts)
         kind = kind_of(self.path)
-        if kind in ARRAY_SUFFIXES and not (kind == ".csv" and _is_table(self.path, self.fields)):
+        # Before tables, because a .csv file can be either.
+        if _is_array(self.path, kind, self.fields):
             return self._arrays(self.path, prompts)
         if kind in TABLE_SUFFIXES:
-            return self._joined(
-                self._table(self.path, self.path, kind, prompts is not None), prompts
-            )
-        if kind in IMAGE_SUFFIXES | VIDEO_SUFFIXES:
+            samples, ids = self._table(self.path, self.path.parent, kind, prompts is not None)
+            return self._join(samples, ids, prompts)
+        if kind in MEDIA_SUFFIXES:
             raise DataError(
-                f"{self.name} is a single output; diversity needs several: name the folder."
+                f"{self.name} is a single output, but diversity needs several; name its folder."
             )
-        known = ", ".join(sorted(ARRAY_SUFFIXES | TABLE_SUFFIXES))
         raise ArgumentError(
-            f"cannot tell what {shown(self.path.name)} is by its suffix; known are folders and {known}."
+            f"the suffix of {shown(self.path.name)} is not supported; `source` must be a folder "
+            f"or one of {_known_suffixes()}."
         )
 
-    def _stdin(self, content: bytes, joined: bool) -> tuple[Samples, list[Any]]:
+    def _piped(self, content: bytes, prompts: str | Path | None) -> Samples:
         kind = _table_kind(content)
         if kind is not None:
-            return self._table(content, Path(), kind, joined)
-        return self._grid(Samples(from_bytes(content, "outputs"), None, None, self.name)), []
+            samples, ids = self._table(content, Path(), kind, prompts is not None)
+            return self._join(samples, ids, prompts)
+        samples = Samples(from_bytes(content, "outputs"), None, None, self.name)
+        return self._join(self._flat(samples), [], prompts)
 
     def _table(
-        self, source: Path | bytes, path: Path, kind: str, joined: bool
-    ) -> tuple[Samples, list[Any]]:
-        root = Root(path.parent, self.allow_outside)
-        fields = (
-            replace(self.fields, prompt=None) if joined else self.fields
-        )  # that field is one of the other table
+        self, source: Path | bytes, folder: Path, kind: str, joined: bool
+    ) -> tuple[Samples, list[object]]:
+        root = Root(folder, self.allow_outside)
         records = read_table(source, kind, self.name)
+        fields = self._fields_of_outputs(joined)
         return samples_from_records(records, fields, root, self.findings, self.name, self.limit)
+
+    def _fields_of_outputs(self, joined: bool) -> Fields:
+        if joined:
+            # The prompt field is one of the other table.
+            return replace(self.fields, prompt=None)
+        return self.fields
 
     def _folder(self, folder: Path, prompts: str | Path | None) -> Samples:
         root = Root(folder, self.allow_outside)
         if (folder / EMBEDDING).is_file():
-            return self._embedded(folder, prompts)
-        if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
-            return self._joined(
-                (read_datasets_folder(folder, self.fields, root, self.findings), []), prompts
-            )
+            # Prompts from elsewhere would not match the items that the vectors came from.
+            samples = read_embedded(folder, root, self.name, keep_items=prompts is None)
+            return self._join(samples, [], prompts)
+        if is_datasets_folder(folder):
+            samples = read_datasets_folder(folder, self.fields, root, self.findings)
+            return self._join(samples, [], prompts)
         tables = find_table(folder)
         if not tables:
-            side = None if prompts is None else self._prompts(prompts)[0]
-            if isinstance(side, np.ndarray):
-                raise DataError(
-                    f"{self.name} is a folder of files; its --prompts must be texts or pictures, not arrays."
-                )
-            listed = side and tuple(
-                prompt for prompt in side if not is_empty(prompt)
-            )  # blank lines of a list only set apart
+            listed = None
+            if prompts is not None:
+                listed = self._list_of_prompts(prompts)
             return read_media_folder(folder, self.fields, root, self.findings, listed)
+        return self._described_folder(tables, root, prompts)
+
+    def _described_folder(
+        self, tables: Sequence[Path], root: Root, prompts: str | Path | None
+    ) -> Samples:
+        """Return the samples of the tables in a folder: one, or several of lm-eval."""
 
         def records() -> Iterator[Record]:
             for path in tables:
                 root.require_inside(path, shown(path))
                 yield from read_table(path, kind_of(path), shown(path))
 
-        name = shown(tables[0]) if len(tables) == 1 else self.name
-        fields = self.fields if prompts is None else replace(self.fields, prompt=None)
+        name = self.name
+        if len(tables) == 1:
+            name = shown(tables[0])
+        fields = self._fields_of_outputs(prompts is not None)
         samples, ids = samples_from_records(records(), fields, root, self.findings, name)
+        # Embeddings inside a table have no files to compare with.
         if isinstance(samples.outputs, tuple):
             check_surplus(samples, root, self.findings)
-        return self._joined((samples, ids), prompts)
+        return self._join(samples, ids, prompts)
 
     def _arrays(self, path: Path, prompts: str | Path | None) -> Samples:
         outputs = read_array(path, "outputs")
-        side: Any = None
+        # An archive may contain both sides; a separate file of prompts takes precedence.
+        side = None
         if prompts is None and {"prompts", "t"} & set(array_names(path)):
             side = read_array(path, "prompts")
-        return self._joined((self._grid(Samples(outputs, side, None, self.name)), []), prompts)
+        samples = self._flat(Samples(outputs, side, None, self.name))
+        return self._join(samples, [], prompts)
 
-    def _grid(self, samples: Samples) -> Samples:
-        """An array (prompts, k, d) as k outputs in a row for each prompt; any other as it is."""
+    def _flat(self, samples: Samples) -> Samples:
+        """Return an array (prompts, k, d) as k rows for each prompt; any other unchanged."""
         outputs = samples.outputs
         assert isinstance(outputs, np.ndarray)
         if outputs.ndim != 3:
             return samples
         count, each, width = outputs.shape
-        self.each = each
-        self.findings.notes.append(
+        self.outputs_per_prompt = each
+        self.findings.note(
             f"{self.name}: {count:,} prompts with {each:,} outputs each, {width:,} wide"
         )
-        side = np.arange(count) if samples.prompts is None else samples.prompts
+        # Without prompts, outputs at the same position still share one.
+        side = samples.prompts
+        if side is None:
+            side = np.arange(count)
         assert isinstance(side, np.ndarray)
         if side.ndim > 2 or side.shape[0] != count:
             raise DataError(
-                f"{self.name} holds outputs of {count:,} prompts, but its prompts have the shape {side.shape}."
+                f"{self.name} contains outputs of {count:,} prompts, but its prompts have the "
+                f"shape {side.shape}."
             )
-        return Samples(
-            outputs.reshape(count * each, width), np.repeat(side, each, axis=0), None, self.name
-        )
+        rows = outputs.reshape(count * each, width)
+        return Samples(rows, np.repeat(side, each, axis=0), None, self.name)
 
-    def _embedded(self, folder: Path, prompts: str | Path | None) -> Samples:
-        """What `divprism embed` wrote."""
-        root = Root(folder, self.allow_outside)
-        mark = shown(folder / EMBEDDING)
-        description = parse_json(_text(folder / EMBEDDING), mark)
-        if not isinstance(description, dict) or not _as_written(description):
-            raise DataError(f"{mark} is not what `divprism embed` writes.")
-        records = None
-        if description.get("models") or (folder / "pairs.jsonl").is_file():
-            records = list(read_table(root.find("pairs.jsonl", mark), ".jsonl", "pairs.jsonl"))
-        models = None
-        if records is not None and description.get("models"):
-            models = tuple(shown(clean_text(str(record.fields.get("model")))) for record in records)
-        paired = (folder / "prompts.npy").is_file()
-        samples = Samples(
-            read_array(root.find("outputs.npy", mark), "outputs"),
-            read_array(root.find("prompts.npy", mark), "prompts") if paired else None,
-            models,
-            self.name,
-            warnings=tuple(shown(text) for text in description["warnings"]),
-            skipped=description["skipped"],
-            skipped_models=tuple(shown(text) for text in description["skipped_models"]),
-            embedders=tuple(description["embedders"]),
-        )
-        for what, side in (("prompts", samples.prompts), ("models", models), ("pairs", records)):
-            if side is not None and len(side) != len(samples):
-                raise DataError(
-                    f"{self.name} holds {len(samples):,} outputs and {len(side):,} {what}."
-                )
-        if records is not None and prompts is None:
-            samples = replace(samples, given=_named(samples, records))
-        return self._joined((samples, []), prompts)
+    def _list_of_prompts(self, source: str | Path) -> tuple[Item, ...]:
+        """Return the prompts for a folder of files; blank lines only separate them."""
+        side, _ = self._prompts(source)
+        if isinstance(side, np.ndarray):
+            raise DataError(
+                f"{self.name} is a folder of files; its `prompts` must be texts, images or "
+                "videos, not an array."
+            )
+        return tuple(prompt for prompt in side if not is_empty(prompt))
 
-    def _prompts(self, source: str | Path) -> tuple[Any, list[Any]]:
-        """Prompts of their own: an array, or items with the ids to join them by."""
+    def _prompts(self, source: str | Path) -> tuple[Side, list[object]]:
+        """Return separate prompts: an array, or items with the ids to join them by."""
         if str(source) == "-":
             return self._piped_prompts(standard_input())
         path = Path(source)
         if path.is_dir():
-            files = media_files(path, Root(path, self.allow_outside))
-            if not files:
-                raise DataError(f"{shown(path)} holds no pictures or videos to take as prompts.")
-            kinds = {
-                "video" if file.suffix.lower() in VIDEO_SUFFIXES else "image" for file in files
-            }
-            return tuple(as_file(file, min(kinds)) for file in files), [file.stem for file in files]
+            return self._folder_of_prompts(path)
         kind = kind_of(path)
-        if kind in ARRAY_SUFFIXES and not (kind == ".csv" and _is_table(path, self.fields)):
+        if _is_array(path, kind, self.fields):
             return read_array(path, "prompts"), []
         if kind not in TABLE_SUFFIXES:
-            known = ", ".join(sorted(ARRAY_SUFFIXES | TABLE_SUFFIXES))
             raise ArgumentError(
-                f"cannot tell what {shown(path.name)} is by its suffix; --prompts takes folders and {known}."
+                f"the suffix of {shown(path.name)} is not supported; `prompts` must be a folder "
+                f"or one of {_known_suffixes()}."
             )
         root = Root(path.parent, self.allow_outside)
-        return side_from_records(
-            read_table(path, kind, shown(path)), self.fields, root, shown(path)
-        )
+        records = read_table(path, kind, shown(path))
+        return side_from_records(records, self.fields, root, shown(path))
 
-    def _piped_prompts(self, content: bytes) -> tuple[Any, list[Any]]:
-        """Records, an array, or a prompt per line."""
-        kind = _table_kind(content) or (
-            None if is_binary(content) or _holds_numbers(content) else ".txt"
-        )
+    def _folder_of_prompts(self, folder: Path) -> tuple[Side, list[object]]:
+        files = media_files(folder, Root(folder, self.allow_outside))
+        if not files:
+            raise DataError(f"{shown(folder)} contains no images or videos to use as prompts.")
+        kind = "video"
+        if not all(map(is_video, files)):
+            kind = "image"
+        # File names serve as ids: 7.png is the prompt of the outputs with prompt_id 7.
+        ids: list[object] = [file.stem for file in files]
+        return tuple(as_file(file, kind) for file in files), ids
+
+    def _piped_prompts(self, content: bytes) -> tuple[Side, list[object]]:
+        """Return prompts from standard input: records, an array, or a prompt per line."""
+        kind = _table_kind(content)
         if kind is None:
-            return from_bytes(content, "prompts"), []
-        name = "standard input"
-        return side_from_records(
-            read_table(content, kind, name), self.fields, Root(Path(), self.allow_outside), name
-        )
+            if is_binary(content) or _starts_with_numbers(content):
+                return from_bytes(content, "prompts"), []
+            kind = ".txt"
+        root = Root(Path(), self.allow_outside)
+        return side_from_records(read_table(content, kind, _STDIN), self.fields, root, _STDIN)
 
-    def _joined(self, found: tuple[Samples, list[Any]], prompts: str | Path | None) -> Samples:
-        """With prompts from elsewhere: by id where both sides have one, else row by row."""
-        samples, ids = found
+    def _join(self, samples: Samples, ids: Sequence[object], prompts: str | Path | None) -> Samples:
+        """Return the samples with separate prompts, joined by id or else row by row."""
         if prompts is None:
             return samples
         side, keys = self._prompts(prompts)
         name = shown(prompts)
-        lacking = sum(key is None for key in keys)
-        if ids and keys and None not in ids and 0 < lacking < len(keys):
-            raise DataError(
-                f"{lacking:,} of {len(keys):,} prompts in {name} have no prompt_id to join the outputs by."
-            )
-        if ids and keys and None not in ids and not lacking:
-            return replace(samples, prompts=self._by_id(side, keys, ids, name))
-        if self.each > 1 and len(side) * self.each == len(samples):
-            places = np.repeat(np.arange(len(side)), self.each)
-            side = (
-                side[places]
-                if isinstance(side, np.ndarray)
-                else tuple(side[place] for place in places)
-            )
+        # Ids are used only if every output has one; a prompt without its id is then a mistake.
+        if ids and keys and None not in ids:
+            num_missing = keys.count(None)
+            if num_missing == 0:
+                return replace(samples, prompts=self._by_id(side, keys, ids, name))
+            if num_missing < len(keys):
+                have = agreeing(num_missing, "has", "have")
+                raise DataError(
+                    f"{num_missing:,} of {len(keys):,} prompts in {name} {have} no prompt_id to "
+                    "join the outputs by."
+                )
+        return self._row_by_row(samples, ids, side, name)
+
+    def _row_by_row(
+        self, samples: Samples, ids: Sequence[object], side: Side, name: str
+    ) -> Samples:
+        each = self.outputs_per_prompt
+        # Prompts with a row for each of the k outputs are accepted as well, unchanged.
+        if each > 1 and len(side) * each == len(samples):
+            side = _repeated(side, each)
         if len(side) != len(samples):
             raise DataError(
-                f"`x` and `t` must pair up row by row; got {len(samples):,} outputs in {self.name} and {len(side):,} prompts "
-                f"in {name}. Repeat a prompt once per output drawn under it."
+                f"outputs and prompts must pair up row by row; got {len(samples):,} outputs in "
+                f"{self.name} and {len(side):,} prompts in {name}. "
+                "Repeat a prompt once for each of its outputs."
             )
         _check_agreement(side, ids, self.name, name)
-        if isinstance(samples.outputs, tuple):  # of two arrays nobody expects anything else
-            self.findings.notes.append(f"{self.name}: prompts from {name}, row by row")
+        # For two arrays, pairing row by row is what everyone expects.
+        if isinstance(samples.outputs, tuple):
+            self.findings.note(f"{self.name}: prompts from {name}, row by row")
         return replace(samples, prompts=side)
 
     def _by_id(
-        self, side: Sequence[Item], keys: list[Any], ids: list[Any], name: str
+        self, side: Side, keys: Sequence[object], ids: Sequence[object], name: str
     ) -> tuple[Item, ...]:
-        places = {str(key): place for place, key in enumerate(keys)}
-        if len(places) < len(keys):
+        # As strings: one table may store the ids as numbers, the other as texts.
+        row_of = {str(key): row for row, key in enumerate(keys)}
+        # Two prompts with one id: which of them an output belongs to is unknown.
+        if len(row_of) < len(keys):
             raise DataError(f"{name} has a prompt_id twice; outputs cannot be joined to it.")
-        missing = [key for key in ids if str(key) not in places]
+        missing = [key for key in ids if str(key) not in row_of]
         if missing:
+            how_many = counted(len(missing), "output has", "outputs have")
             raise DataError(
-                f"{len(missing):,} outputs have a prompt_id that {name} lacks (first: {shown(missing[0])})."
+                f"{how_many} a prompt_id that {name} does not contain (first: {shown(missing[0])})."
             )
-        unused = len(places) - len({str(key) for key in ids})
-        if unused:
-            self.findings.add(f"{unused:,} of {len(places):,} prompts in {name} have no output.")
-        self.findings.notes.append(f"{self.name}: prompts joined from {name} by id")
-        return tuple(side[places[str(key)]] for key in ids)
+        num_unused = len(row_of) - len({str(key) for key in ids})
+        if num_unused:
+            have = agreeing(num_unused, "has", "have")
+            self.findings.warn(
+                "prompts-without-outputs",
+                f"{num_unused:,} of {len(row_of):,} prompts in {name} {have} no output.",
+            )
+        self.findings.note(f"{self.name}: prompts joined from {name} by id")
+        return tuple(side[row_of[str(key)]] for key in ids)
 
 
-def _check_agreement(side: Any, ids: list[Any], name: str, prompts: str) -> None:
-    """Outputs with the same prompt_id must not get different prompts when the two are paired row by row."""
-    given: dict[str, Any] = {}
-    for place, key in enumerate(ids):
-        prompt = side[place].tobytes() if isinstance(side, np.ndarray) else side[place].digest()
-        if key is not None and given.setdefault(str(key), prompt) != prompt:
+def _repeated(side: Side, each: int) -> Side:
+    if isinstance(side, np.ndarray):
+        return np.repeat(side, each, axis=0)
+    return tuple(itertools.chain.from_iterable([item] * each for item in side))
+
+
+def _check_agreement(side: Side, ids: Sequence[object], name: str, prompts: str) -> None:
+    """Refuse a pairing by rows that gives outputs with the same prompt_id different prompts."""
+    content_of: dict[str, bytes] = {}
+    for row, key in enumerate(ids):
+        if key is None:
+            continue
+        content = _content(side, row)
+        if content_of.setdefault(str(key), content) != content:
             raise DataError(
-                f"paired row by row, outputs of {name} with the same prompt_id ({shown(key)}) would get different prompts; "
-                f"give those in {prompts} a prompt_id too."
+                f"paired row by row, outputs of {name} with the same prompt_id ({shown(key)}) "
+                f"would get different prompts; add the prompt_id to those in {prompts}."
             )
 
 
-def _as_written(description: dict[str, Any]) -> bool:
-    """Whether embedding.json has what `divprism embed` writes, each of its kind."""
-    made, skipped = description.get("embedders"), description.get("skipped")
-    texts_in = [description.get("warnings"), description.get("skipped_models")]
-    return (
-        isinstance(made, list)
-        and all(isinstance(entry, dict) and entry.get("side") in ("x", "t") for entry in made)
-        and all(isinstance(entry.get("id"), str) and entry["id"].isprintable() for entry in made)
-        and all(
-            isinstance(entries, list) and all(isinstance(text, str) for text in entries)
-            for entries in texts_in
-        )
-        and isinstance(skipped, int)
-        and skipped >= 0
-    )
+def _content(side: Side, row: int) -> bytes:
+    if isinstance(side, np.ndarray):
+        return side[row].tobytes()
+    return side[row].digest()
 
 
-def _is_table(path: Path, fields: Fields) -> bool:
-    """Whether a .csv holds fields rather than numbers: by the flags, or by the names in its first line."""
+def _known_suffixes() -> str:
+    return ", ".join(sorted(ARRAY_SUFFIXES | TABLE_SUFFIXES))
+
+
+def _is_array(path: Path, kind: str, fields: Fields) -> bool:
+    """Whether a file contains an array; a .csv file may contain a table as well."""
+    if kind != ".csv":
+        return kind in ARRAY_SUFFIXES
     cells = header(path, shown(path))
-    return any((fields.output, fields.prompt, fields.model)) or bool(
-        {cell.lower() for cell in cells} & FIELD_NAMES
-    )
+    # Only a table has fields to name.
+    if fields.output or fields.prompt or fields.model:
+        return False
+    return not {cell.lower() for cell in cells} & FIELD_NAMES
 
 
 def _table_kind(content: bytes) -> str | None:
-    """`.jsonl` or `.json` for bytes that hold records, packed or not; None for anything else."""
+    """Return the format of bytes that contain records, compressed or not; else None."""
     if is_binary(content):
         return None
-    start = next(
-        (line.lstrip()[:1] for _, line in read_lines(content, "standard input") if line.strip()), ""
-    )
-    return {"{": ".jsonl", "[": ".json"}.get(start)
+    for line in _filled_lines(content):
+        # The first character is enough: an object per line, or a list of objects.
+        return {"{": ".jsonl", "[": ".json"}.get(line[0])
+    return None
 
 
-def _holds_numbers(content: bytes) -> bool:
-    """Whether the first or, below a header, the second line is a row of numbers."""
-    lines = (line for _, line in read_lines(content, "standard input") if line.strip())
-    return any(numbers_in(line) is not None for line in itertools.islice(lines, 2))
+def _starts_with_numbers(content: bytes) -> bool:
+    """Whether the first line, or the second below a header, is a row of numbers."""
+    # Two lines decide; reading on would decompress all of a large input.
+    lines = itertools.islice(_filled_lines(content), 2)
+    return any(numbers_in(line) is not None for line in lines)
 
 
-def _worded(side: Any, name: str) -> Any:
-    """An array of strings as texts; anything else as it is."""
-    return (
-        texts(side.tolist(), name)
-        if isinstance(side, np.ndarray) and side.ndim == 1 and side.dtype.kind == "U"
-        else side
-    )
-
-
-def _named(samples: Samples, records: list[Any]) -> Samples:
-    """What vectors were made from, as far as pairs.jsonl tells: texts, and the names of pictures and clips."""
-    sides: dict[str, Any] = {"output": samples.outputs, "prompt": samples.prompts}
-    for name, side in sides.items():
-        if side is not None and all(isinstance(record.fields.get(name), str) for record in records):
-            sides[name] = tuple(
-                Text(clean_text(record.fields[name]), record.where) for record in records
-            )
-    return replace(samples, outputs=sides["output"], prompts=sides["prompt"])
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise DataError(f"cannot read {shown(path)}.") from None
+def _filled_lines(content: bytes) -> Iterator[str]:
+    for _, line in read_lines(content, _STDIN):
+        if line.strip():
+            yield line.strip()

@@ -1,149 +1,205 @@
-"""Tables of records: JSONL, JSON, CSV, TSV, Parquet and Arrow, a dictionary per record."""
+"""Tables of records: JSONL, JSON, CSV, TSV, text, Parquet and Arrow."""
 
 import csv
 import itertools
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from divprism.data.readers.guards import MAX_LINE, parse_json, read_lines, read_whole, shown
+from divprism.data.wording import counted, first_line
 from divprism.errors import DataError, MissingExtraError
 
 __all__ = ["TABLE_SUFFIXES", "Record", "header", "kind_of", "read_table"]
 
+# Parquet stores repeated rows in almost no space: a small file can claim billions of them.
+# This number of rows is always read; a larger table needs at least one byte for each row.
+_FREE_ROWS = 1_000_000
+_BATCH_ROWS = 256  # rows of a Parquet file that are in memory at a time
+
+_JSON_NAMES: dict[type, str] = {
+    type(None): "null",
+    dict: "JSON object",
+    list: "list",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "truth value",
+}
+
 
 @dataclass(frozen=True)
 class Record:
-    """The fields of one record, and the file and line that it stands on."""
+    """The fields of one record, and its file and line.
+
+    Attributes
+    ----------
+    fields : dict
+        Values by field name.
+    where : str
+        File and line, for messages.
+    """
 
     fields: dict[str, Any]
     where: str
 
 
-_FREE_ROWS = 1_000_000  # so many rows may repeat each other; beyond them, a row for each byte of a packed file
-
-
 def kind_of(path: Path) -> str:
-    """The suffix that tells what a file is, without `.gz`.
+    """Return the suffix that identifies the format of a file, without `.gz`.
 
     >>> kind_of(Path("a/outputs.jsonl.gz")), kind_of(Path("B.CSV"))
     ('.jsonl', '.csv')
     """
+    # Before `suffix`, which would return ".gz" for "a.jsonl.gz".
     name = path.name.lower().removesuffix(".gz")
     return Path(name).suffix
 
 
 def read_table(source: Path | bytes, kind: str, name: str) -> Iterator[Record]:
-    """The records of a table, one by one."""
+    """Yield the records of a table.
+
+    Parameters
+    ----------
+    source : Path or bytes
+        The file, or its content.
+    kind : str
+        Its format, one of TABLE_SUFFIXES.
+    name : str
+        Its name in messages.
+    """
     return _READERS[kind](source, name)
 
 
 def header(source: Path | bytes, name: str) -> list[str]:
-    """The cells of the first line of a CSV file."""
+    """Return the cells of the first line of a CSV file."""
     with _csv_limit():
         rows = csv.reader(line for _, line in read_lines(source, name))
         try:
-            return [cell.strip() for cell in next(rows, [])]
+            first = next(rows, [])
         except csv.Error as error:
             raise DataError(f"line 1 of {name} is not CSV: {error}.") from None
+    return [cell.strip() for cell in first]
 
 
 def _jsonl(source: Path | bytes, name: str) -> Iterator[Record]:
     for number, line in read_lines(source, name):
+        # Many programs end a file with a blank line.
         if not line.strip():
             continue
         where = f"line {number:,} of {name}"
         value = parse_json(line, where)
         if not isinstance(value, dict):
-            raise DataError(f"{where} holds a {_called(value)}, not a JSON object.")
+            raise DataError(f"{where} is a {_json_name(value)}, not a JSON object.")
         yield Record(value, where)
 
 
 def _json(source: Path | bytes, name: str) -> Iterator[Record]:
-    """A list of objects; or an object that maps files to prompts, or to objects with a prompt."""
+    """Yield the objects of a list, or the entries of an object that maps files and prompts."""
     value = parse_json(read_whole(source, name), name)
     if isinstance(value, dict):
-        value = _mapping(value, name)
+        value = _records_of_map(value, name)
     if not isinstance(value, list):
         raise DataError(
-            f"{name} holds a {_called(value)}; expected a list of records, or an object from file to prompt."
+            f"{name} is a {_json_name(value)}; expected a list of records, or an object that maps "
+            "files to prompts."
         )
-    for place, entry in enumerate(value, 1):
-        if not isinstance(entry, dict):
-            raise DataError(f"record {place:,} of {name} is a {_called(entry)}, not a JSON object.")
-        yield Record(entry, f"record {place:,} of {name}")
+    for number, record in enumerate(value, 1):
+        where = f"record {number:,} of {name}"
+        if not isinstance(record, dict):
+            raise DataError(f"{where} is a {_json_name(record)}, not a JSON object.")
+        yield Record(record, where)
 
 
-def _mapping(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Records of a map: file -> prompt, file -> object, or prompt -> list of files."""
-    if len(content) == 1:  # {"data": [...]}: a list under a name
+def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the records of a map: file -> prompt, file -> object, or prompt -> files."""
+    if len(content) == 1:
+        # {"data": [...]} is a list of records under a name.
         (only,) = content.values()
-        if isinstance(only, list) and all(isinstance(entry, dict) for entry in only):
+        if isinstance(only, list) and all(isinstance(record, dict) for record in only):
             return only
     records: list[dict[str, Any]] = []
+    # Decided entry by entry: a map may mix prompts and objects with a prompt.
     for key, value in content.items():
         if isinstance(value, str):
             records.append({"file_name": key, "prompt": value})
         elif isinstance(value, dict):
+            # The key wins over a file name inside the object: it is what the map is about.
             records.append({**value, "file_name": key})
-        elif isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+        elif isinstance(value, list) and all(isinstance(file, str) for file in value):
             records.append({"prompt": key, "file_name": value})
         else:
             raise DataError(
-                f"{name} maps {key[:60]!r} to a {_called(value)}; expected file -> prompt or prompt -> files."
+                f"{name} maps {key[:60]!r} to a {_json_name(value)}; "
+                "expected file -> prompt or prompt -> files."
             )
     return records
 
 
-def _called(value: Any) -> str:
-    names = {
-        dict: "JSON object",
-        list: "list",
-        str: "string",
-        int: "number",
-        float: "number",
-        bool: "truth value",
-    }
-    return "null" if value is None else names.get(type(value), type(value).__name__)
+def _json_name(value: object) -> str:
+    return _JSON_NAMES.get(type(value), type(value).__name__)
 
 
-def _separated(separator: str) -> Callable[[Path | bytes, str], Iterator[Record]]:
-    def read(source: Path | bytes, name: str) -> Iterator[Record]:
-        last = [0]  # the line that the parser has come to
+class _NumberedLines:
+    """Lines for `csv.reader`, and the number of the last line that it consumed.
 
-        def lines() -> Iterator[str]:
-            for last[0], line in read_lines(source, name):
-                yield line
+    A quoted cell may span lines, so the number of rows does not give the line.
+    """
 
-        with _csv_limit():
-            rows = csv.reader(lines(), delimiter=separator, strict=True)
-            try:
-                names = [cell.strip() for cell in next(rows, [])]
-                if len(set(names)) < len(names):
-                    twice = next(cell for cell in names if names.count(cell) > 1)
-                    raise DataError(
-                        f"the header of {name} has the column {shown(twice[:60])} twice."
-                    )
-                for row in rows:
-                    if not row:
-                        continue
-                    where = f"line {last[0]:,} of {name}"
-                    if len(row) != len(names):
-                        raise DataError(f"{where} has {len(row)} cells, the header {len(names)}.")
-                    yield Record(dict(zip(names, row, strict=True)), where)
-            except csv.Error as error:
-                raise DataError(
-                    f"line {last[0]:,} of {name} is not a row of cells: {error}."
-                ) from None
+    def __init__(self, source: Path | bytes, name: str) -> None:
+        self._lines = read_lines(source, name)
+        self.number = 0
 
-    return read
+    def __iter__(self) -> Iterator[str]:
+        for number, line in self._lines:
+            self.number = number
+            yield line
+
+
+def _csv(source: Path | bytes, name: str) -> Iterator[Record]:
+    return _delimited(source, name, ",")
+
+
+def _tsv(source: Path | bytes, name: str) -> Iterator[Record]:
+    return _delimited(source, name, "\t")
+
+
+def _delimited(source: Path | bytes, name: str, delimiter: str) -> Iterator[Record]:
+    lines = _NumberedLines(source, name)
+    with _csv_limit():
+        # Strict: an open quote is an error instead of one cell with the rest of the file.
+        rows = csv.reader(lines, delimiter=delimiter, strict=True)
+        try:
+            columns = _column_names(next(rows, []), name)
+            for row in rows:
+                # The csv module returns [] for a blank line.
+                if not row:
+                    continue
+                where = f"line {lines.number:,} of {name}"
+                if len(row) != len(columns):
+                    cells = counted(len(row), "cell", "cells")
+                    raise DataError(f"{where} has {cells}, but the header has {len(columns)}.")
+                yield Record(dict(zip(columns, row, strict=True)), where)
+        except csv.Error as error:
+            raise DataError(
+                f"line {lines.number:,} of {name} is not a row of cells: {error}."
+            ) from None
+
+
+def _column_names(cells: list[str], name: str) -> list[str]:
+    columns = [cell.strip() for cell in cells]
+    if len(set(columns)) < len(columns):
+        # Counted in one pass: a hostile header may have millions of cells.
+        column, _ = Counter(columns).most_common(1)[0]
+        raise DataError(f"the header of {name} has the column {shown(column[:60])} twice.")
+    return columns
 
 
 @contextmanager
 def _csv_limit() -> Iterator[None]:
-    """Cells as long as lines may be, for the time of reading (the limit is one of the process)."""
+    """Allow cells as long as lines while reading; the limit belongs to the process."""
     before = csv.field_size_limit(MAX_LINE)
     try:
         yield
@@ -152,10 +208,11 @@ def _csv_limit() -> Iterator[None]:
 
 
 def _lines(source: Path | bytes, name: str) -> Iterator[Record]:
-    """A text file: a prompt per line, an empty one for a blank line, unless nothing follows it."""
+    """Yield a prompt per line; a blank line is an empty prompt, except at the end of the file."""
     blank: list[int] = []
     for number, line in read_lines(source, name):
         if not line.strip():
+            # Held back until another line follows: files often end in blank lines.
             blank.append(number)
             continue
         for skipped in blank:
@@ -168,32 +225,36 @@ def _parquet(source: Path | bytes, name: str) -> Iterator[Record]:
     with _pyarrow(name) as pyarrow:
         from pyarrow import parquet
 
-        with parquet.ParquetFile(
-            pyarrow.BufferReader(source) if isinstance(source, bytes) else str(source)
-        ) as file:
-            size = len(source) if isinstance(source, bytes) else source.stat().st_size
-            if file.metadata.num_rows > max(_FREE_ROWS, size):
+        if isinstance(source, bytes):
+            handle, size = pyarrow.BufferReader(source), len(source)
+        else:
+            handle, size = str(source), source.stat().st_size
+        with parquet.ParquetFile(handle) as file:
+            # From the footer, before any row is materialised.
+            num_rows = file.metadata.num_rows
+            if num_rows > max(_FREE_ROWS, size):
                 raise DataError(
-                    f"{name} claims {file.metadata.num_rows:,} rows in {size:,} bytes, too many to be data."
+                    f"{name} claims {num_rows:,} rows in {size:,} bytes, too many to be real data."
                 )
-            yield from _rows(file.iter_batches(batch_size=256), name)
+            yield from _rows(file.iter_batches(batch_size=_BATCH_ROWS), name)
 
 
 def _arrow(source: Path | bytes, name: str) -> Iterator[Record]:
-    """The stream format that `datasets` writes."""
+    """Yield the rows of a file in the stream format that Hugging Face datasets writes."""
     with _pyarrow(name) as pyarrow:
-        handle = (
-            pyarrow.BufferReader(source)
-            if isinstance(source, bytes)
-            else pyarrow.memory_map(str(source))
-        )
+        if isinstance(source, bytes):
+            handle = pyarrow.BufferReader(source)
+        else:
+            # Mapped, because a data set may be larger than memory.
+            handle = pyarrow.memory_map(str(source))
         with handle, pyarrow.ipc.open_stream(handle) as stream:
             yield from _rows(stream, name)
 
 
-def _rows(batches: Any, name: str) -> Iterator[Record]:
+def _rows(batches: Iterable[Any], name: str) -> Iterator[Record]:
     number = itertools.count(1)
     for batch in batches:
+        # Without the full check, offsets in a damaged file could read beyond its buffers.
         batch.validate(full=True)
         for row in batch.to_pylist():
             yield Record(row, f"row {next(number):,} of {name}")
@@ -201,36 +262,39 @@ def _rows(batches: Any, name: str) -> Iterator[Record]:
 
 @contextmanager
 def _pyarrow(name: str) -> Iterator[Any]:
+    """Yield pyarrow; its errors while reading become one sentence about the table."""
     try:
         import pyarrow
         import pyarrow.ipc
     except ImportError:
         raise MissingExtraError(
-            "Reading Parquet and Arrow needs pyarrow, which is not installed: pip install 'divprism[parquet]'."
+            "Reading Parquet and Arrow needs pyarrow, which is not installed: "
+            "pip install 'divprism[parquet]'."
         ) from None
-    try:
-        yield pyarrow
-    except (
+    errors = (
         pyarrow.ArrowException,
         OSError,
         UnicodeDecodeError,
         OverflowError,
         MemoryError,
-    ) as error:
-        lines = str(error).splitlines() or [type(error).__name__]
-        raise DataError(
-            f"{name} is not a readable table: {shown(lines[0][:200]).rstrip('.')}."
-        ) from None
+    )
+    try:
+        yield pyarrow
+    except errors as error:
+        # pyarrow quotes the content of the file, which may be long or unprintable.
+        reason = shown(first_line(error)[:200])
+        raise DataError(f"{name} is not a readable table: {reason}.") from None
 
 
 _READERS: dict[str, Callable[[Path | bytes, str], Iterator[Record]]] = {
     ".jsonl": _jsonl,
     ".ndjson": _jsonl,
     ".json": _json,
-    ".csv": _separated(","),
-    ".tsv": _separated("\t"),
+    ".csv": _csv,
+    ".tsv": _tsv,
     ".txt": _lines,
     ".parquet": _parquet,
     ".arrow": _arrow,
 }
 TABLE_SUFFIXES = frozenset(_READERS)
+"""Suffixes of the formats that `read_table` reads."""

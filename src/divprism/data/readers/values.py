@@ -1,136 +1,195 @@
-"""What a field of a record holds, as items: texts, files, pictures in a table, vectors, chats; single or in lists."""
+"""Field values as items: texts, chats, files, embedded images and vectors, alone or in lists."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from divprism.data.readers.guards import Root, shown
-from divprism.data.samples import Clip, Item, Picture, Text, clean_text
+from divprism.data.samples import Image, Item, Text, Video, clean_text
 from divprism.errors import DataError
 
-__all__ = ["MISSING", "as_file", "is_blank", "one_prompt", "outputs_in"]
-
+__all__ = ["MISSING", "Value", "as_file", "is_blank", "outputs_in", "prompt_in"]
 
 MISSING = object()
-"""Stands for a field that is not there."""
+"""The value of a field that a record does not have."""
+
+Value = Item | list[float]
+"""What a field contains: an item to embed, or an embedding."""
 
 
-def is_blank(value: Any) -> bool:
-    """Whether a field holds nothing, or is not there."""
-    return (
-        value is MISSING
-        or value is None
-        or value == ""
-        or value == []
-        or (isinstance(value, float) and value != value)
-    )
+def is_blank(value: object) -> bool:
+    """Whether a field is missing or empty; tables store missing values as NaN."""
+    if value is MISSING or value is None:
+        return True
+    if isinstance(value, float):
+        return value != value
+    return value == "" or value == []
 
 
-def one_prompt(value: Any, kind: str, where: str, root: Root) -> Any:
-    """The prompt that a field holds, chats as one text."""
-    found = list(outputs_in(_spoken(value), kind, where, root))
-    if len(found) > 1:
+def prompt_in(value: object, kind: str, where: str, root: Root) -> Value:
+    """Return the prompt that a field contains; a chat is joined to one text.
+
+    Parameters
+    ----------
+    value : object
+        The value of the field.
+    kind : str
+        "text", "image", "video" or "embedding".
+    where : str
+        The record, for messages.
+    root : Root
+        The folder that file names are relative to.
+    """
+    prompts = list(outputs_in(_joined_chat(value), kind, where, root))
+    # Which of several prompts an output belongs to cannot be guessed.
+    if len(prompts) > 1:
         raise DataError(
-            f"{where} has {len(found)} prompts in one field; a prompt is one text, picture or vector."
+            f"{where} has {len(prompts)} prompts in one field; a prompt must be one text, image, "
+            "video or vector."
         )
-    return found[0]
+    return prompts[0]
 
 
-def _spoken(value: Any) -> Any:
-    """Chat messages as one text, pictures and calls in them left out; anything else as it is."""
-    if (
-        isinstance(value, list)
-        and value
-        and all(isinstance(entry, dict) and "content" in entry for entry in value)
-    ):
-        return "\n".join(text for entry in value if (text := _parts(entry["content"])))
-    return value
+def _joined_chat(value: object) -> object:
+    """Return the texts of chat messages as one text; any other value unchanged.
+
+    Images and tool calls in messages are left out.
+    """
+    if not isinstance(value, list) or not value:
+        return value
+    # A list of objects without "content" may be files as `datasets` stores them.
+    if not all(isinstance(message, dict) and "content" in message for message in value):
+        return value
+    contents = [_message_text(message["content"]) for message in value]
+    # Messages without text would leave blank lines between the others.
+    return "\n".join(filter(None, contents))
 
 
-def _parts(content: Any) -> str:
-    """The text of a message: a string, or the texts among its parts."""
-    if isinstance(content, list):
-        return "\n".join(
-            str(part["text"])
-            for part in content
-            if isinstance(part, dict) and isinstance(part.get("text"), str)
-        )
-    return "" if content is None else str(content)
+def _message_text(content: object) -> str:
+    """Return the text of a message: a string, or the texts among its parts."""
+    if content is None:  # an assistant message that only calls a tool
+        return ""
+    if not isinstance(content, list):
+        return str(content)
+    parts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "\n".join(text for text in parts if isinstance(text, str))
 
 
 def outputs_in(
-    value: Any, kind: str, where: str, root: Root, *, frames: bool = False
-) -> Iterator[Any]:
-    """The outputs that one field holds: a value, or a list of them; an empty text stands for an empty one of any kind."""
-    value = _spoken(value)
+    value: object, kind: str, where: str, root: Root, *, frames: bool = False
+) -> Iterator[Value]:
+    """Yield the outputs that a field contains: one, or those of a list.
+
+    Parameters
+    ----------
+    value : object
+        The value of the field.
+    kind : str
+        "text", "image", "video" or "embedding".
+    where : str
+        The record, for messages.
+    root : Root
+        The folder that file names are relative to.
+    frames : bool, optional
+        Whether a list of image files is one video.
+
+    Yields
+    ------
+    Item or list of float
+        An empty value of any kind is yielded as an empty text, so that rows stay aligned until
+        empty ones are skipped.
+    """
+    value = _joined_chat(value)
     if kind == "embedding":
         yield from _vectors(value, where)
-    elif kind == "video" and frames and isinstance(value, list):
-        if not value:
-            yield Text("", where)
-        elif isinstance(value[0], list):  # several clips
-            for clip in value:
-                yield from outputs_in(clip, kind, where, root, frames=True)
-        else:
-            yield Clip(tuple(root.find(_file_name(name, where), where) for name in value), where)
     elif isinstance(value, list):
-        if not value:
-            yield Text("", where)
-        for entry in value:
-            yield from outputs_in(entry, kind, where, root)
+        yield from _from_list(value, kind, where, root, frames)
     elif kind == "text":
         yield _text(value, where)
     elif is_blank(value):
         yield Text("", where)
+    # Before the check for a file name: `datasets` stores images as objects.
     elif isinstance(value, dict):
-        yield _stored(value, kind, where, root)
+        yield _embedded_file(value, kind, where, root)
     else:
         yield as_file(root.find(_file_name(value, where), where), kind, where)
 
 
-def _vectors(value: Any, where: str) -> Iterator[list[float]]:
+def _from_list(
+    values: list[object], kind: str, where: str, root: Root, frames: bool
+) -> Iterator[Value]:
+    if not values:
+        yield Text("", where)
+    elif kind == "video" and frames and not isinstance(values[0], list):
+        paths = [root.find(_file_name(name, where), where) for name in values]
+        yield Video(tuple(paths), where)
+    else:
+        # A list of lists of frames is several videos; below any other list, lists are outputs.
+        inner_frames = kind == "video" and frames
+        for value in values:
+            yield from outputs_in(value, kind, where, root, frames=inner_frames)
+
+
+def _vectors(value: object, where: str) -> Iterator[list[float]]:
     if not isinstance(value, list) or not value:
         raise DataError(f"{where} has no list of numbers where an embedding is expected.")
     if isinstance(value[0], list):
-        for entry in value:
-            yield from _vectors(entry, where)
-    elif all(isinstance(number, float | int) and not isinstance(number, bool) for number in value):
+        for vector in value:
+            yield from _vectors(vector, where)
+    elif all(_is_number(number) for number in value):
         yield value
     else:
-        raise DataError(f"{where} has something other than numbers in an embedding.")
+        raise DataError(f"{where} has an embedding with values that are not numbers.")
 
 
-def _text(value: Any, where: str) -> Text:
+def _is_number(value: object) -> bool:
+    # In Python, True is an int; in an embedding it is a mistake.
+    return isinstance(value, float | int) and not isinstance(value, bool)
+
+
+def _text(value: object, where: str) -> Text:
     if isinstance(value, dict):
-        value = next((_parts(value[name]) for name in ("text", "content") if name in value), value)
+        value = _text_of_object(value)
     if is_blank(value):
         return Text("", where)
+    # str() of these would score the notation of Python instead of a text.
     if isinstance(value, dict | list | bytes):
         raise DataError(f"{where} has a {type(value).__name__} where a text is expected.")
     return Text(clean_text(str(value)), where)
 
 
-def _stored(value: dict[str, Any], kind: str, where: str, root: Root) -> Item:
-    """A file inside a table, as `datasets` stores it: its bytes, or its name."""
+def _text_of_object(value: dict[str, Any]) -> object:
+    """Return the text of a single chat message or part; any other object unchanged."""
+    for name in ("text", "content"):
+        if name in value:
+            return _message_text(value[name])
+    return value
+
+
+def _embedded_file(value: dict[str, Any], kind: str, where: str, root: Root) -> Item:
+    """Return a file inside a table as Hugging Face datasets stores it: its bytes or its path."""
     content = value.get("bytes")
+    # Only images: `Video` takes files, which it opens once to count and once to decode.
     if isinstance(content, bytes) and kind == "image":
-        return Picture(content, where)
-    if isinstance(value.get("path"), str):
-        return as_file(root.find(value["path"], where), kind, where)
-    raise DataError(
-        f"{where} holds neither the bytes nor the path of {'an image' if kind == 'image' else 'a video'}."
-    )
+        return Image(content, where)
+    path = value.get("path")
+    if isinstance(path, str):
+        return as_file(root.find(path, where), kind, where)
+    raise DataError(f"{where} has neither the bytes nor the path of the {kind}.")
 
 
-def _file_name(value: Any, where: str) -> str:
+def _file_name(value: object, where: str) -> str:
     if not isinstance(value, str):
-        raise DataError(
-            f"{where} has a {type(value).__name__} where the name of a file is expected."
-        )
+        raise DataError(f"{where} has a {type(value).__name__} where a file name is expected.")
     return value
 
 
 def as_file(path: Path, kind: str, where: str = "") -> Item:
-    """A picture or a clip, by its file."""
-    label = f"{shown(path)} ({where})" if where else shown(path)
-    return Clip(path, label) if kind == "video" else Picture(path, label)
+    """Return the image or video in a file; messages name the file and the record."""
+    label = shown(path)
+    # The record helps to fix the table, the path to look at the file.
+    if where:
+        label = f"{label} ({where})"
+    if kind == "video":
+        return Video(path, label)
+    return Image(path, label)

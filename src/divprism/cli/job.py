@@ -1,0 +1,244 @@
+"""The flags that commands share, and what commands do with them: read, run, show.
+
+The first parameter of a command is a `Job` or a `Reading`; `command` offers its fields as flags.
+"""
+
+import functools
+import inspect
+import json
+import shlex
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+
+from divprism.cli.config import load_config, typed
+from divprism.cli.messages import say, warn, working
+from divprism.data.files import write_text
+from divprism.data.readers import load
+from divprism.data.readers.fields import KINDS
+from divprism.data.readers.guards import shown
+from divprism.data.samples import Samples
+from divprism.embedders import OpenAI
+from divprism.errors import ArgumentError
+from divprism.report import report_page
+from divprism.report.details import detailed
+from divprism.report.table import Table, stdout_has_color, stdout_width
+from divprism.scores import registry
+from divprism.scores.settings import UNITS, Settings
+
+R = TypeVar("R")
+Document = dict[str, Any]
+_KINDS = "|".join(KINDS)
+_FORMATS, _PLOTS = ("table", "json", "csv", "md", "latex"), (".png", ".svg", ".pdf")
+
+
+def flag(panel: str, default: object, text: str, *names: str, **more: Any) -> Any:
+    """An option in a section of the help; without `names` it is called like its parameter."""
+    return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
+
+
+# Flags about intervals and gates, which only scores of whole models have.
+ASSESSMENT = ("interval", "unit", "num_permutations", "fail_under", "report", "details")
+_PANELS = ("Input", "Scoring", "Embedding", "Output", "Advanced")  # in the order of the help
+_input, _scoring, _embedding, _output, _advanced = (partial(flag, panel) for panel in _PANELS)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read, and how texts, images and videos become vectors."""
+
+    context: typer.Context
+    source: str | None = typer.Argument(
+        None, metavar="IN", help="File or folder of outputs, or - for stdin.", show_default=False
+    )
+    prompts: str | None = _input(None, "Prompts in a file of their own: list, table or array.")
+    output_field: str | None = _input(None, "Field of the outputs; several: a,b.")
+    prompt_field: str | None = _input(None, "Field of the prompts.")
+    model_field: str | None = _input(None, "Field with the name of the model; several: a,b.")
+    output_kind: str | None = _input(None, "What the outputs are.", metavar=_KINDS)
+    prompt_kind: str | None = _input(None, "What the prompts are.", metavar=_KINDS)
+    limit: int | None = _input(None, "Read this many pairs of each model, the first ones.")
+    strict: bool = _input(False, "Refuse empty outputs, surplus files, duplicates.", "--strict")
+    allow_outside: bool = _input(False, "Read files outside of IN too.", "--allow-outside")
+    embedder_x: str | None = _embedding(None, "Embedder of the outputs: divprism ls embedders.")
+    embedder_t: str | None = _embedding(None, "Embedder of the prompts.")
+    device: str | None = _embedding(None, "Device of a torch model: cpu, cuda, cuda:1, mps.")
+    dtype: str | None = _embedding(None, "Its precision: float32, float16, bfloat16.")
+    offline: bool = _embedding(False, "Never use the network.", "--offline")
+    cache: Path | None = _embedding(None, "Folder of cached vectors: divprism cache ls.")
+    no_cache: bool = _embedding(False, "Neither read nor write cached vectors.", "--no-cache")
+    batch_size: int | None = _advanced(None, "Items embedded at once.", min=1)
+    num_workers: int | None = _advanced(None, "Threads that decode; default: all cores.", min=1)
+    quiet: bool = _output(False, "No notes and no progress on stderr.", "--quiet", "-q")
+
+    def read(self, source: str | None = None, **changed: object) -> Samples:
+        """The samples in IN, or in another source that is read in the same way."""
+        name = source or self.source
+        if name is None:
+            raise ArgumentError("name the outputs: a file or folder, or - for stdin.")
+        if name == self.prompts == "-":
+            raise ArgumentError("only one of IN and --prompts can be - (stdin).")
+        options = {key: getattr(self, key) for key in inspect.signature(load).parameters}
+        samples = load(**(options | changed | {"source": name}))
+        say(samples.notes, self.quiet)
+        return samples
+
+    def run(self, function: Callable[..., R], data: object, **options: object) -> R:
+        """Call a library function that embeds, and print its notes."""
+        options |= {"num_workers": self.num_workers, "cache": self.cache}
+        if self.no_cache:
+            options["cache"] = False
+        with working(self.quiet) as progress:
+            result = function(data, progress=progress, **options)
+        notes = getattr(getattr(result, "first", result), "notes", ())  # models share theirs
+        known = getattr(data, "notes", ())  # printed by `read`
+        say([note for note in notes if note not in known], self.quiet)
+        return result
+
+    def embedders(self, samples: Samples) -> Document:
+        """The embedder of each side; None for the default of its modality."""
+        chosen: Document = {}
+        for name, items in (("embedder_x", samples.outputs), ("embedder_t", samples.prompts)):
+            options: Document = {"device": self.device, "precision": self.dtype}
+            options |= {"batch_size": self.batch_size, "offline": self.offline or None}
+            if isinstance(items, tuple) and items[0].modality == "text":
+                options["modality"] = "text"  # of a model of texts and images, the half that fits
+            spelling = getattr(self, name)
+            chosen[name] = spelling and registry.embedder(spelling, **options)
+        on_torch = any(hasattr(embedder, "device") for embedder in chosen.values())
+        if (self.device or self.dtype) and not on_torch:
+            raise ArgumentError(
+                "--device and --dtype need a torch model, such as --embedder-x clip."
+            )
+        if self.offline and any(isinstance(embedder, OpenAI) for embedder in chosen.values()):
+            raise ArgumentError("--offline rules out openai:, which calls an endpoint.")
+        return chosen
+
+
+@dataclass(frozen=True)
+class Job(Reading):
+    """How samples are scored, and where the result goes."""
+
+    order: str = _scoring("1", "Order of the entropy, above 0, or inf.")
+    kernel_x: str | None = _scoring(None, "Kernel of the outputs: divprism ls kernels.")
+    kernel_t: str | None = _scoring(None, "Kernel of the prompts; categorical compares ids.")
+    bandwidth_x: float | None = _scoring(None, "Gaussian bandwidth of the outputs.")
+    bandwidth_t: float | None = _scoring(None, "Gaussian bandwidth of the prompts.")
+    bandwidth_rule: str = _scoring("stable", "How bandwidths are chosen: divprism ls rules.")
+    truncation: int | None = _scoring(None, "Number of eigenvalues kept of each spectrum.")
+    interval: float | None = _scoring(0.95, "Level of the intervals; 0 for none.")
+    unit: str | None = _scoring(None, "What is resampled.", metavar="|".join(UNITS))
+    num_permutations: int | None = _scoring(None, "Random pairings as a baseline; 0: none.", min=0)
+    estimator: str = _advanced("auto", "How spectra are computed: divprism ls estimators.")
+    rng: int = _advanced(0, "Seed of everything random.")
+    max_memory: str | None = _advanced(None, "Memory to use, such as 4GB; default: half.")
+    config: Path | None = _advanced(
+        None, "JSON file: flags as keys, or a result.", callback=load_config, is_eager=True
+    )
+    form: str = _output("table", "Form of the result.", "--format", metavar="|".join(_FORMATS))
+    output: Path | None = _output(None, "Write to a file, not to stdout.", "--output", "-o")
+    wide: bool = _output(False, "Show everything: order 2 and more columns.", "--wide")
+    fail_under: list[str] = _output([], "Exit with 5 if a score is lower: conditional_vendi=4.5.")
+    plot: Path | None = _output(None, "Also draw a plot to this file: .png, .svg, .pdf.")
+    report: Path | None = _output(None, "Also write an HTML page to this file.")
+    details: bool = _output(False, "Add spectra, curves and groups to the JSON.", "--details")
+
+    def __post_init__(self) -> None:
+        if self.form not in _FORMATS:
+            names = ", ".join(_FORMATS)
+            raise ArgumentError(f"--format must be one of {names}; got {self.form!r}.")
+        if self.plot is not None and self.plot.suffix.lower() not in _PLOTS:
+            raise ArgumentError(f"--plot must end in {', '.join(_PLOTS)}; got {self.plot}.")
+        if self.details and self.form != "json":
+            raise ArgumentError("--details adds to the JSON document: it needs --format json.")
+
+    def settings(self, samples: Samples) -> Settings:
+        """The settings that the flags spell."""
+        plain = {key: getattr(self, key) for key in Settings().to_dict()}
+        plain["interval"] = self.interval or None
+        for side in ("x", "t"):
+            plain[f"embedder_{side}"] = None  # they have options of its own, see below
+            # The bandwidth of a config file belongs to the kernel that a flag replaces.
+            kernel, bandwidth = f"kernel_{side}", f"bandwidth_{side}"
+            if typed(self.context, kernel) and not typed(self.context, bandwidth):
+                plain[bandwidth] = None
+        if self.kernel_t == "gaussian" and getattr(samples.prompts, "ndim", 2) == 1:
+            raise ArgumentError("--kernel-t gaussian needs vectors, and these prompts are ids.")
+        return replace(Settings.from_dict(plain), **self.embedders(samples))
+
+    def show(
+        self, result: Any, document: Document, table: Table, records: Table, labels: object = None
+    ) -> None:
+        """Print a result (`records` is for CSV), then its warnings; write the plot and the page."""
+        full = document
+        if self.details or self.report is not None:
+            with working(self.quiet) as progress:
+                full = detailed(result, labels, progress=progress)
+            for part in full.get("models", {"": full}).values():
+                line = shlex.join(["divprism", *sys.argv[1:]])
+                part["runtime"] = part["runtime"] | {"command": line}
+        if self.form == "json":
+            kept = full if self.details else document
+            text = json.dumps(kept, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        elif self.form == "csv":
+            text = records.to_csv()
+        elif self.output is None:
+            text = table.render(self.form, stdout_width(), stdout_has_color())
+        else:
+            text = table.render(self.form)  # a file has room for all columns
+        if self.output is None:
+            typer.echo(text, nl=False)
+        else:
+            write_text(self.output, text)
+        warn(self.context, result.warnings)
+        if self.plot is not None:
+            figure, _ = result.plot()
+            figure.savefig(self.plot, dpi=150, bbox_inches="tight")
+        if self.report is not None:
+            write_text(self.report, report_page(full))
+            say([f"wrote {self.report}; open it in a browser"], self.quiet)
+
+
+def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Turn a function of a `Reading` into a command with its flags; those in `without` are None."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        first, *own = inspect.signature(function, eval_str=True).parameters.values()
+        shared = inspect.signature(first.annotation).parameters
+        flags = [item for item in (*shared.values(), *own) if item.name not in without]
+        flags.sort(key=_panel)
+        kind = inspect.Parameter.KEYWORD_ONLY  # any order will do
+
+        @functools.wraps(function)
+        def run(**values: Any) -> None:
+            job = first.annotation(**{name: values.pop(name, None) for name in shared})
+            function(job, **values)
+
+        signature = inspect.Signature([item.replace(kind=kind) for item in flags])
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {item.name: item.annotation for item in flags}
+        return run
+
+    return decorate
+
+
+def _panel(parameter: inspect.Parameter) -> int:
+    """The place of a parameter in the help; the context and arguments come first."""
+    return (None, *_PANELS).index(getattr(parameter.default, "rich_help_panel", None))
+
+
+def select_model(samples: Samples, model: str | None) -> Samples:
+    """The samples of one model, which must be named where there are several."""
+    if model is None and len(set(samples.models or [])) < 2:
+        return samples
+    parts = samples.by_model()
+    if model in parts:
+        return parts[model]
+    names = textwrap.shorten(", ".join(map(shown, parts)), 300, placeholder=" ...")
+    raise ArgumentError(f"{samples.source} holds several models; choose with --model: {names}.")

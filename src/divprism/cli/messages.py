@@ -1,0 +1,64 @@
+"""What a command writes to stderr: notes, progress, warnings; and library messages in flags."""
+
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from divprism.data.readers.guards import shown
+from divprism.errors import BandwidthWarning, Notice
+from divprism.report.progress import progress_bar
+
+_SIDES = {"x": "the outputs", "t": "the prompts"}
+# Python arguments whose flag has another name.
+_RENAMED = {"memory": "max_memory", "precision": "dtype", "num_clusters": "num_groups"}
+
+
+def in_flags(text: str, command: Any) -> str:
+    """A message of the library with the flags of `command` in place of Python arguments."""
+    flags = {parameter.name: parameter.opts[0] for parameter in command.params}
+
+    def translate(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        if name in _SIDES:
+            return _SIDES[name]
+        flag = flags.get(_RENAMED.get(name, name), "")
+        if not flag.startswith("--"):  # such as the field of a kernel, which flags spell alike
+            return match[0]
+        if value in (None, "True"):
+            return flag
+        return f"{flag} {value}"
+
+    text = re.sub(r"\b(outputs|prompts) `[xt]`", r"\1", text)  # the noun is there already
+    text = re.sub(r"`(\w+)(?:=([^`]*))?`", translate, text)
+    return text.replace("math.inf", "inf")
+
+
+def say(lines: Iterable[object], quiet: bool = False) -> None:
+    """Print lines to stderr, none of which can control the terminal."""
+    for line in lines:
+        if not quiet:
+            typer.echo(shown(line), err=True)
+
+
+def warn(context: typer.Context, notices: Iterable[Notice]) -> None:
+    """Print the warnings about a result."""
+    say(f"warning: {in_flags(str(notice), context.command)}" for notice in notices)
+
+
+@contextmanager
+def working(quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
+    """A function for `progress=`: a bar on a terminal, else the plan of each step as a line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BandwidthWarning)  # printed with the other warnings
+        if quiet:
+            yield None
+        elif sys.stderr.isatty():
+            with progress_bar() as update:
+                yield update
+        else:
+            yield lambda text, fraction: say([text], quiet=fraction > 0)  # 0 announces a step

@@ -1,0 +1,122 @@
+"""Checks of a join: unused files, files used twice, and names that differ only by case."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from divprism.data.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
+from divprism.data.readers.fields import Findings
+from divprism.data.readers.folders import note_strays
+from divprism.data.readers.guards import Root, listing, shown
+from divprism.data.samples import Image, Samples, Text, Video
+from divprism.data.wording import counted
+from divprism.errors import DataError
+
+__all__ = ["check_one_kind", "check_surplus", "files_of", "warn_case", "warn_case_of_prompts"]
+
+
+def files_of(item: object) -> tuple[Path, ...]:
+    """Return the files of an item: one, the frames of a video, or none."""
+    if not isinstance(item, Image | Video):
+        return ()
+    source = item.source
+    if isinstance(source, Path):
+        return (source,)
+    if isinstance(source, tuple):
+        return source
+    return ()  # the bytes of an image
+
+
+def check_surplus(samples: Samples, root: Root, findings: Findings) -> None:
+    """Warn about files that a table does not name, or names more than once.
+
+    Parameters
+    ----------
+    samples : Samples
+        What was read from the table.
+    root : Root
+        The folder of the table.
+    findings : Findings
+        Receives notes and warnings.
+    """
+    named = _all_files(samples.outputs)
+    # By real path: "a.png" and "./a.png" are the same file.
+    uses = Counter(root.real(path) for path in named)
+    repeated = [path for path, count in uses.items() if count > 1]
+    if repeated:
+        how_many = counted(len(repeated), "file is", "files are")
+        findings.warn(
+            "files-named-twice", f"{how_many} named more than once (first: {shown(repeated[0])})."
+        )
+    # An unused file often means that the table and the folder do not belong together.
+    surplus = _unused_files(named, set(uses), root)
+    if surplus:
+        how_many = counted(len(surplus), "file is", "files are")
+        findings.warn(
+            "files-not-named",
+            f"{how_many} not named in {shown(samples.source)} (first: {shown(surplus[0])}).",
+        )
+    warn_case(sorted(uses), "file name", findings)
+    note_strays(root.folder, samples.source, findings)
+
+
+def _all_files(items: Iterable[object]) -> list[Path]:
+    files: list[Path] = []
+    for item in items:
+        files += files_of(item)
+    return files
+
+
+def _unused_files(named: Sequence[Path], used: set[str], root: Root) -> list[Path]:
+    """Return files of the same type as the named ones, in their folders, that are not used."""
+    suffixes = _suffixes_of_type(named)
+    unused = []
+    for folder in sorted({path.parent for path in named}):
+        for path in listing(folder):
+            if path.suffix.lower() not in suffixes:
+                continue
+            # Cheap test first: most files are used and are not links.
+            if root.real_if_plain(path) not in used and root.real(path) not in used:
+                unused.append(path)
+    return unused
+
+
+def _suffixes_of_type(paths: Sequence[Path]) -> set[str]:
+    """Return all suffixes of the media types in use: a video beside images is not surplus."""
+    used = {path.suffix.lower() for path in paths}
+    suffixes: set[str] = set()
+    for group in (IMAGE_SUFFIXES, VIDEO_SUFFIXES):
+        if group & used:
+            suffixes |= group
+    return suffixes
+
+
+def check_one_kind(paths: Sequence[Path], folder: Path) -> None:
+    """Refuse a mix of images and videos."""
+    num_videos = sum(path.suffix.lower() in VIDEO_SUFFIXES for path in paths)
+    num_images = len(paths) - num_videos
+    # Embeddings of images and of videos are not comparable.
+    if num_videos and num_images:
+        raise DataError(
+            f"{shown(folder)} mixes {num_videos:,} videos with {num_images:,} images; "
+            "score one kind at a time."
+        )
+
+
+def warn_case(names: Sequence[str], noun: str, findings: Findings) -> None:
+    """Warn about names that differ only by case: some file systems merge them."""
+    spellings: dict[str, set[str]] = {}
+    for name in names:
+        spellings.setdefault(name.casefold(), set()).add(name)
+    clashes = [sorted(group) for group in spellings.values() if len(group) > 1]
+    if clashes:
+        first = " and ".join(shown(name[:60]) for name in clashes[0][:2])
+        how_many = counted(len(clashes), f"group of {noun}s differs", f"groups of {noun}s differ")
+        findings.warn("names-differ-by-case", f"{how_many} only by case (first: {first}).")
+
+
+def warn_case_of_prompts(samples: Samples, findings: Findings) -> None:
+    """Warn about prompts that differ only by case: often one prompt, written twice."""
+    if isinstance(samples.prompts, tuple):
+        prompts = [prompt.text for prompt in samples.prompts if isinstance(prompt, Text)]
+        warn_case(prompts, "prompt", findings)

@@ -1,0 +1,184 @@
+"""Records to pairs: outputs with their prompts, models and prompt ids."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from divprism.data.readers.fields import (
+    Choice,
+    Fields,
+    Findings,
+    choose_fields,
+    kind_of_field,
+    listed,
+    prompt_field_of,
+    prompt_id_of,
+    until_filled,
+    value_of,
+)
+from divprism.data.readers.guards import Root, shown
+from divprism.data.readers.lm_eval import is_lm_eval, lm_eval_record, lm_eval_records
+from divprism.data.readers.tables import Record
+from divprism.data.readers.values import Value, outputs_in, prompt_in
+from divprism.data.samples import Item, Samples, Side, clean_text, is_empty
+from divprism.errors import DataError
+
+__all__ = ["samples_from_records", "side_from_records"]
+
+
+def samples_from_records(
+    records: Iterable[Record],
+    fields: Fields,
+    root: Root,
+    findings: Findings,
+    source: str,
+    limit: int | None = None,
+) -> tuple[Samples, list[object]]:
+    """Return the pairs of a table, and the prompt id of each (None without one).
+
+    Empty outputs and prompts are included as empty texts, so that rows stay aligned.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        The records.
+    fields : Fields
+        The fields to read.
+    root : Root
+        The folder that file names are relative to.
+    findings : Findings
+        Receives notes and warnings.
+    source : str
+        The name of the table in messages.
+    limit : int, optional
+        Stop after this number of pairs that are not empty. Ignored if a field names the model:
+        the limit is then one for each model, and a model may appear on the last line.
+    """
+    head, stream = _peek(records, source)
+    # An explicit output field means that the user wants something else from these files.
+    if fields.output is None and is_lm_eval(head):
+        findings.note(
+            f"{source}: samples of lm-eval, prompts from 'arguments', outputs from 'resps'"
+        )
+        stream = lm_eval_records(stream, head.fields.get("filter"), source, findings)
+        head = lm_eval_record(head)
+        fields = Fields("resps", "arguments", fields.model, "text", "text")
+    choice, seen = choose_fields(head, stream, fields, root, source)
+    findings.note(choice.note(source))
+    rows = _Rows(choice, root)
+    for record in itertools.chain(seen, stream):
+        rows.add(record)
+        # Stops early, so that the first pairs of a huge table are read at once.
+        if limit is not None and not choice.models and rows.num_full >= limit:
+            break
+    return rows.samples(source), rows.ids
+
+
+def side_from_records(
+    records: Iterable[Record], fields: Fields, root: Root, source: str
+) -> tuple[tuple[Item, ...], list[object]]:
+    """Return the prompts of a table of prompts, empty ones included, and their ids."""
+    head, stream = _peek(records, source)
+    name = prompt_field_of(head.fields, fields, (), source)
+    if name is None:
+        raise DataError(
+            f"{source} has no prompt field among {listed(head.fields)}; "
+            "name it with `prompt_field`."
+        )
+    # The consumed records are kept: standard input cannot be read twice.
+    seen = until_filled(stream, (name,))
+    kind = fields.prompt_kind or kind_of_field(name, seen, root)
+    prompts: list[Value] = []
+    ids = []
+    for record in itertools.chain(seen, stream):
+        prompts.append(prompt_in(_prompt_value(record, name), kind, record.where, root))
+        ids.append(prompt_id_of(record.fields))
+    return cast(tuple[Item, ...], tuple(prompts)), ids
+
+
+def _peek(records: Iterable[Record], source: str) -> tuple[Record, Iterator[Record]]:
+    """Return the first record, and an iterator over all of them."""
+    stream = iter(records)
+    first = next(stream, None)
+    if first is None:
+        raise DataError(f"{source} contains no records.")
+    return first, itertools.chain([first], stream)
+
+
+class _Rows:
+    """Pairs, as they are read from records."""
+
+    def __init__(self, choice: Choice, root: Root) -> None:
+        self.choice = choice
+        self.root = root
+        self.outputs: list[Value] = []
+        self.prompts: list[Value | None] = []
+        self.models: list[str] = []
+        self.ids: list[object] = []
+        self.num_full = 0  # pairs that are not empty
+
+    def add(self, record: Record) -> None:
+        """Add the outputs of a record, each with the record's prompt."""
+        choice, where = self.choice, record.where
+        prompt: Value | None = None
+        if choice.prompt is not None:
+            value = _prompt_value(record, choice.prompt)
+            prompt = prompt_in(value, choice.prompt_kind, where, self.root)
+        model = " / ".join(shown(clean_text(str(value_of(record, name)))) for name in choice.models)
+        prompt_id = prompt_id_of(record.fields)
+        for name in choice.outputs:
+            value = value_of(record, name)
+            frames = name.lower() == "frames"
+            for output in outputs_in(value, choice.output_kind, where, self.root, frames=frames):
+                self.outputs.append(output)
+                # The same object for each output: prompts are embedded and compared only once.
+                self.prompts.append(prompt)
+                self.models.append(model)
+                self.ids.append(prompt_id)
+                self.num_full += not is_empty(output) and not is_empty(prompt)
+
+    def samples(self, source: str) -> Samples:
+        """Return what was read, empty outputs and prompts included."""
+        choice = self.choice
+        outputs = _side(self.outputs, choice.output_kind, source)
+        prompts: Side | None = None
+        models: tuple[str, ...] | None = None
+        if choice.prompt is not None:
+            prompts = _side(self.prompts, choice.prompt_kind, source)
+        if choice.models:
+            models = tuple(self.models)
+        return Samples(outputs, prompts, models, source)
+
+
+def _side(values: Sequence[Any], kind: str, source: str) -> Side:
+    """Return items as a tuple, embeddings as an array."""
+    if kind != "embedding":
+        return tuple(values)
+    # NumPy would make an array of objects of ragged rows, or fail without a reason.
+    widths = {len(row) for row in values}
+    if len(widths) > 1:
+        lengths = ", ".join(map(str, sorted(widths)[:5]))
+        raise DataError(f"the embeddings in {source} have different lengths: {lengths}.")
+    try:
+        return np.array(values, dtype=np.float64)
+    # JSON integers have no limit, floats do.
+    except OverflowError:
+        raise DataError(
+            f"the embeddings in {source} contain a number too large for a float."
+        ) from None
+
+
+def _prompt_value(record: Record, name: str) -> object:
+    """Return the prompt of a record.
+
+    Alpaca splits a prompt into an instruction and the input that it is about; they are joined.
+    """
+    value = value_of(record, name)
+    if name.lower() != "instruction":
+        return value
+    about = record.fields.get("input")
+    if isinstance(value, str) and isinstance(about, str) and about.strip():
+        return f"{value}\n\n{about}"
+    return value

@@ -1,0 +1,342 @@
+"""Validation of result documents, which are read from files that anybody may have written.
+
+A document that passes has every key that tables, sentences and plots read, with values of the
+right type and within a range that can be drawn. Other keys may hold anything.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from divprism.analysis.evaluation import SCHEMA
+from divprism.errors import DataError
+from divprism.report.checks import (
+    Check,
+    all_of,
+    flag,
+    list_of,
+    mapping_of,
+    maybe,
+    number,
+    one_of,
+    positive,
+    record,
+    refuse,
+    text,
+    whole,
+)
+from divprism.report.texts import shortened, visible
+from divprism.scores.spec import curve_spec, is_score
+
+__all__ = ["Document", "Documents", "check_details", "check_result", "models_of", "visible_values"]
+
+Document = Mapping[str, Any]
+"""A result document, or a part of one: `to_dict()` of a result, or JSON read from a file."""
+Documents = Mapping[str, Document]
+"""Result documents by model."""
+
+_DEEPEST = 50  # levels of a document; ours have fewer than ten
+
+
+def models_of(document: Document) -> Documents:
+    """Return the documents of a result by model; a result of one model is a mapping of one."""
+    models: Documents = document.get("models", {"": document})
+    return models
+
+
+def visible_values(node: Any, depth: int = 0) -> Any:
+    """Return plain values with every text as `visible` leaves it; keys stay as they are."""
+    if depth > _DEEPEST:
+        raise DataError(
+            f"this is not a result that divprism wrote: it is nested deeper than {_DEEPEST} levels."
+        )
+    if isinstance(node, str):
+        return visible(node)
+    if isinstance(node, Mapping):
+        return {str(key): visible_values(value, depth + 1) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return [visible_values(value, depth + 1) for value in node]
+    return node
+
+
+_NUMBER = number()
+_ERROR = number(0.0)
+_SHARE = number(0.0, 1.0 + 1e-6)  # shares are sums, which rounding may carry beyond 1
+_NUMBERS = list_of(_NUMBER, 1)
+_POSITIVES = list_of(positive, 1)
+_MAYBE_TEXT = maybe(text)
+
+
+def _check_order(value: object, path: str) -> None:
+    # JSON has no infinity: the order `math.inf` is written as a text.
+    if value != "inf":
+        positive(value, path)
+
+
+_INTERVAL = record(
+    {"low": _NUMBER, "high": _NUMBER, "level": _SHARE, "unit": text, "num_units": whole()}
+)
+_BOUND = record({"low": _NUMBER, "high": maybe(_NUMBER), "theorem": text})
+_SCORE = record(
+    {
+        "value": positive,
+        "standard_error": _ERROR,
+        "interval": maybe(_INTERVAL),
+    },
+    {"bound": maybe(_BOUND)},
+)
+_BASELINE = record(
+    {
+        "excess_information": number(-100.0, 100.0),  # nats, of which the page takes exp
+        "baseline": positive,
+        "p_value": _SHARE,
+        "num_permutations": whole(1),
+    },
+    {"standard_deviation": maybe(_ERROR)},
+)
+_NOTICE = record({"code": text, "text": text, "severity": text})
+_NOTICES = list_of(_NOTICE)
+_SETTINGS = record(
+    {
+        "kernel_x": _MAYBE_TEXT,
+        "kernel_t": _MAYBE_TEXT,
+        "bandwidth_x": maybe(positive),
+        "bandwidth_t": maybe(positive),
+        "bandwidth_rule": _MAYBE_TEXT,
+        "order": _check_order,
+        "truncation": maybe(whole(1)),
+    }
+)
+_EMBEDDERS = list_of(record({"side": one_of("x", "t"), "id": text}))
+
+
+def _check_split(value: Any, path: str) -> None:
+    """Require vendi, and the two factors of it together."""
+    scores = value["scores"]
+    if "vendi" not in scores:
+        refuse(f"{path}.scores", "an object with the key 'vendi'", sorted(scores))
+    if ("conditional_vendi" in scores) != ("information_vendi" in scores):
+        requirement = "an object with both of conditional_vendi and information_vendi"
+        refuse(f"{path}.scores", requirement, sorted(scores))
+
+
+def _check_pair(value: Any, path: str) -> None:
+    """Require a rarefied score and its error together."""
+    if (value["rarefied"] is None) != (value["rarefied_error"] is None):
+        refuse(f"{path}.rarefied_error", "given with `rarefied`", value["rarefied_error"])
+
+
+_ENTRY = record(
+    {"row": whole()},
+    {"text": _MAYBE_TEXT, "file": _MAYBE_TEXT, "where": _MAYBE_TEXT, "id": _MAYBE_TEXT},
+)
+_GROUP = all_of(
+    record(
+        {
+            "name": _MAYBE_TEXT,
+            "share": _NUMBER,
+            "size": positive,
+            "vendi": positive,
+            "rke": positive,
+            "standard_error": _ERROR,
+            "rarefied": maybe(positive),
+            "rarefied_error": maybe(_ERROR),
+            "small": flag,
+            "num_prompts": whole(),
+            "prompts": list_of(_ENTRY),
+            "modes": list_of(record({"share": _NUMBER, "outputs": list_of(_ENTRY)})),
+        }
+    ),
+    _check_pair,
+)
+_GROUPS = record(
+    {
+        "groups": list_of(_GROUP, 1),
+        "aggregate": _NUMBER,
+        "gap": _NUMBER,
+        "aggregate_rke": _NUMBER,
+        "gap_rke": _NUMBER,
+        "conditional_vendi": _NUMBER,
+        "conditional_rke": _NUMBER,
+        "equal_size": whole(),
+        "min_size": whole(),
+        "num_small": whole(),
+        "data": record({"n": whole(1)}),
+        "settings": _SETTINGS,
+    },
+    {"embedders": _EMBEDDERS, "warnings": _NOTICES},
+)
+
+
+def _check_lengths(columns: Mapping[str, Sequence[object]], length: int, path: str) -> None:
+    for name, values in columns.items():
+        if len(values) != length:
+            refuse(f"{path}.{name}", f"a list of {length:,}", list(values))
+
+
+def _check_spectrum(value: Any, path: str) -> None:
+    _check_lengths({"weights": value["weights"]}, len(value["values"]), path)
+    if value["values"][0] <= 0:
+        # The first eigenvalue is the largest: a log axis needs one that is positive.
+        refuse(f"{path}.values[0]", "positive", value["values"][0])
+
+
+_SPECTRUM = all_of(record({"values": _NUMBERS, "weights": _NUMBERS}), _check_spectrum)
+
+
+def _check_side(value: Any, path: str) -> None:
+    for name in value["scores"]:
+        if not is_score(name):
+            refuse(f"{path}.scores", "an object of scores", name)
+    _check_lengths(value["scores"], len(value["bandwidths"]), f"{path}.scores")
+
+
+_SIDE = all_of(
+    record({"bandwidths": _POSITIVES, "scores": mapping_of(_POSITIVES), "chosen": positive}),
+    _check_side,
+)
+_SWEEP = record({"x": _SIDE, "t": maybe(_SIDE), "n": whole(1), "drawn_from": whole(1)})
+
+
+def _check_curves(value: Any, path: str) -> None:
+    for key in ("means", "deviations", "verdicts"):
+        for name in value[key]:
+            _check_curve_name(name, f"{path}.{key}")
+    for key in ("means", "deviations"):
+        _check_lengths(value[key], len(value["sizes"]), f"{path}.{key}")
+    if set(value["means"]) != set(value["deviations"]):
+        refuse(f"{path}.deviations", "given for each of `means`", sorted(value["deviations"]))
+    if "vendi" not in value["means"]:
+        refuse(f"{path}.means", "an object with the key 'vendi'", sorted(value["means"]))
+
+
+def _check_curve_name(name: str, path: str) -> None:
+    try:
+        curve_spec(name)
+    except KeyError:
+        refuse(path, "an object of scores", name)
+
+
+_CONVERGENCE = all_of(
+    record(
+        {
+            "n": whole(1),
+            "sizes": list_of(whole(1), 1),
+            "means": mapping_of(_POSITIVES),
+            "deviations": mapping_of(list_of(_ERROR, 1)),
+            "verdicts": mapping_of(record({"status": text, "sentence": text})),
+            "noun": text,
+            "summary": text,
+            "settings": record({"order": _check_order}),
+        },
+        {"drawn_from": maybe(whole(1))},
+    ),
+    _check_curves,
+)
+_DETAILS = record(
+    {},
+    {
+        "spectra": maybe(mapping_of(_SPECTRUM)),
+        "sweep": maybe(_SWEEP),
+        "convergence": maybe(_CONVERGENCE),
+        "groups": maybe(_GROUPS),
+        "absent": maybe(mapping_of(text)),
+    },
+)
+_EVALUATION = all_of(
+    record(
+        {
+            "scores": mapping_of(_SCORE),
+            "baseline": maybe(_BASELINE),
+            "data": record(
+                {"n": whole(1), "prompts": maybe(whole(1))},
+                {"source": _MAYBE_TEXT, "model": _MAYBE_TEXT, "hash": _MAYBE_TEXT},
+            ),
+            "settings": _SETTINGS,
+            "embedders": _EMBEDDERS,
+            "runtime": record({}, {"command": _MAYBE_TEXT, "divprism": text}),
+            "warnings": _NOTICES,
+        },
+        {"details": maybe(_DETAILS)},
+    ),
+    _check_split,
+)
+_DIFFERENCE = record(
+    {
+        "first": text,
+        "second": text,
+        "ratio": _NUMBER,
+        "low": _NUMBER,
+        "high": _NUMBER,
+        "clear": flag,
+    }
+)
+_COMPARISON = record(
+    {
+        "score": text,
+        "ranks": mapping_of(list_of(whole(1), 2)),
+        "differences": list_of(_DIFFERENCE, 1),
+        "lengths": mapping_of(number(0.0)),
+        "length_correlation": maybe(number(-1.0, 1.0)),
+    }
+)
+_PARTS: Mapping[str, Check] = {"groups": _GROUPS, "convergence": _CONVERGENCE, "sweep": _SWEEP}
+
+
+def check_result(document: Document) -> None:
+    """Raise `DataError`, one sentence, unless a document is a result with scores.
+
+    Of one model, of several, or of a comparison; of the schema that this version writes.
+    """
+    record({}, {"warnings": _NOTICES})(document, "result")
+    schema = document.get("schema")
+    if schema != SCHEMA:
+        raise DataError(
+            f"the result has schema {shortened(repr(schema), 20)}, and this version of divprism "
+            f"reads schema {SCHEMA}: use the version that wrote the result."
+        )
+    if "models" not in document:
+        _EVALUATION(document, "result")
+        return
+    mapping_of(_EVALUATION)(document["models"], "models")
+    if not document["models"]:
+        raise DataError("a report needs at least one model, and this result has none.")
+    if "ranks" in document:
+        _COMPARISON(document, "result")
+        _check_models(document)
+
+
+def _check_models(document: Document) -> None:
+    """Require that the parts of a comparison are about the models that it holds."""
+    models = document["models"]
+    if set(document["ranks"]) != set(models):
+        refuse("ranks", "an object with a rank for each model", sorted(document["ranks"]))
+    for model, rank in document["ranks"].items():
+        if len(rank) != 2:
+            refuse(f"ranks.{model}", "the best and the worst rank", rank)
+    if document["lengths"] and set(document["lengths"]) != set(models):
+        refuse("lengths", "an object with a length for each model", sorted(document["lengths"]))
+    for difference in document["differences"]:
+        _check_model_names([difference["first"], difference["second"]], models)
+    for model, result in models.items():
+        if not is_score(document["score"]) or document["score"] not in result["scores"]:
+            refuse("score", f"a score of the model {model!r}", document["score"])
+
+
+def _check_model_names(names: Sequence[str], models: Collection[str]) -> None:
+    for name in names:
+        if name not in models:
+            refuse("differences", "a list about models of the result", name)
+
+
+def check_details(part: str, document: Document) -> None:
+    """Raise `DataError`, one sentence, unless a document is a result of this part of the details.
+
+    `part` is "groups", "convergence" or "sweep".
+    """
+    schema = document.get("schema", SCHEMA)
+    if schema != SCHEMA:
+        raise DataError(
+            f"the {part} document has schema {shortened(repr(schema), 20)}, and this version of "
+            f"divprism reads schema {SCHEMA}: use the version that wrote it."
+        )
+    _PARTS[part](document, part)

@@ -1,0 +1,142 @@
+"""Groups of prompts with the kinds of their outputs: a table for people, and one for files."""
+
+from divprism.report.documents import Document
+from divprism.report.table import Cell, Column, Table
+from divprism.report.tables import kernel_note, order_note, warnings_in
+from divprism.report.texts import number_of
+from divprism.report.words import at_equal_size, entry_label, equal_size_note, group_title
+
+__all__ = ["group_records", "groups_listing"]
+
+_LARGE_GAP = 0.05  # nats between the groups together and the conditional score
+_ROUNDING = 1e-9
+_FIGURES = ("share", "size", "vendi", "rke", "standard_error", "rarefied", "rarefied_error")
+
+
+def groups_listing(document: Document, top: int = 10, wide: bool = False) -> Table:
+    """Return the least diverse groups, and below each the kinds of its outputs.
+
+    A kind of outputs has a row of its own: its share of the group, and an example.
+    """
+    columns = _figure_columns(document, wide)
+    empty = [None] * len(columns)
+    rows: list[tuple[Cell, ...]] = []
+    for group in _comparable(document)[:top]:
+        figures = [group[column.key] for column in columns]
+        rows.append((*figures, _label(group)))
+        for mode in group["modes"]:
+            example = entry_label(mode["outputs"][0])
+            rows.append((*empty, f"- {mode['share']:.0%} {example}"))
+    data = document["data"]
+    counts = (
+        number_of(data["n"], "pair"),
+        number_of(data["prompts"], "distinct prompt"),
+        number_of(len(document["groups"]), "group"),
+    )
+    return Table(
+        (*columns, Column("group", "prompts and outputs")),
+        tuple(rows),
+        title=f"{', '.join(counts)}; least diverse first",
+        notes=(*_sums(document), *_omissions(document, top), kernel_note(document)),
+        warnings=warnings_in(document),
+    )
+
+
+def _figure_columns(document: Document, wide: bool) -> list[Column]:
+    columns = [
+        Column("vendi", "vendi", ".2f"),
+        Column("rke", "rke", ".2f", priority=2),
+        Column("share", "share", ".1%", priority=1),
+        Column("size", "n", ",.0f"),
+    ]
+    if at_equal_size(document):
+        columns.insert(0, Column("rarefied", f"vendi of {document['equal_size']}", ".2f"))
+    if wide:
+        columns.append(Column("num_prompts", "prompts", ",d", priority=3))
+        columns.append(Column("standard_error", "error", ".2g", priority=4))
+    return columns
+
+
+def group_records(document: Document) -> Table:
+    """Return everything about every group, a row each, in the order of the document."""
+    columns = [Column("name", "name")]
+    columns += [Column(name, name, ".6g") for name in _FIGURES]
+    columns += [Column("small", "small"), Column("prompt", "prompt")]
+    most = max(len(group["modes"]) for group in document["groups"])
+    for number in range(1, most + 1):
+        columns.append(Column(f"mode_{number}_share", f"share {number}", ".0%"))
+        columns.append(Column(f"mode_{number}_output", f"output {number}"))
+    rows = []
+    for group in document["groups"]:
+        row: list[Cell] = [group["name"], *(group[name] for name in _FIGURES)]
+        row += [str(group["small"]), group_title(group)]
+        for mode in group["modes"]:
+            row += [mode["share"], entry_label(mode["outputs"][0])]
+        missing = len(columns) - len(row)  # groups with fewer kinds of outputs
+        rows.append((*row, *[None] * missing))
+    return Table(tuple(columns), tuple(rows))
+
+
+def _comparable(document: Document) -> list[Document]:
+    """Return the groups with enough outputs to be compared."""
+    return [group for group in document["groups"] if not group["small"]]
+
+
+def _label(group: Document) -> str:
+    """Return the most typical prompt of a group, after its name where that says more."""
+    title, name = group_title(group), group["name"]
+    if not name or " ".join(name.split()) == " ".join(title.split()):
+        return title
+    return f"{name}: {title}"
+
+
+def _sums(document: Document) -> list[str]:
+    """Return what the groups add up to, and how that compares with the scores of all pairs."""
+    notes = []
+    if at_equal_size(document):
+        notes.append(equal_size_note(document))
+    notes.append(
+        f"together {document['aggregate']:.4f} at {order_note(document['settings'])}, "
+        f"{document['gap']:+.4f} nats from Conditional-Vendi {document['conditional_vendi']:.4f}; "
+        f"{document['aggregate_rke']:.4f} at order 2, {document['gap_rke']:+.4f} nats from "
+        f"Conditional-RKE {document['conditional_rke']:.4f}"
+    )
+    if document["gap"] < -_LARGE_GAP:
+        notes.append("the prompt kernel sees fewer kinds of prompts than there are groups")
+    if document["gap"] > _LARGE_GAP:
+        notes.append("the prompt kernel sees more kinds of prompts than there are groups")
+    if document["cluster_vendi"] is not None:
+        notes.append(
+            f"Cluster-Vendi {document['cluster_vendi']:.4f}, "
+            f"Cluster-RKE {document['cluster_rke']:.4f}"
+        )
+    if "nested" in document:
+        notes.append(_nested_note(document["nested"]))
+    return notes
+
+
+def _nested_note(nested: Document) -> str:
+    """Return how closely the conditional scores follow the cluster scores."""
+    parts = []
+    for key, title in (("vendi", "Vendi"), ("rke", "RKE")):
+        pearson, spearman = nested["pearson"][key], nested["spearman"][key]
+        text = "undefined"  # one of the two scores is the same on all subsets
+        if pearson is not None:
+            text = f"Pearson {pearson:.3f}, Spearman {spearman:.3f}"
+        parts.append(f"{title}: {text}")
+    count = len(nested["sizes"])
+    return f"Conditional against Cluster over {count} nested subsets: {'; '.join(parts)}"
+
+
+def _omissions(document: Document, top: int) -> list[str]:
+    """Return what the table does not show."""
+    notes = []
+    hidden = len(_comparable(document)) - top
+    if hidden > 0:
+        notes.append(f"not shown: {number_of(hidden, 'more group')}")
+    if document["num_small"]:
+        small = number_of(document["num_small"], "group")
+        notes.append(f"not shown: {small} with fewer than {document['min_size']} outputs")
+    if document["coverage"] < 1 - _ROUNDING:
+        notes.append(f"the groups hold {document['coverage']:.1%} of all outputs")
+    return notes

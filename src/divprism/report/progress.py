@@ -1,0 +1,33 @@
+"""Progress on a terminal: a function for `progress=` that draws a bar with the time left."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["progress_bar"]
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, float], None]]:
+    """Yield a function of a text and a fraction that draws on stderr while the block runs.
+
+    A fraction of zero announces a step: its text stays on the screen, as a line above the bar.
+
+    >>> with progress_bar() as progress:
+    ...     progress("half done", 0.5)
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, highlight=False)
+    # Texts may hold square brackets, which are no markup.
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=1.0, visible=False)
+
+        def update(text: str, fraction: float) -> None:
+            if fraction == 0:
+                console.print(text, markup=False)
+            else:
+                bar.update(task, description=text, completed=fraction, visible=True)
+
+        yield update

@@ -1,0 +1,299 @@
+"""Parts of a page as plain values: tables, cards, charts and the galleries of groups."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from divprism.report.documents import Document, Documents
+from divprism.report.plots import (
+    curve_families,
+    draw_convergence,
+    draw_factors,
+    draw_ranking,
+    draw_spectra,
+    draw_sweep,
+)
+from divprism.report.svg import inline_svg
+from divprism.report.table import Cell, Column, Measured, Table
+from divprism.report.tables import groups_table
+from divprism.report.texts import isolated, number_of, sentence, shortened
+from divprism.report.thumbnails import is_thumbnail
+from divprism.report.words import (
+    at_equal_size,
+    entry_label,
+    equal_size_note,
+    group_title,
+    groups_sentences,
+    percent,
+)
+from divprism.scores.spec import ScoreSpec
+
+__all__ = [
+    "LONGEST_NAME",
+    "LONGEST_TEXT",
+    "Card",
+    "CellView",
+    "Chart",
+    "GroupsSection",
+    "TableView",
+    "charts",
+    "factors_chart",
+    "groups_section",
+    "ranking_chart",
+    "score_card",
+    "table_view",
+]
+
+LONGEST_TEXT = 1200  # letters of an example or a setting
+LONGEST_NAME = 70  # letters of the name of a model or a group
+_LONGEST_TITLE = 110
+_CHART_HEIGHT = 3.3  # inches
+
+
+@dataclass(frozen=True)
+class CellView:
+    """A cell of a table: its text, and the value that the browser sorts it by."""
+
+    text: str
+    sort: str
+    is_text: bool
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A table with sortable columns."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[CellView, ...], ...]
+
+
+def table_view(table: Table, caption: str) -> TableView:
+    """Return a table for the page."""
+    rows = []
+    for row in table.rows:
+        pairs = zip(table.columns, row, strict=True)
+        rows.append(tuple(_cell_view(column, cell) for column, cell in pairs))
+    return TableView(caption, table.columns, tuple(rows))
+
+
+def _cell_view(column: Column, cell: Cell) -> CellView:
+    value = cell
+    if isinstance(cell, Measured):
+        value = cell.value
+    sort = ""
+    if value is not None:
+        sort = str(value)
+    return CellView(column.show(cell), sort, column.is_text)
+
+
+@dataclass(frozen=True)
+class Card:
+    """One score: its value in large, its error, and what it means."""
+
+    family: str
+    title: str
+    value: str
+    error: str
+    meaning: str
+
+
+def score_card(spec: ScoreSpec, score: Document) -> Card:
+    """Return the card of a score."""
+    errors = []
+    interval = score["interval"]
+    if interval is not None:
+        ends = f"{interval['low']:.4g} to {interval['high']:.4g}"
+        errors.append(f"{ends} ({percent(interval['level'])})")
+    if score["standard_error"]:
+        errors.append(f"± {score['standard_error']:.2g} by the estimator")
+    value = f"{score['value']:.4g}"
+    return Card(spec.family, spec.title, value, ", ".join(errors), spec.meaning)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A plot: an SVG element for each panel, and a caption."""
+
+    panels: tuple[str, ...]
+    caption: str
+
+
+def factors_chart(key: str, documents: Documents) -> Chart | None:
+    """Return the bars of conditional times information; None without prompts."""
+    if not all("conditional_vendi" in document["scores"] for document in documents.values()):
+        return None
+    panels = inline_svg(
+        lambda axes: draw_factors(axes[0], documents),
+        panels=1,
+        height=1.0 + 0.48 * len(documents),
+        label="Bars: Vendi as the product of Conditional and Information",
+        name=key,
+    )
+    caption = (
+        "Conditional x Information = Vendi. On a log axis lengths multiply; the whisker is the "
+        "interval of Conditional."
+    )
+    return Chart(tuple(panels), caption)
+
+
+def ranking_chart(document: Document) -> Chart:
+    """Return the ranking of a comparison."""
+    panels = inline_svg(
+        lambda axes: draw_ranking(axes[0], document),
+        panels=1,
+        height=0.7 + 0.42 * len(document["models"]),
+        label=f"{document['score']} of each model with its interval",
+        name="ranking",
+    )
+    return Chart(tuple(panels), "The score of each model, with its interval.")
+
+
+def charts(key: str, details: Mapping[str, Document]) -> list[Chart]:
+    """Return the charts behind the numbers: spectra, sweep and convergence, where present."""
+    drawn = []
+    if details.get("spectra"):
+        drawn.append(_spectra_chart(f"{key}-spectra", details["spectra"]))
+    if details.get("sweep"):
+        drawn.append(_sweep_chart(f"{key}-sweep", details["sweep"]))
+    if details.get("convergence"):
+        drawn.append(_convergence_chart(f"{key}-convergence", details["convergence"]))
+    return drawn
+
+
+def _spectra_chart(key: str, document: Document) -> Chart:
+    spectra = {}
+    for name, spectrum in document.items():
+        spectra[name] = (spectrum["values"], spectrum["weights"])
+    panels = inline_svg(
+        lambda axes: draw_spectra(axes[0], spectra),
+        panels=1,
+        height=_CHART_HEIGHT,
+        label="Spectra on log axes",
+        name=key,
+    )
+    caption = (
+        "Spectra: the scores are entropies of these eigenvalues. A steep line means few kinds, a "
+        "flat line many."
+    )
+    return Chart(tuple(panels), caption)
+
+
+def _sweep_chart(key: str, document: Document) -> Chart:
+    sides = [side for side in ("x", "t") if document[side] is not None]
+    panels = inline_svg(
+        lambda axes: draw_sweep(axes, document),
+        panels=len(sides),
+        height=_CHART_HEIGHT,
+        label="Scores against bandwidths",
+        name=key,
+    )
+    caption = (
+        "Scores against the bandwidth of one side, with the bandwidth of the other side fixed. "
+        "Trust a finding that holds around the bandwidth chosen."
+    )
+    return Chart(tuple(panels), caption)
+
+
+def _convergence_chart(key: str, document: Document) -> Chart:
+    panels = inline_svg(
+        lambda axes: draw_convergence(axes, document),
+        panels=len(curve_families(document["means"])),
+        height=_CHART_HEIGHT,
+        label="Scores against the number of samples",
+        name=key,
+    )
+    caption = (
+        "Scores against the size of the sample; bands are one standard deviation over random "
+        "orders."
+    )
+    return Chart(tuple(panels), caption)
+
+
+@dataclass(frozen=True)
+class EntryView:
+    """An example: a text, or an image with the name of its file."""
+
+    label: str
+    is_cut: bool
+    thumbnail: str | None
+
+
+@dataclass(frozen=True)
+class ModeView:
+    """Examples of one kind of outputs."""
+
+    title: str
+    outputs: tuple[EntryView, ...]
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """A group of prompts: its row in the table, and its gallery."""
+
+    id: str
+    title: str
+    summary: str
+    cells: tuple[CellView, ...]
+    prompts: tuple[EntryView, ...]
+    modes: tuple[ModeView, ...]
+
+
+@dataclass(frozen=True)
+class GroupsSection:
+    """The table of groups, the least diverse first, and their galleries."""
+
+    columns: tuple[Column, ...]
+    groups: tuple[GroupView, ...]
+    introduction: str
+    notes: tuple[str, ...]
+
+
+def groups_section(key: str, document: Document) -> GroupsSection:
+    """Return the groups of a model; `key` keeps the ids of two models apart."""
+    table = groups_table(document)
+    rows = table_view(table, "").rows
+    groups = []
+    for index, (group, row) in enumerate(zip(document["groups"], rows, strict=True)):
+        # The first cell becomes a link to the gallery, with the title of the group.
+        groups.append(_group_view(f"{key}-g{index}", group, row[1:]))
+    introduction, *notes = groups_sentences(document)
+    if at_equal_size(document):
+        notes.insert(0, sentence(equal_size_note(document)))
+    return GroupsSection(table.columns, tuple(groups), introduction, tuple(notes))
+
+
+def _group_view(key: str, group: Document, cells: tuple[CellView, ...]) -> GroupView:
+    size = number_of(round(group["size"]), "output")
+    summary = f"{group['vendi']:.3g} distinct of {size}"
+    if group["small"]:
+        summary += ", too few to judge"
+    modes = []
+    for number, mode in enumerate(group["modes"], 1):
+        outputs = tuple(_entry_view(entry) for entry in mode["outputs"])
+        modes.append(ModeView(f"Kind {number} of outputs, {mode['share']:.0%}", outputs))
+    return GroupView(
+        id=key,
+        title=_gallery_title(group),
+        summary=summary,
+        cells=cells,
+        prompts=tuple(_entry_view(entry) for entry in group["prompts"]),
+        modes=tuple(modes),
+    )
+
+
+def _gallery_title(group: Document) -> str:
+    """Return the typical prompt of a group, after the name of the group where it differs."""
+    typical, name = group_title(group), group["name"]
+    title = isolated(shortened(typical, _LONGEST_TITLE))
+    if name and name != typical:
+        return f"{isolated(shortened(name, LONGEST_NAME))}: {title}"
+    return title
+
+
+def _entry_view(entry: Document) -> EntryView:
+    label = entry_label(entry)
+    image = entry.get("thumbnail")
+    # The document comes from a file: only a JPEG of ours goes into the page.
+    if not is_thumbnail(image):
+        image = None
+    return EntryView(label[:LONGEST_TEXT], len(label) > LONGEST_TEXT, image)

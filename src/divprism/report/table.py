@@ -1,0 +1,421 @@
+"""Table: typed columns and rows, with notes; and its renderings.
+
+Every table that divprism prints is a `Table` first. Text for a terminal, Markdown, LaTeX, CSV,
+HTML and data frames are renderings of it, so a new column appears in all of them.
+"""
+
+import csv
+import io
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any, Literal
+
+from divprism.errors import ArgumentError, MissingExtraError, Notice
+from divprism.report.texts import latex_literal, literal, one_line, visible, without_formula
+
+__all__ = [
+    "RENDERINGS",
+    "Cell",
+    "Column",
+    "Measured",
+    "Table",
+    "stdout_has_color",
+    "stdout_width",
+    "terminal_width",
+]
+
+_GAP = 2  # blanks between columns
+_NARROWEST = 8  # letters that a shortened column of texts keeps
+
+
+def terminal_width() -> int:
+    """Columns of the terminal; 100 where there is none."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def stdout_width() -> int | None:
+    """Columns that text on stdout may have; None, any number, for a pipe or a file."""
+    if sys.stdout.isatty():
+        return terminal_width()
+    return None
+
+
+def stdout_has_color() -> bool:
+    """Whether stdout is a terminal, and NO_COLOR (https://no-color.org) is not set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number with its error: the ends of an interval, or a standard error."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    error: float | None = None
+
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval, else the standard error; None for an exact number."""
+        if self.low is not None and self.high is not None:
+            return (self.high - self.low) / 2
+        return self.error
+
+
+Cell = str | int | float | Measured | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes
+    ----------
+    key : str
+        Its name in CSV files and data frames.
+    title : str
+        Its heading for people.
+    form : str
+        Format of its numbers, such as ".4g"; empty for texts.
+    priority : int
+        0 for columns that are always shown. Where the terminal is too narrow, columns with the
+        highest number are left out first.
+    """
+
+    key: str
+    title: str
+    form: str = ""
+    priority: int = 0
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the column holds texts, which are aligned to the left."""
+        return not self.form
+
+    @property
+    def alignment(self) -> Literal["left", "right"]:
+        """The side that the cells are aligned to: texts to the left, numbers to the right."""
+        if self.is_text:
+            return "left"
+        return "right"
+
+    def show(self, cell: Cell) -> str:
+        """A cell for people."""
+        if cell is None:
+            return ""
+        if isinstance(cell, str):
+            return one_line(cell)
+        if isinstance(cell, Measured):
+            text = format(cell.value, self.form)
+            half = cell.half_width
+            if half:
+                return f"{text} ±{half:.2g}"
+            return text
+        return format(cell, self.form)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Typed columns and rows, a title, notes below, and warnings last.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+    rows : tuple of tuples
+        A cell for each column: a text, a number, a `Measured`, or None for an empty cell.
+    title : str
+        One line above the table.
+    notes : tuple of str
+        Sentences below the table: what the numbers are and how they were computed.
+    warnings : tuple of Notice
+        What a reader of the numbers should know.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    title: str = ""
+    notes: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ArgumentError(
+                    f"a row of a table has {len(row)} cells; it has {len(self.columns)} columns."
+                )
+
+    def head(self, count: int) -> "Table":
+        """The first rows of the table; a note counts the others."""
+        left_out = len(self.rows) - count
+        if left_out <= 0:
+            return self
+        note = f"{left_out:,} more rows are not shown; to_frame() holds all of them"
+        return replace(self, rows=self.rows[:count], notes=(note, *self.notes))
+
+    def render(self, form: str, width: int | None = None, color: bool = False) -> str:
+        """The table in one of `RENDERINGS`; `width` and `color` are for "table" alone."""
+        if form == "table":
+            return self.to_text(width, color)
+        return RENDERINGS[form](self)
+
+    def to_text(self, width: int | None = None, color: bool = False) -> str:
+        """The table for a terminal: a line per row, never wrapped.
+
+        Where it is wider than `width`, columns of low priority are left out, then texts are
+        shortened; a note names the columns that are missing.
+        """
+        from rich.console import Console
+        from rich.table import Table as RichTable
+
+        kept, cells = self._fit(width)
+        grid = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+        for index in kept:
+            column = self.columns[index]
+            title = _plain(one_line(column.title), "bold")
+            grid.add_column(title, justify=column.alignment, no_wrap=True)
+        for row in cells:
+            grid.add_row(*map(_plain, row))
+        buffer = io.StringIO()
+        colors: Literal["standard"] | None = None
+        if color:
+            colors = "standard"
+        console = Console(
+            file=buffer,
+            # rich wants a width; without one from us no line may break.
+            width=width or 100_000,
+            color_system=colors,
+            force_terminal=color,
+            highlight=False,
+        )
+        if self.title:
+            console.print(_plain(one_line(self.title), "bold"), soft_wrap=width is None)
+        console.print(grid)
+        for note in self._notes(kept):
+            console.print(_plain(one_line(note), "dim"), soft_wrap=width is None)
+        return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+    def _fit(self, width: int | None) -> tuple[list[int], list[list[str]]]:
+        """The columns that fit into a width, and their cells."""
+        shown = self._shown_rows()
+        widths = self._natural_widths(shown)
+        kept = list(range(len(self.columns)))
+        if width is None:
+            return kept, shown
+
+        def excess() -> int:
+            return sum(widths[index] + _GAP for index in kept) - _GAP - width
+
+        def priority(index: int) -> tuple[int, int]:
+            return self.columns[index].priority, index
+
+        # Of columns with the same priority, the last one goes first.
+        droppable = [index for index in sorted(kept, key=priority) if self.columns[index].priority]
+        while excess() > 0 and droppable:
+            kept.remove(droppable.pop())
+        # Only texts can be shortened: a number that is cut would be another number.
+        texts = [index for index in kept if self.columns[index].is_text]
+        for index in sorted(texts, key=widths.__getitem__, reverse=True):
+            widths[index] = max(_NARROWEST, widths[index] - max(0, excess()))
+        rows = []
+        for row in shown:
+            rows.append([_shorten(row[index], widths[index]) for index in kept])
+        return kept, rows
+
+    def _natural_widths(self, shown: Sequence[Sequence[str]]) -> list[int]:
+        """The width of every column in cells of a terminal; a Chinese letter takes two."""
+        from rich.cells import cell_len
+
+        widths = []
+        for index, column in enumerate(self.columns):
+            lengths = [cell_len(row[index]) for row in shown]
+            widths.append(max([cell_len(column.title), *lengths]))
+        return widths
+
+    def _notes(self, kept: Sequence[int]) -> list[str]:
+        """The notes, and which columns did not fit."""
+        missing = [column.title for index, column in enumerate(self.columns) if index not in kept]
+        notes = list(self.notes)
+        if missing:
+            notes.append(f"not shown, for lack of width: {', '.join(missing)}")
+        return notes
+
+    def to_markdown(self) -> str:
+        """A Markdown table, the notes below it."""
+        rules = {"left": "---", "right": "---:"}
+        aligned = [rules[column.alignment] for column in self.columns]
+        lines = [_markdown_row(self._titles()), f"|{'|'.join(aligned)}|"]
+        for row in self._shown_rows():
+            lines.append(_markdown_row(row))
+        if self.title:
+            lines = [literal(self.title), "", *lines]
+        if self.notes:
+            lines += ["", *(literal(note) for note in self.notes)]
+        return "\n".join(lines) + "\n"
+
+    def to_latex(self) -> str:
+        """A LaTeX table in the style of booktabs, title and notes as comments."""
+        comments = [r"% needs \usepackage{booktabs}"]
+        for text in (self.title, *self.notes):
+            if text:
+                # A line break would end the comment, and the rest would be typeset.
+                comments.append(f"% {one_line(text)}")
+        # booktabs names the alignments by their first letters.
+        alignment = "".join(column.alignment[0] for column in self.columns)
+        lines = [*comments, rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
+        lines += [_latex_row(self._titles()), r"\midrule"]
+        for row in self._shown_rows():
+            lines.append(_latex_row(row))
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+    def to_csv(self) -> str:
+        """Comma-separated values at full precision; an interval has columns of its own."""
+        names, records = self._records()
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(names)
+        for record in records:
+            writer.writerow([_csv_cell(value) for value in record])
+        return buffer.getvalue()
+
+    def to_html(self) -> str:
+        """An HTML table without scripts or styles of its own; every text is escaped."""
+        heads = "".join(f"<th>{escape(title)}</th>" for title in self._titles())
+        lines = ["<table>"]
+        if self.title:
+            lines.append(f"<caption>{escape(visible(self.title))}</caption>")
+        lines.append(f"<thead><tr>{heads}</tr></thead>")
+        lines.append("<tbody>")
+        for row in self._shown_rows():
+            cells = [f"<td>{escape(text)}</td>" for text in row]
+            lines.append(f"<tr>{''.join(cells)}</tr>")
+        lines += ["</tbody>", "</table>"]
+        for note in (*self.notes, *map(str, self.warnings)):
+            lines.append(f"<p>{escape(visible(note))}</p>")
+        return "\n".join(lines) + "\n"
+
+    def to_frame(self) -> Any:
+        """A data frame with a column for every number: pandas, or polars if only that is there."""
+        names, records = self._records()
+        columns = {}
+        for index, name in enumerate(names):
+            columns[name] = [record[index] for record in records]
+        for package in ("pandas", "polars"):
+            try:
+                module = __import__(package)
+            except ImportError:
+                continue
+            return module.DataFrame(columns)
+        raise MissingExtraError(
+            "A data frame needs pandas or polars, and neither is installed: pip install pandas."
+        )
+
+    def with_columns(self, keys: Sequence[str]) -> "Table":
+        """The table with some of its columns, in the order of `keys`."""
+        index = {column.key: number for number, column in enumerate(self.columns)}
+        chosen = [index[key] for key in keys]
+        rows = []
+        for row in self.rows:
+            rows.append(tuple(row[number] for number in chosen))
+        columns = tuple(self.columns[number] for number in chosen)
+        return replace(self, columns=columns, rows=tuple(rows))
+
+    def _titles(self) -> list[str]:
+        return [one_line(column.title) for column in self.columns]
+
+    def _shown_rows(self) -> list[list[str]]:
+        rows = []
+        for row in self.rows:
+            rows.append([column.show(cell) for column, cell in zip(self.columns, row, strict=True)])
+        return rows
+
+    def _records(self) -> tuple[list[str], list[list[str | int | float | None]]]:
+        """Names and values for machines: a measured number becomes several columns."""
+        names: list[str] = []
+        records: list[list[str | int | float | None]] = [[] for _ in self.rows]
+        for index, column in enumerate(self.columns):
+            cells = [row[index] for row in self.rows]
+            parts = _parts_of(cells)
+            names += [f"{column.key}{suffix}" for suffix in parts]
+            for record, cell in zip(records, cells, strict=True):
+                record += [part(cell) for part in parts.values()]
+        return names, records
+
+
+def _parts_of(cells: Sequence[Cell]) -> dict[str, Callable[[Cell], str | int | float | None]]:
+    """The columns that some cells need in a file, by the suffix of their names."""
+    measured = [cell for cell in cells if isinstance(cell, Measured)]
+    parts: dict[str, Callable[[Cell], str | int | float | None]] = {"": _value}
+    if any(cell.low is not None for cell in measured):
+        parts["_low"] = _attribute("low")
+        parts["_high"] = _attribute("high")
+    if any(cell.error is not None for cell in measured):
+        parts["_error"] = _attribute("error")
+    return parts
+
+
+def _value(cell: Cell) -> str | int | float | None:
+    if isinstance(cell, Measured):
+        return cell.value
+    return cell
+
+
+def _attribute(name: str) -> Callable[[Cell], float | None]:
+    def read(cell: Cell) -> float | None:
+        value: float | None = getattr(cell, name, None)
+        return value
+
+    return read
+
+
+def _shorten(text: str, width: int) -> str:
+    """A text of at most `width` cells of a terminal, cut in the middle: both ends identify it."""
+    from rich.cells import cell_len
+
+    if cell_len(text) <= width:
+        return text
+    keep = len(text)
+    while keep > 2:
+        keep -= 1
+        front = (keep + 1) // 2
+        short = f"{text[:front]}…{text[len(text) - (keep - front) :]}"
+        if cell_len(short) <= width:
+            return short
+    return text[:1]
+
+
+def _plain(text: str, style: str = "") -> Any:
+    """A text that rich prints as it is: square brackets in it are no markup."""
+    from rich.text import Text
+
+    return Text(text, style=style)
+
+
+def _csv_cell(value: str | int | float | None) -> str | int | float:
+    """A value as a spreadsheet may open it: a text is neither a formula nor drives a terminal."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return value
+    return without_formula(value)
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(literal, cells))} |"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(map(latex_literal, cells)) + r" \\"
+
+
+RENDERINGS: dict[str, Callable[[Table], str]] = {
+    "table": Table.to_text,
+    "csv": Table.to_csv,
+    "md": Table.to_markdown,
+    "latex": Table.to_latex,
+    "html": Table.to_html,
+}
+"""Renderings by the name that the command line gives them."""

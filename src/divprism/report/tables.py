@@ -1,0 +1,429 @@
+"""The tables that divprism shows, built from result documents (`to_dict()` of a result).
+
+Documents are plain values, so a table looks the same whether its result was just computed or read
+from a file.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from divprism.errors import Notice
+from divprism.report.documents import Document, Documents, models_of
+from divprism.report.table import Cell, Column, Measured, Table
+from divprism.report.texts import number_of, ranked
+from divprism.report.words import (
+    at_equal_size,
+    comparison_sentences,
+    equal_size_note,
+    group_title,
+)
+from divprism.scores.spec import SCORES, ScoreSpec, is_score, score_spec
+
+__all__ = [
+    "caption",
+    "comparison_table",
+    "convergence_table",
+    "curves_table",
+    "differences_table",
+    "evaluation_table",
+    "groups_table",
+    "interval_note",
+    "interval_remarks",
+    "kernel_note",
+    "models_of",
+    "order_note",
+    "remarks",
+    "results_table",
+    "scores_table",
+    "sweep_table",
+    "warnings_in",
+]
+
+_SIDES = {"x": "outputs", "t": "prompts"}
+_INFORMATIVE = 10.0  # times the score: a bound that reaches further says nothing
+_SHOWN_SIZES = 5  # sizes of a convergence curve in its table
+
+
+def _is_headline(spec: ScoreSpec) -> bool:
+    """Scores of a fixed order stand beside those of the order asked for: only in wide tables."""
+    return spec.order is None
+
+
+def _computed(documents: Iterable[Document], wide: bool) -> list[ScoreSpec]:
+    """The scores that any document holds, those of the default table or all."""
+    names = {name for document in documents for name in document["scores"]}
+    return [spec for spec in SCORES if spec.name in names and (wide or _is_headline(spec))]
+
+
+def _measured(score: Document | None) -> Measured | None:
+    """A score with its interval where there is one, else with the error of its estimator."""
+    if score is None:
+        return None
+    interval = score["interval"]
+    if interval is not None:
+        return Measured(score["value"], interval["low"], interval["high"])
+    return Measured(score["value"], error=score["standard_error"] or None)
+
+
+def warnings_in(document: Document) -> tuple[Notice, ...]:
+    """Return the warnings of a result document."""
+    return tuple(Notice(**warning) for warning in document.get("warnings", ()))
+
+
+def evaluation_table(document: Document, wide: bool = False) -> Table:
+    """The scores of one model, a row each, with what they mean."""
+    rows = []
+    for spec in _computed([document], wide):
+        score = document["scores"][spec.name]
+        rows.append((spec.name, score["value"], _error(score), spec.meaning))
+    columns = (
+        Column("score", "score"),
+        Column("value", "value", ".4f"),
+        Column("interval", _error_title(document)),
+        Column("meaning", "reads as", priority=1),
+    )
+    notes = (*remarks(document), kernel_note(document))
+    return Table(columns, tuple(rows), caption(document), notes, warnings_in(document))
+
+
+def _error(score: Document) -> str:
+    """The interval of a score, or the error of its estimator, as a text."""
+    interval = score["interval"]
+    if interval is not None:
+        return f"{interval['low']:.4g} to {interval['high']:.4g}"
+    if score["standard_error"]:
+        return f"{score['standard_error']:.2g}"
+    return "exact"
+
+
+def _error_title(document: Document) -> str:
+    interval = _any_interval([document])
+    if interval is None:
+        return "error"
+    return f"{interval['level']:.0%} interval"
+
+
+def _any_interval(documents: Iterable[Document]) -> Document | None:
+    """One of the intervals, which share their level; None if there are none."""
+    for document in documents:
+        for score in document["scores"].values():
+            if score["interval"]:
+                interval: Document = score["interval"]
+                return interval
+    return None
+
+
+def results_table(documents: Documents, wide: bool = False) -> Table:
+    """The scores of several models, a row per model."""
+    specs = _computed(documents.values(), wide)
+    columns = [Column("model", "model"), Column("n", "n", ",d")]
+    columns.append(Column("prompts", "prompts", ",d", priority=1))
+    for index, spec in enumerate(specs):
+        # Conditional, the answer to the usual question, stays on the narrowest terminal.
+        is_first = spec.family == "conditional" and _is_headline(spec)
+        columns.append(Column(spec.name, spec.heading, ".3g", 0 if is_first else 2 + index))
+    has_baseline = any(document["baseline"] for document in documents.values())
+    if has_baseline:
+        columns.append(Column("excess_information", "excess info", ".3f", priority=1))
+    rows = []
+    for model, document in documents.items():
+        row: list[Cell] = [model, document["data"]["n"], document["data"]["prompts"]]
+        row += [_measured(document["scores"].get(spec.name)) for spec in specs]
+        if has_baseline:
+            row.append((document["baseline"] or {}).get("excess_information"))
+        rows.append(tuple(row))
+    first = next(iter(documents.values()))
+    notes = (order_note(first["settings"]), kernel_note(first), *interval_note(documents))
+    return Table(tuple(columns), tuple(rows), notes=notes)
+
+
+def scores_table(documents: Documents) -> Table:
+    """Everything about every score, a row per model and score: for files and data frames."""
+    columns = (
+        Column("model", "model"),
+        Column("score", "score"),
+        Column("n", "n", ",d"),
+        Column("value", "value", ".6g"),
+        Column("low", "low", ".6g"),
+        Column("high", "high", ".6g"),
+        Column("level", "level", "g"),
+        Column("standard_error", "error", ".2g"),
+        Column("entropy", "entropy", ".6g"),
+        Column("order", "order"),
+        Column("truncation", "truncation", "d"),
+        Column("method", "method"),
+    )
+    rows = []
+    for model, document in documents.items():
+        for name, score in document["scores"].items():
+            interval = score["interval"] or {}
+            ends = [interval.get(end) for end in ("low", "high", "level")]
+            rest = [score[key] for key in ("standard_error", "entropy")]
+            how = [score["order"], score["truncation"], score["method"]]
+            rows.append((model, name, document["data"]["n"], score["value"], *ends, *rest, *how))
+    return Table(columns, tuple(rows))
+
+
+def comparison_table(document: Document, wide: bool = False) -> Table:
+    """The ranking of a comparison, a row per model."""
+    table = results_table(document["models"], wide)
+    columns = [table.columns[0], Column("rank", "rank"), *table.columns[1:]]
+    rows = []
+    for row in table.rows:
+        rank = ranked(document["ranks"][row[0]])
+        rows.append([row[0], rank, *row[1:]])
+    if document["lengths"]:
+        columns.append(Column("words", "words", ".0f", priority=1))
+        for complete in rows:
+            complete.append(document["lengths"][complete[0]])
+    notes = (*table.notes, *comparison_sentences(document))
+    return Table(
+        tuple(columns),
+        tuple(tuple(row) for row in rows),
+        notes=notes,
+        warnings=warnings_in(document),
+    )
+
+
+def differences_table(document: Document) -> Table:
+    """The ratio of the scores of every pair of models in a comparison, with its interval."""
+    columns = (
+        Column("first", "first"),
+        Column("second", "second"),
+        Column("ratio", "ratio", ".3f"),
+        Column("low", "low", ".3f", priority=1),
+        Column("high", "high", ".3f", priority=1),
+        Column("clear", "clear"),
+    )
+    rows = []
+    for difference in document["differences"]:
+        clear = "yes" if difference["clear"] else "no"
+        values = [difference[column.key] for column in columns[:-1]]
+        rows.append((*values, clear))
+    return Table(columns, tuple(rows))
+
+
+def convergence_table(document: Document, wide: bool = False) -> Table:
+    """Mean scores of growing subsets, a row per score and a column per size."""
+    sizes = document["sizes"]
+    chosen = list(range(len(sizes))) if wide else _doublings(sizes)
+    columns = [Column("score", document["noun"])]
+    for rank, index in enumerate(reversed(chosen)):
+        columns.insert(1, Column(str(sizes[index]), f"{sizes[index]:,}", ".4g", priority=rank))
+    rows = []
+    for name, means in document["means"].items():
+        row: list[Cell] = [name]
+        for index in chosen:
+            row.append(Measured(means[index], error=document["deviations"][name][index] or None))
+        rows.append(tuple(row))
+    band = (
+        f"±: standard deviation over {len(document['pairs'])} random orders; near {sizes[-1]:,} "
+        f"they share most {document['noun']}."
+    )
+    settings = f"{order_note(document['settings'])}; {kernel_note(document)}"
+    verdicts = [verdict["sentence"] for verdict in document["verdicts"].values()]
+    notes = (band, settings, document["summary"], document["question"], *verdicts)
+    return Table(tuple(columns), tuple(rows), notes=notes, warnings=warnings_in(document))
+
+
+def _doublings(sizes: Sequence[int]) -> list[int]:
+    """The index of the last size, of the one nearest to half of it, and so on."""
+    chosen = set()
+    for power in range(_SHOWN_SIZES):
+        wanted = sizes[-1] / 2**power
+        if wanted >= 0.9 * sizes[0]:
+            ratios = [max(size / wanted, wanted / size) for size in sizes]
+            chosen.add(ratios.index(min(ratios)))
+    return sorted(chosen)
+
+
+def curves_table(document: Document) -> Table:
+    """Everything about every curve, a row per score and size: for files."""
+    columns = (
+        Column("score", "score"),
+        Column("size", document["noun"], ",d"),
+        Column("outputs", "outputs", ",.0f"),
+        Column("mean", "mean", ".6g"),
+        Column("standard_deviation", "deviation", ".2g"),
+    )
+    repeats = document["pairs"]
+    rows = []
+    for name, means in document["means"].items():
+        for index, size in enumerate(document["sizes"]):
+            outputs = sum(repeat[index] for repeat in repeats) / len(repeats)
+            deviation = document["deviations"][name][index]
+            rows.append((name, size, outputs, means[index], deviation))
+    return Table(columns, tuple(rows))
+
+
+def sweep_table(document: Document) -> Table:
+    """Scores against the bandwidth of either side, a row per bandwidth.
+
+    The bandwidth nearest to the choice of the rule is marked.
+    """
+    names = list(document["x"]["scores"])
+    columns = [Column("rule", ""), Column("side", "of"), Column("bandwidth", "bandwidth", ".4g")]
+    columns += [Column(name, score_spec(name).heading, ".3f") for name in names]
+    rows = []
+    for side, noun in _SIDES.items():
+        swept = document[side]
+        if swept is None:
+            continue
+        ratios = [abs(width / swept["chosen"] - 1) for width in swept["bandwidths"]]
+        nearest = ratios.index(min(ratios))
+        for index, bandwidth in enumerate(swept["bandwidths"]):
+            mark = ">" if index == nearest else ""
+            scores = [swept["scores"][name][index] for name in names]
+            rows.append((mark, noun, bandwidth, *scores))
+    title = number_of(document["n"], "pair")
+    if document["n"] < document["drawn_from"]:
+        title += f", a random sample of {document['drawn_from']:,}"
+    title += f"; {order_note(document['settings'])}; k = exp(-d^2 / (2 bandwidth^2))"
+    return Table(
+        tuple(columns),
+        tuple(rows),
+        title=title,
+        notes=tuple(_sweep_notes(document)),
+        warnings=warnings_in(document),
+    )
+
+
+def _sweep_notes(document: Document) -> list[str]:
+    """The choice of the rule on either side, which the other side keeps while one is swept."""
+    notes = []
+    for side, noun in _SIDES.items():
+        swept = document[side]
+        if swept is not None:
+            notes.append(
+                f"bandwidth of {noun}: {swept['chosen']:.4g} by rule (>), median distance "
+                f"{swept['median']:.4g}"
+            )
+    if document["t"] is not None:
+        notes.append("while the bandwidth of one side varies, the other stays at that of the rule")
+    rule = f"rule: {document['settings']['bandwidth_rule']}"
+    return [*notes, "; ".join([rule, *_embedded(document)])]
+
+
+def groups_table(document: Document) -> Table:
+    """The diversity inside each group of prompts, the least diverse first."""
+    fair = at_equal_size(document)
+    columns = [Column("group", "group")]
+    if fair:
+        columns.append(Column("rarefied", f"vendi of {document['equal_size']}", ".2f"))
+    columns += [
+        Column("vendi", "vendi", ".2f"),
+        Column("rke", "rke", ".2f", priority=3),
+        Column("share", "share", ".1%", priority=2),
+        Column("size", "outputs", ",.0f", priority=1),
+        Column("num_prompts", "prompts", ",d", priority=1),
+    ]
+    rows = []
+    for group in document["groups"]:
+        row: list[Cell] = [group_title(group)]
+        row += [group[column.key] for column in columns[1:]]
+        rows.append(tuple(row))
+    notes = [kernel_note(document)]
+    if fair:
+        notes.insert(0, equal_size_note(document))
+    return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=warnings_in(document))
+
+
+def caption(document: Document) -> str:
+    """What was scored and how, in one line."""
+    data = document["data"]
+    subject = number_of(data["n"], "output")
+    if data["prompts"] is not None:
+        subject = f"{number_of(data['n'], 'pair')}, {number_of(data['prompts'], 'distinct prompt')}"
+    return f"{subject}; {order_note(document['settings'])}"
+
+
+def order_note(settings: Document) -> str:
+    """The order and the truncation."""
+    order = settings["order"]
+    text = "order inf" if order == "inf" else f"order {order:g}"
+    if settings["truncation"] is not None:
+        text += f", truncation {settings['truncation']}"
+    return text
+
+
+def kernel_note(document: Document) -> str:
+    """The kernels, with the convention that a bandwidth is meant in, and the embedders."""
+    settings = document["settings"]
+    parts = []
+    for side, noun in _SIDES.items():
+        kernel, bandwidth = settings[f"kernel_{side}"], settings[f"bandwidth_{side}"]
+        if bandwidth is not None:
+            parts.append(f"{noun}: {kernel}, bandwidth {bandwidth:.6g}")
+        elif kernel is not None:
+            parts.append(f"{noun}: {kernel}")
+    note = "kernel of " + "; of ".join(parts)
+    if settings["bandwidth_x"] is not None or settings["bandwidth_t"] is not None:
+        note += "; k = exp(-d^2 / (2 bandwidth^2))"
+    if settings["bandwidth_rule"] is not None:
+        note += f"; bandwidth by rule: {settings['bandwidth_rule']}"
+    return "; ".join([note, *_embedded(document)])
+
+
+def _embedded(document: Document) -> list[str]:
+    """The embedders of both sides in a few words; nothing if vectors were given."""
+    sides = [f"{_SIDES[entry['side']]} by {entry['id']}" for entry in document.get("embedders", ())]
+    if not sides:
+        return []
+    return [f"embedded: {', '.join(sides)}"]
+
+
+def interval_note(documents: Documents) -> list[str]:
+    """What the errors in a table of models mean; empty without intervals."""
+    interval = _any_interval(documents.values())
+    if interval is None:
+        return []
+    units = set()
+    for document in documents.values():
+        for score in document["scores"].values():
+            if score["interval"]:
+                units.add(f"{score['interval']['unit']}s")
+    return [
+        f"±: half of the {interval['level']:.0%} interval, resampling {' or '.join(sorted(units))}"
+    ]
+
+
+def remarks(document: Document) -> list[str]:
+    """What stands below the scores of a model: the meaning of the intervals, and the baseline."""
+    lines = interval_remarks(document)
+    baseline = document["baseline"]
+    if baseline is not None:
+        count = number_of(baseline["num_permutations"], "random pairing")
+        lines.append(
+            f"excess information: {baseline['excess_information']:.3f} nats over {count} of "
+            f"outputs and prompts, whose information_vendi is {baseline['baseline']:.4f} "
+            f"(p = {baseline['p_value']:.2g})"
+        )
+    return lines
+
+
+def interval_remarks(document: Document) -> list[str]:
+    """What the intervals of one model mean, and the papers' bounds; empty without intervals."""
+    interval = _any_interval([document])
+    if interval is None:
+        return []
+    units = number_of(interval["num_units"], interval["unit"])
+    lines = [f"intervals: for the mean over other samples like this one, resampling {units}"]
+    bounds = _bounds_in_words(document)
+    if bounds:
+        lines.append(
+            "of infinitely many samples, whatever their distribution, at "
+            f"{interval['level']:.0%}: {bounds}"
+        )
+    return lines
+
+
+def _bounds_in_words(document: Document) -> str:
+    """The papers' bounds that end within ten times the score; wider ones say nothing."""
+    parts = []
+    for name, score in document["scores"].items():
+        bound = score.get("bound")
+        if not bound or bound["high"] is None or not is_score(name):
+            continue
+        if bound["high"] <= _INFORMATIVE * score["value"]:
+            ends = f"{bound['low']:.2f} to {bound['high']:.2f}"
+            parts.append(f"{name} {ends} ({bound['theorem']})")
+    return ", ".join(parts)

@@ -1,0 +1,336 @@
+"""Settings: everything that determines an answer, in one frozen object that travels whole.
+
+Public functions take the fields of `Settings` and `Resources` as keywords. The lists of keywords
+are the typed dictionaries below, written once and shared by all signatures.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypedDict, TypeVar
+
+import numpy as np
+
+from divprism.core.kernels import Gaussian, Kernel
+from divprism.core.validation import (
+    check_memory,
+    check_order,
+    check_seed,
+    check_truncation,
+    whole_number,
+)
+from divprism.embedders import Embedder
+from divprism.engines import Resources
+from divprism.errors import ArgumentError
+from divprism.estimators import Auto, Estimator
+from divprism.scores import registry
+from divprism.scores.bandwidth import BandwidthRule, StableScore
+
+__all__ = [
+    "AssessmentOptions",
+    "EmbeddedPairOptions",
+    "EmbeddingOptions",
+    "EvaluationOptions",
+    "PairOptions",
+    "Progress",
+    "ResourceOptions",
+    "ScoreOptions",
+    "Settings",
+    "UNITS",
+    "check_level",
+    "check_unit",
+    "read_options",
+]
+
+T = TypeVar("T")
+Progress = Callable[[str, float], None]
+
+UNITS = ("pair", "prompt")
+"""What may be resampled: pairs, or prompts with all their outputs."""
+
+
+def check_level(level: object) -> float:
+    """The level of an interval as a float between 0 and 1."""
+    if not isinstance(level, float | np.floating) or not 0 < level < 1:
+        raise ArgumentError(
+            f"`interval` must be a level between 0 and 1, such as 0.95; got {level!r}."
+        )
+    return float(level)
+
+
+def check_unit(unit: object) -> str | None:
+    """What is resampled: "pair", "prompt", or None for the default."""
+    if unit is None or (isinstance(unit, str) and unit in UNITS):
+        return unit
+    raise ArgumentError(f"`unit` must be pair or prompt; got {unit!r}.")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How scores are computed: kernels, order, estimator, and what is said about the scores.
+
+    Every result holds the settings that it was computed with, all defaults resolved; pass them
+    back as `settings=` to compute it again.
+
+    Attributes
+    ----------
+    kernel_x, kernel_t : Kernel or None
+        Kernels of outputs and prompts; None for a Gaussian whose bandwidth the rule chooses.
+    bandwidth_rule : BandwidthRule or None
+        How a bandwidth that is not given is chosen; None for `StableScore()`. In a result: the
+        rule that was used, None if all bandwidths were given.
+    order : float
+        Order of the Renyi entropy, above 0; math.inf allowed.
+    truncation : int or None
+        Number of eigenvalues kept of each spectrum; None for all.
+    estimator : Estimator
+        How spectra are computed.
+    rng : int
+        Seed of everything random.
+    embedder_x, embedder_t : Embedder, callable or None
+        What turns texts, images and videos into vectors; None for the default of the modality.
+    interval : float or None
+        Level of the intervals, such as 0.95; None for no intervals.
+    unit : "pair", "prompt" or None
+        What intervals and convergence resample; None for the default (see `evaluate`).
+    num_permutations : int or None
+        Number of random pairings in the shuffled baseline, 0 for none; None for the default.
+    """
+
+    kernel_x: Kernel | None = None
+    kernel_t: Kernel | None = None
+    bandwidth_rule: BandwidthRule | None = None
+    order: float = 1.0
+    truncation: int | None = None
+    estimator: Estimator = field(default_factory=Auto)
+    rng: int = 0
+    embedder_x: Embedder | Callable[..., Any] | None = None
+    embedder_t: Embedder | Callable[..., Any] | None = None
+    interval: float | None = None
+    unit: str | None = None
+    num_permutations: int | None = None
+
+    def __post_init__(self) -> None:
+        for side in ("x", "t"):
+            kernel = getattr(self, f"kernel_{side}")
+            if kernel is not None and not isinstance(kernel, Kernel):
+                raise ArgumentError(
+                    f"the kernel of `{side}` must be an object such as dp.Gaussian(1.0); "
+                    f"got {kernel!r}."
+                )
+        rule = self.bandwidth_rule
+        if rule is not None:
+            _check_instance(rule, BandwidthRule, "bandwidth_rule", "dp.StableScore()")
+        if self.estimator is None:
+            self._set("estimator", Auto())
+        _check_instance(self.estimator, Estimator, "estimator", "dp.Auto()")
+        self._set("order", check_order(self.order))
+        self._set("truncation", check_truncation(self.truncation))
+        self._set("rng", check_seed(self.rng))
+        self._set("unit", check_unit(self.unit))
+        if self.interval is not None:
+            self._set("interval", check_level(self.interval))
+        if self.num_permutations is not None:
+            count = whole_number(self.num_permutations, "num_permutations", 0)
+            self._set("num_permutations", count)
+
+    def _set(self, name: str, value: object) -> None:
+        # The way around a frozen dataclass, for values that validation normalises.
+        object.__setattr__(self, name, value)
+
+    @property
+    def rule(self) -> BandwidthRule:
+        """The bandwidth rule, default resolved."""
+        if self.bandwidth_rule is None:
+            return StableScore()
+        return self.bandwidth_rule
+
+    def kernel(self, side: str) -> Kernel | None:
+        """The kernel of the outputs ("x") or of the prompts ("t")."""
+        if side == "x":
+            return self.kernel_x
+        return self.kernel_t
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as in result files and as flags of the command line.
+
+        A bandwidth has a key of its own beside the name of its kernel.
+
+        >>> plain = Settings(kernel_x=Gaussian(2.0), order=math.inf).to_dict()
+        >>> plain["kernel_x"], plain["bandwidth_x"], plain["order"], plain["estimator"]
+        ('gaussian', 2.0, 'inf', 'auto(tolerance=0.001)')
+        """
+        plain: dict[str, Any] = {}
+        for side in ("x", "t"):
+            name, bandwidth = _spell_kernel(self.kernel(side))
+            plain[f"kernel_{side}"] = name
+            plain[f"bandwidth_{side}"] = bandwidth
+        plain["bandwidth_rule"] = _spell_or_none(self.bandwidth_rule)
+        plain["order"] = self.order
+        if math.isinf(self.order):
+            plain["order"] = "inf"
+        plain["truncation"] = self.truncation
+        plain["estimator"] = registry.spell(self.estimator)
+        plain["rng"] = self.rng
+        plain |= self._embedders_to_dict()
+        plain["interval"] = self.interval
+        plain["unit"] = self.unit
+        plain["num_permutations"] = self.num_permutations
+        return plain
+
+    def _embedders_to_dict(self) -> dict[str, str | None]:
+        plain: dict[str, str | None] = {"embedder_x": None, "embedder_t": None}
+        for name in ("embedder_x", "embedder_t"):
+            embedder = getattr(self, name)
+            if isinstance(embedder, Embedder):
+                plain[name] = embedder.spelling
+                if embedder.precision in ("float16", "bfloat16"):
+                    plain["dtype"] = embedder.precision
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Settings":
+        """Settings from the plain values of `to_dict`; keys that are absent keep their defaults.
+
+        >>> settings = Settings(kernel_x=Gaussian(2.0), truncation=50)
+        >>> Settings.from_dict(settings.to_dict()) == settings
+        True
+        """
+        known = {field.name for field in fields(cls)} | {"bandwidth_x", "bandwidth_t", "dtype"}
+        unknown = sorted(set(plain) - known)
+        if unknown:
+            raise ArgumentError(f"there is no setting {unknown[0]!r}.")
+        values = {name: value for name, value in plain.items() if value is not None}
+        precision = values.pop("dtype", None)
+        for side in ("x", "t"):
+            name = values.pop(f"kernel_{side}", None)
+            bandwidth = values.pop(f"bandwidth_{side}", None)
+            values[f"kernel_{side}"] = registry.kernel(name, bandwidth, side)
+            if f"embedder_{side}" in values:
+                text = values[f"embedder_{side}"]
+                values[f"embedder_{side}"] = registry.embedder(text, precision=precision)
+        rules, estimators = registry.BANDWIDTH_RULES, registry.ESTIMATORS
+        if "bandwidth_rule" in values:
+            text = values["bandwidth_rule"]
+            values["bandwidth_rule"] = registry.parse(text, rules, "bandwidth rule")
+        if "estimator" in values:
+            values["estimator"] = registry.parse(values["estimator"], estimators, "estimator")
+        return cls(**values)
+
+
+def _check_instance(value: object, kind: type, name: str, example: str) -> None:
+    if not isinstance(value, kind):
+        raise ArgumentError(f"`{name}` must be an object such as {example}; got {value!r}.")
+
+
+def _spell_kernel(kernel: Kernel | None) -> tuple[str | None, float | None]:
+    if kernel is None:
+        return None, None
+    if isinstance(kernel, Gaussian):
+        return "gaussian", kernel.bandwidth
+    return registry.spell(kernel), None
+
+
+def _spell_or_none(value: object | None) -> str | None:
+    if value is None or not registry.is_registered(value):
+        return None
+    return registry.spell(value)
+
+
+class ResourceOptions(TypedDict, total=False):
+    """Keywords that never change an answer (see `Resources`)."""
+
+    memory: int | str | None
+    executor: Executor | None
+    progress: Progress | None
+
+
+class _SharedOptions(ResourceOptions, total=False):
+    """Keywords of every score."""
+
+    settings: Settings | None
+    bandwidth_rule: BandwidthRule | None
+    truncation: int | None
+    estimator: Estimator | None
+    rng: Any
+
+
+class ScoreOptions(_SharedOptions, total=False):
+    """Keywords of a score as a function, beside its kernels and its order."""
+
+    weights: Any
+
+
+class PairOptions(_SharedOptions, total=False):
+    """Keywords of whatever scores pairs of outputs and prompts."""
+
+    kernel_x: Kernel | None
+    kernel_t: Kernel | None
+    order: float
+
+
+class EmbeddingOptions(TypedDict, total=False):
+    """Keywords of whatever embeds texts, images and videos."""
+
+    embedder_x: Embedder | Callable[..., Any] | None
+    embedder_t: Embedder | Callable[..., Any] | None
+    cache: Any
+    num_workers: int | None
+
+
+class AssessmentOptions(TypedDict, total=False):
+    """Keywords about intervals and baselines."""
+
+    interval: float | None
+    unit: str | None
+    num_permutations: int | None
+
+
+class EmbeddedPairOptions(PairOptions, EmbeddingOptions, total=False):
+    """Keywords of whatever embeds pairs before it scores them."""
+
+
+class EvaluationOptions(EmbeddedPairOptions, AssessmentOptions, total=False):
+    """Keywords of `evaluate`."""
+
+
+_RESOURCE_NAMES = ("memory", "executor", "progress", "cache", "num_workers")
+
+
+def read_options(
+    options: Mapping[str, Any], accepted: type, function: str
+) -> tuple[Settings, Resources]:
+    """Settings and resources from the keywords of a public function.
+
+    `accepted` is the typed dictionary of its keywords. Keywords override the fields of `settings`.
+    """
+    unknown = [name for name in options if name not in accepted.__annotations__]
+    if unknown:
+        raise TypeError(f"{function}() got an unexpected keyword argument {unknown[0]!r}")
+    given = dict(options)
+    base = given.pop("settings", None)
+    if base is None:
+        base = Settings()
+    _check_instance(base, Settings, "settings", "dp.Settings()")
+    resources = _read_resources(
+        {name: given.pop(name) for name in _RESOURCE_NAMES if name in given}
+    )
+    return replace(base, **given), resources
+
+
+def _read_resources(given: dict[str, Any]) -> Resources:
+    executor, progress = given.get("executor"), given.get("progress")
+    if executor is not None:
+        example = "concurrent.futures.ThreadPoolExecutor()"
+        _check_instance(executor, Executor, "executor", example)
+        if isinstance(executor, ProcessPoolExecutor):
+            raise ArgumentError(
+                "`executor` must share our memory: use concurrent.futures.ThreadPoolExecutor; "
+                "got processes."
+            )
+    if progress is not None and not callable(progress):
+        raise ArgumentError(
+            f"`progress` must be a function of a text and a fraction; got {progress!r}."
+        )
+    return Resources(**(given | {"memory": check_memory(given.get("memory"))}))
