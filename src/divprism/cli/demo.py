@@ -44,7 +44,7 @@ def demo(
     kernels = f"bandwidth {_BANDWIDTH_X} (outputs) and {_BANDWIDTH_T} (prompts)"
     _print(f"\nEmbedded by {', '.join(embedders)}; Gaussian kernels, {kernels}.\n")
     _print(f"{'':>8} {'vendi':>7} = {'conditional':>11} x {'information':>11}")
-    for name in models:  # in the order of the file: the ranking is not the point here
+    for name in models:  # in the order of the file, not of the ranking
         vendi, own, factor = (comparison.results[name].scores[score] for score in _SHOWN)
         habits = f"{('ignores', 'follows')[factor > _FOLLOWING]} its prompts, "
         habits += ("repeats itself", "varies")[own > _VARIED]
