@@ -49,10 +49,7 @@ def demo(
         habits = f"{('ignores', 'follows')[factor > _FOLLOWING]} its prompts, "
         habits += ("repeats itself", "varies")[own > _VARIED]
         _print(f"{name:>8} {vendi:>7.2f} = {own:>11.2f} x {factor:>11.2f}  {habits}")
-    _print(
-        "\nvendi counts distinct answers, conditional those to one prompt: that is the model's own "
-        "diversity. information is the factor that the prompts add."
-    )
+    _print("\nconditional is the model's own diversity, information the factor that prompts add.")
     typer.echo(f"\n{_write_page(comparison, report)}")
     if save is not None:
         flags = f"--bandwidth-x {_BANDWIDTH_X} --bandwidth-t {_BANDWIDTH_T}"
