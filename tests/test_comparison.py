@@ -119,11 +119,10 @@ def test_models_are_cut_to_the_same_prompts_and_outputs():
         "one": 4,
         "two": 4,
     }
-    assert found.notes[:2] == (
-        "one: 4 of 6 outputs kept, to have as many of each prompt as the others",
-        "two: 4 of 6 outputs kept, to have as many of each prompt as the others",
-    )
-    assert found.notes[2] == "2 of 4 prompts left out, which not all models have"
+    kept = "4 of 6 outputs kept, to have the same number for each prompt as the other models"
+    assert [note.text for note in found.notes[:2]] == [f"one: {kept}", f"two: {kept}"]
+    assert found.notes[2].text == "2 of 4 prompts left out, which not all models have"
+    assert {note.severity for note in found.notes} == {"note"}
 
 
 def test_equal_models_tie_and_unequal_ones_do_not():

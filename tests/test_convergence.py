@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import divprism as dp
-from divprism.analysis.convergence import Convergence, _ladder, _subsets, _thinned, converge
+from divprism.analysis.convergence import Convergence, converge
+from divprism.analysis.subsets import ladder_of_sizes, nested_subsets, thinned_subsets
 
 PLAIN = ["vendi", "rke", "truncated_vendi"]
 PAIRED = [
@@ -186,7 +187,7 @@ def test_limits_are_those_of_more_outputs_under_the_same_prompts():
 
 def test_subsets_hold_a_like_share_of_every_prompt():
     prompts = np.repeat(np.arange(4), [2, 8, 12, 18])
-    for repeat in _thinned(prompts, np.array([5, 10, 20, 40]), 3, 0):
+    for repeat in thinned_subsets(prompts, np.array([5, 10, 20, 40]), 3, 0):
         first = [set(blocks[0].tolist()) for blocks in repeat]
         assert all(small < large for small, large in pairwise(first))
         for size, blocks in zip((5, 10, 20), repeat, strict=True):
@@ -203,7 +204,7 @@ def test_two_outputs_of_a_prompt_tell_nothing_of_more():
         ("unclear", None)
     }
     assert "rke is undetermined: prompts have too few outputs" in found.verdicts["rke"].sentence
-    assert "with 2 of each here, neither can be told" in found.question
+    assert "with 2 of each here, both are undetermined" in found.question
 
 
 @pytest.mark.parametrize("each", [2, 3, 5, 30])
@@ -238,7 +239,7 @@ def test_other_points_are_evaluate_on_the_subset(pairs):
     found = converge(x, t, num_repeats=2, rng=5)
     kernels = {"kernel_x": found.settings.kernel_x, "kernel_t": found.settings.kernel_t}
     prompts = np.unique(t, axis=0, return_inverse=True)[1].reshape(-1)
-    subsets = _thinned(prompts, found.sizes, 2, 5)
+    subsets = thinned_subsets(prompts, found.sizes, 2, 5)
 
     def weights(rows):
         return (np.bincount(prompts) / np.bincount(prompts[rows]))[prompts[rows]] / 60
@@ -263,7 +264,7 @@ def test_other_points_are_evaluate_on_the_subset(pairs):
 def test_subsets_are_nested_and_stretches_part_the_data(units):
     total = int(units.max()) + 1
     ladder = np.array([total // 4, total // 2 - 1, total // 2, total - 3, total])
-    for repeat in _subsets(units, ladder, 3, 0):
+    for repeat in nested_subsets(units, ladder, 3, 0):
         first = [set(blocks[0].tolist()) for blocks in repeat]
         assert all(small < large for small, large in pairwise(first))
         for size, blocks in zip(ladder, repeat, strict=False):
@@ -407,7 +408,7 @@ def test_progress_is_told_and_ends_with_one(pairs):
 
 
 def test_the_default_ladder_halves_and_goes_on_by_the_root_of_two():
-    assert _ladder(None, 1000, "outputs").tolist() == [
+    assert ladder_of_sizes(None, 1000, "outputs").tolist() == [
         16,
         22,
         31,
@@ -421,9 +422,15 @@ def test_the_default_ladder_halves_and_goes_on_by_the_root_of_two():
         500,
         1000,
     ]
-    assert _ladder(None, 16, "outputs").tolist() == [4, 6, 8, 16]
-    assert _ladder(None, 12, "outputs").tolist() == [4, 6, 12]
-    assert _ladder([40, 10, 20, 10], 80, "outputs").tolist() == [10, 20, 40, 80]
+    assert ladder_of_sizes(None, 16, "outputs").tolist() == [4, 6, 8, 16]
+    assert ladder_of_sizes(None, 12, "outputs").tolist() == [4, 6, 12]
+    assert ladder_of_sizes([40, 10, 20, 10], 80, "outputs").tolist() == [10, 20, 40, 80]
+
+
+def test_the_default_ladder_under_the_same_prompts_holds_whole_outputs_of_each():
+    ladder = ladder_of_sizes(None, 120, "pairs", 6)
+    assert ladder.tolist() == [6, 12, 24, 30, 42, 60, 120]
+    assert ladder_of_sizes(None, 40, "pairs", 8).tolist() == [8, 16, 24, 32, 40]
 
 
 def test_a_dozen_outputs_are_enough_to_speak_of():
@@ -488,7 +495,11 @@ def test_sentences_name_what_cannot_be_named():
     ("t", "unit", "question"),
     [
         (np.arange(60), None, "more prompts, with one output each"),
-        (np.arange(60) // 2, None, "more prompts, with as many outputs each as here (2)"),
+        (
+            np.arange(60) // 2,
+            None,
+            "more prompts, each with the same number of outputs as here (2)",
+        ),
         (
             np.arange(60) // 2,
             "pair",
@@ -553,7 +564,7 @@ def test_too_few_to_tell():
     with pytest.raises(dp.DataError, match="a curve needs at least 12 outputs; there are 11"):
         converge(np.eye(11), kernel_x=dp.Cosine())
     with pytest.raises(
-        dp.ArgumentError, match="`sizes` must leave one output of each of 5 prompts at least"
+        dp.ArgumentError, match="`sizes` must leave at least one output of each of 5 prompts"
     ):
         converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), sizes=[4, 10, 20])
     with pytest.raises(dp.DataError, match=r'at least 12 prompts; there are 5\. Use unit="pair"'):

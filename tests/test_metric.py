@@ -66,6 +66,26 @@ def test_workers_merge_to_one(name, tmp_path):
         assert float(empty.compute().scores[score]) == pytest.approx(value, rel=1e-10)
 
 
+def test_rounding_of_single_precision_survives_a_merge():
+    """A metric that merges others must know how noisy their features are."""
+    whole, part, merged = (dp.Metric(dp.Cosine()) for _ in range(3))
+    x = np.repeat(X[:3], 40, axis=0).astype(np.float32)
+    whole.update(x)
+    part.update(x)
+    merged.merge(part)
+    assert merged.compute().vendi == whole.compute().vendi
+    assert merged.compute().to_dict()["scores"] == whole.compute().to_dict()["scores"]
+    assert merged._noise == whole._noise > 0
+
+
+def test_a_first_chunk_that_is_refused_leaves_no_width():
+    metric = dp.Metric(dp.Gaussian(1e-300))
+    with np.errstate(all="ignore"), pytest.raises(dp.DataError, match="overflow"):
+        metric.update(1e200 * X)
+    metric.update(np.zeros((3, 2)))  # another width than that of the refused chunk
+    assert metric.n == 3
+
+
 def test_reset_forgets():
     metric = stream(dp.Cosine(), dp.Cosine(), [10])
     metric.reset()
@@ -86,7 +106,7 @@ def test_far_data_keep_their_precision():
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (lambda: dp.Metric(dp.Gaussian(1.0), dp.Cosine()), "two Gaussian kernels or none"),
+        (lambda: dp.Metric(dp.Gaussian(1.0), dp.Cosine()), "must both be Gaussian or neither"),
         (lambda: dp.Metric(dp.Categorical()), "Categorical has none"),
         (lambda: dp.Metric("gaussian"), "`kernel_x` must be an object such as"),
         (

@@ -1,4 +1,4 @@
-"""Models against each other on the same prompts: paired differences, and a ranking that owns up to ties."""
+"""Models compared on the same prompts: paired differences, and a ranking that shows ties."""
 
 import json
 import math
@@ -29,8 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Difference", "compare"]
 
-_LEVEL = 0.95  # of the intervals, if no other is given
-_ROUNDING = 1e-6  # of a ratio: the same outputs in another order differ by less, and no two models by so little that it matters
+_LEVEL = 0.95  # default level of the intervals
+
+# The same outputs in another order give ratios that differ by less than this, and no difference
+# between models that small matters.
+_ROUNDING = 1e-6
+
+Key = str | int | float | bytes
+"""What makes prompts of two models the same: a text, a digest, an id, or the bytes of a vector."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,8 @@ class Difference:
     ratio : float
         Score of the first over that of the second.
     low, high : float
-        Its interval: from what the models do with the same prompts, so that what a prompt does to both cancels.
+        Interval of the ratio. It pairs the models by prompt, so that the effect of a prompt on both
+        of them cancels.
     """
 
     first: str
@@ -55,7 +62,7 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves out 1, by more than rounding."""
+        """Whether the interval excludes 1, by more than rounding."""
         return self.low > 1 + _ROUNDING or self.high < 1 - _ROUNDING
 
 
@@ -168,8 +175,8 @@ def compare(
     """Rank models by a score, on the same prompts and with the same number of outputs for each.
 
     Prompts that not all models have are left out. Where models have different numbers of outputs
-    for a prompt, a seeded random choice keeps as many as the model with the fewest has. Bandwidths
-    are chosen on all models together. Differences are paired by prompt.
+    for a prompt, a seeded random choice keeps the smallest of these numbers. Bandwidths are chosen
+    on all models together. Differences are paired by prompt.
 
     Parameters
     ----------
@@ -203,14 +210,13 @@ def compare(
     if settings.interval is None:
         settings = replace(settings, interval=_LEVEL)
     _require_comparable(spec, settings)
-    by_model, notes = _matched(_apart(models), settings.rng)
-    pooled = _pooled(by_model)
-    embedded, settings = embed_samples(pooled, settings, resources)
+    by_model, notes = _match_prompts(_split_models(models), settings.rng)
+    embedded, settings = embed_samples(_pool(by_model), settings, resources)
     settings = pool_bandwidths(embedded, settings)
     evaluations: dict[str, Evaluation] = {}
     errors: dict[str, SamplingError] = {}
     for model, part in embedded.by_model().items():
-        # What was embedded and how files were read is said once, for all models.
+        # Notes about embedding and files are given once, for all models.
         quiet = replace(part, notes=(), warnings=())
         result, sampling = assess(quiet, settings, resources)
         assert sampling is not None
@@ -220,7 +226,7 @@ def compare(
     ranked = sorted(evaluations, key=lambda model: -evaluations[model].scores[by])
     results = Results({model: evaluations[model] for model in ranked})
     differences = _differences(results, errors, by)
-    lengths = _lengths(by_model)
+    lengths = _mean_lengths(by_model)
     return Comparison(
         results=results,
         score=by,
@@ -246,78 +252,80 @@ def _require_comparable(spec: ScoreSpec, settings: Settings) -> None:
             )
 
 
-def _apart(models: Any) -> dict[str, Samples]:
-    """Samples per model; of a file with several, each is one."""
+def _split_models(models: Any) -> dict[str, Samples]:
+    """Samples by model; a source that holds several models is split."""
     if not isinstance(models, Mapping):
         return as_samples(models, None, None).by_model()
-    apart: dict[str, Samples] = {}
-    for name, one in models.items():
-        samples = as_samples(one, None, None)
-        several = samples.models is not None and len(set(samples.models)) > 1
-        parts = samples.by_model() if several else {name: samples}
+    by_model: dict[str, Samples] = {}
+    for name, source in models.items():
+        samples = as_samples(source, None, None)
+        parts = {name: samples}
+        if samples.models is not None and len(set(samples.models)) > 1:
+            parts = samples.by_model()
         for model, part in parts.items():
-            if model in apart:
-                raise DataError(f"two of the models are called {model!r}.")
-            apart[model] = part
-    return apart
+            if model in by_model:
+                raise DataError(f"two of the models are called {model!r}; rename one of them.")
+            by_model[model] = part
+    return by_model
 
 
-def _keys(apart: dict[str, Samples]) -> dict[str, list[Any]]:
-    """What makes the prompts of two models the same: contents, ids, or vectors in the least precision that a model has."""
-    for samples in apart.values():
+def _prompt_keys(by_model: dict[str, Samples]) -> dict[str, list[Key]]:
+    """A key for the prompt of each output, equal where prompts of different models are the same.
+
+    Vectors are compared in the lowest precision that any model has: the same prompts may be stored
+    in single precision for one model and in double for another.
+    """
+    arrays = {}
+    for model, samples in by_model.items():
         if samples.prompts is None:
             raise DataError(
                 f"{samples.source} holds no prompts, and models are compared on the same ones."
             )
-    arrays = {
-        model: to_numpy(one.prompts)
-        for model, one in apart.items()
-        if not isinstance(one.prompts, tuple)
-    }
+        if not isinstance(samples.prompts, tuple):
+            arrays[model] = to_numpy(samples.prompts)
     floating = [array.dtype for array in arrays.values() if array.dtype.kind == "f"]
-    coarsest = min(floating, key=lambda dtype: dtype.itemsize, default=np.dtype(float))
-    keys: dict[str, list[Any]] = {}
-    for model, samples in apart.items():
+    lowest = min(floating, key=lambda dtype: dtype.itemsize, default=np.dtype(float))
+    keys: dict[str, list[Key]] = {}
+    for model, samples in by_model.items():
         if isinstance(samples.prompts, tuple):
-            keys[model] = [
-                prompt.text if isinstance(prompt, Text) else prompt.digest()
-                for prompt in samples.prompts
-            ]
+            keys[model] = [_item_key(prompt) for prompt in samples.prompts]
         elif arrays[model].ndim == 1:
             keys[model] = arrays[model].tolist()
         else:
-            rows = np.ascontiguousarray(arrays[model].astype(coarsest) + 0.0)  # minus zero is zero
+            # Adding zero turns minus zero, which has other bytes, into zero.
+            rows = np.ascontiguousarray(arrays[model].astype(lowest) + 0.0)
             keys[model] = [row.tobytes() for row in rows]
     return keys
 
 
-def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], list[Notice]]:
-    """The same prompts for all, in the same order, and as many outputs of each."""
-    if len(apart) < 2:
-        raise DataError(f"a comparison needs at least two models; got {len(apart)}.")
-    keys = _keys(apart)
-    counts = {model: Counter(found) for model, found in keys.items()}
-    common = [
-        key
-        for key in dict.fromkeys(keys[next(iter(keys))])
-        if all(key in found for found in counts.values())
-    ]
-    if not common:
+def _item_key(prompt: Item) -> Key:
+    if isinstance(prompt, Text):
+        return prompt.text
+    return prompt.digest()
+
+
+def _match_prompts(
+    by_model: dict[str, Samples], rng: int
+) -> tuple[dict[str, Samples], list[Notice]]:
+    """The same prompts for all models, in the same order, with the same number of outputs each."""
+    if len(by_model) < 2:
+        raise DataError(f"a comparison needs at least two models; got {len(by_model)}.")
+    keys = _prompt_keys(by_model)
+    counts = {model: Counter(of_model) for model, of_model in keys.items()}
+    every_prompt = set().union(*counts.values())
+    in_all = every_prompt.intersection(*counts.values())
+    if not in_all:
         raise DataError(
             "the models have no prompt in common; they can only be compared on the same ones."
         )
-    least = {key: min(found[key] for found in counts.values()) for key in common}
+    # In the order of the first model, so that the answer does not depend on hashes.
+    common = [key for key in dict.fromkeys(keys[next(iter(keys))]) if key in in_all]
+    fewest = {key: min(count[key] for count in counts.values()) for key in common}
     generator = np.random.default_rng(rng)
-    matched, notes = {}, []
-    for model, samples in apart.items():
-        places: dict[Any, list[int]] = {}
-        for place, key in enumerate(keys[model]):
-            places.setdefault(key, []).append(place)
-        kept = [
-            place
-            for key in common
-            for place in sorted(generator.choice(places[key], least[key], replace=False).tolist())
-        ]
+    matched = {}
+    notes = []
+    for model, samples in by_model.items():
+        kept = _choose_rows(keys[model], fewest, generator)
         matched[model] = samples.select(kept)
         if len(kept) < len(samples):
             text = (
@@ -325,43 +333,62 @@ def _matched(apart: dict[str, Samples], rng: int) -> tuple[dict[str, Samples], l
                 "for each prompt as the other models"
             )
             notes.append(Notice("outputs-left-out", text, "note"))
-    every = len({key for found in counts.values() for key in found})
-    if len(common) < every:
-        text = f"{every - len(common):,} of {every:,} prompts left out, which not all models have"
+    left_out = len(every_prompt) - len(common)
+    if left_out:
+        text = f"{left_out:,} of {len(every_prompt):,} prompts left out, which not all models have"
         notes.append(Notice("prompts-left-out", text, "note"))
     return matched, notes
 
 
-def _pooled(apart: dict[str, Samples]) -> Samples:
+def _choose_rows(
+    keys: Sequence[Key], numbers: Mapping[Key, int], generator: np.random.Generator
+) -> list[int]:
+    """For each prompt, in order, a random choice of the given number of its rows."""
+    rows: dict[Key, list[int]] = {}
+    for row, key in enumerate(keys):
+        rows.setdefault(key, []).append(row)
+    chosen = []
+    for key, number in numbers.items():
+        chosen += sorted(generator.choice(rows[key], number, replace=False).tolist())
+    return chosen
+
+
+def _pool(by_model: dict[str, Samples]) -> Samples:
     """All models in one, so that they are embedded and given bandwidths together."""
-    parts = list(apart.values())
-    if (
-        len({isinstance(part.outputs, tuple) for part in parts}) > 1
-        or len({isinstance(p.prompts, tuple) for p in parts}) > 1
-    ):
-        raise DataError(
-            "some of the models are vectors and others are not; embed all of them, or none."
-        )
-
-    def joined(sides: Sequence[Any]) -> Any:
-        if isinstance(sides[0], tuple):
-            return tuple(item for side in sides for item in side)
-        arrays = [np.asarray(side) for side in sides]
-        if len({array.shape[1:] for array in arrays}) > 1:
+    parts = list(by_model.values())
+    for side in ("outputs", "prompts"):
+        kinds = {isinstance(getattr(part, side), tuple) for part in parts}
+        if len(kinds) > 1:
             raise DataError(
-                "the vectors of the models differ in width; they are of different embedders."
+                "some of the models are vectors and others are not; embed all of them, or none."
             )
-        return np.concatenate(arrays)
-
+    models: list[str] = []
+    for model, part in by_model.items():
+        models += [model] * len(part)
+    by_source = {part.source: part for part in parts}
+    warnings = [warning for part in parts for warning in part.warnings]
     return Samples(
-        joined([part.outputs for part in parts]),
-        joined([part.prompts for part in parts]),
-        tuple(model for model, part in apart.items() for _ in range(len(part))),
-        " and ".join(dict.fromkeys(part.source for part in parts)),
-        warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings)),
-        skipped=sum(part.skipped for part in {part.source: part for part in parts}.values()),
+        _concatenate([part.outputs for part in parts]),
+        _concatenate([part.prompts for part in parts]),
+        tuple(models),
+        " and ".join(by_source),
+        warnings=tuple(dict.fromkeys(warnings)),
+        skipped=sum(part.skipped for part in by_source.values()),
         embedders=parts[0].embedders,
     )
+
+
+def _concatenate(sides: Sequence[Any]) -> Any:
+    """One side of all models: items, ids or vectors."""
+    if isinstance(sides[0], tuple):
+        return tuple(item for side in sides for item in side)
+    arrays = [np.asarray(side) for side in sides]
+    if len({array.shape[1:] for array in arrays}) > 1:
+        raise DataError(
+            "the vectors of the models differ in width, so they come from different embedders; "
+            "use the same one for all models."
+        )
+    return np.concatenate(arrays)
 
 
 def _differences(
@@ -385,34 +412,24 @@ def _differences(
 
 
 def _ranks(order: list[str], differences: Sequence[Difference]) -> dict[str, tuple[int, int]]:
-    """For each model one more than the number of those clearly above, up to the number not clearly below."""
-    above, below = Counter[str](), Counter[str]()
-    for one in differences:
-        if one.clear:
-            above[one.second] += 1
-            below[one.first] += 1
-    return {model: (1 + above[model], len(order) - below[model]) for model in order}
+    """The best and the worst rank of each model that the clear differences leave open."""
+    num_above, num_below = Counter[str](), Counter[str]()
+    for difference in differences:
+        if difference.clear:
+            num_above[difference.second] += 1
+            num_below[difference.first] += 1
+    return {model: (1 + num_above[model], len(order) - num_below[model]) for model in order}
 
 
-def _lengths(apart: dict[str, Samples]) -> dict[str, float]:
-    """Mean number of words of a model's outputs; empty unless all are texts."""
-
-    def words(items: Sequence[Item]) -> float:
-        return float(np.mean([len(item.text.split()) for item in items if isinstance(item, Text)]))
-
-    worded = all(
-        isinstance(part.outputs, tuple) and isinstance(part.outputs[0], Text)
-        for part in apart.values()
-    )
-    return (
-        {
-            model: words(part.outputs)
-            for model, part in apart.items()
-            if isinstance(part.outputs, tuple)
-        }
-        if worded
-        else {}
-    )
+def _mean_lengths(by_model: dict[str, Samples]) -> dict[str, float]:
+    """Mean number of words of the outputs of each model; empty unless all outputs are texts."""
+    lengths = {}
+    for model, part in by_model.items():
+        if not isinstance(part.outputs, tuple) or not isinstance(part.outputs[0], Text):
+            return {}
+        texts = [item.text for item in part.outputs if isinstance(item, Text)]
+        lengths[model] = float(np.mean([len(text.split()) for text in texts]))
+    return lengths
 
 
 def _correlation(results: Results, by: str, lengths: Mapping[str, float]) -> float | None:

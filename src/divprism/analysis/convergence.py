@@ -1,25 +1,32 @@
-"""Convergence: each score against the number of samples, where its curve is heading, and how many samples would do.
+"""Convergence: scores against the number of samples, their limits, and how many samples suffice.
 
-Subsets are nested: a repeat is one random order of the units (pairs, or prompts with all their outputs), and its subsets are
-the first m of it. The mean over orders of a score of m out of n units estimates without bias what m fresh units would give,
-so the curve may be read as if each point had been sampled anew. It ends at the score of all n, the same in every repeat.
-Further stretches of the same orders are scored too: halves, thirds, ... part the data, and in their mean most of the noise
-of a single subset cancels. From single subsets alone, five orders leave most verdicts open.
-Where pairs are the units and prompts repeat, the question is what more outputs under the same prompts would do. There a subset
-has a like share of the outputs of every prompt, one at least, and prompts keep the shares that they have in all data: then the
-squares of order 2 are a line in one over the size, whose slope is that of pairs under the same prompt alone.
-Where the curve is heading, and how that is put into words: `extrapolation`.
+Subsets are nested (`analysis/subsets.py`): a repeat is one random order of the units, which are
+pairs, or prompts with all their outputs, and its subsets are the first m units. The mean over
+orders of a score of m out of n units is an unbiased estimate of the score of m new units, so the
+curve reads as if each point had been sampled independently. It ends at the score of all n, the
+same in every repeat. Further stretches of the orders reduce the noise: from single subsets alone,
+five orders leave most verdicts open.
+
+Where pairs are the units and prompts repeat, the question is how more outputs under the same
+prompts would change the scores. There a subset holds a similar share of the outputs of every
+prompt, and prompts keep their weights in all data. The squares of order 2 are then a line in one
+over the size, whose slope comes from pairs under the same prompt alone.
+
+Limits and verdicts: `analysis/extrapolation.py`.
 """
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.extrapolation import (
+    Curve,
     EntropiesByKind,
     Reading,
     Verdict,
@@ -36,10 +43,14 @@ from divprism.analysis.inputs import (
     require_one_model,
 )
 from divprism.analysis.jackknife import units_of
+from divprism.analysis.subsets import Subsets, ladder_of_sizes, nested_subsets, thinned_subsets
 from divprism.core.entropy import entropy_estimate
 from divprism.core.operators import Operator
+from divprism.core.spectrum import Spectrum
+from divprism.data.files import write_text
+from divprism.data.samples import Samples
 from divprism.engines import Resources
-from divprism.errors import ArgumentError, DataError, Notice
+from divprism.errors import Notice
 from divprism.estimators import Entropy
 from divprism.estimators.base import check_tolerance, whole_number
 from divprism.scores.problem import Problem, check_factors, entropies, pose
@@ -52,14 +63,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Convergence", "Verdict", "converge"]
 
-_FEWEST = 12  # units that a curve can be read from
-_FEWEST_EACH = 3  # outputs of a prompt, on average, that a curve can be read from
-_STEPS_EACH = 8  # outputs of a prompt up to which a curve has a point for each number of them
-_STRETCHES = 8  # of an order that are scored for a size
-_SPAN = 64  # between the ends of the default ladder
-_ROUNDING = 1e-9  # of places in an order
-_SHOWN = 5  # sizes in the printed table
-_EXACT = {"exact", "dual"}
+_FEWEST_EACH = 3  # outputs per prompt, on average, below which a curve of them cannot be read
+_EXACT = {"exact", "dual"}  # methods whose spectra serve all orders and truncations
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,20 +77,21 @@ class Convergence:
         Numbers of units, increasing; the last is all of them.
     pairs : ndarray of int, shape (repeats, s)
         Numbers of outputs in the subsets: `sizes`, or more where a unit is a prompt with several.
-    curves : dict
-        For each score an array (repeats, s). The last column is the same in all repeats: there the subsets are the data.
-    means : dict
-        For each score an array (s,): mean over all subsets of a size. A repeat scores the first units of its order (`curves`),
-        and then further stretches of it as long (at most eight), so these means are less noisy than those of `curves`.
-    verdicts : dict
-        For each score a `Verdict`.
+    curves : dict of ndarray, shape (repeats, s)
+        By score. The last column is the same in all repeats: there the subset is all data.
+    means : dict of ndarray, shape (s,)
+        By score, the mean over all subsets of a size. A repeat scores the first units of its order
+        (`curves`) and up to eight stretches of the same size, so these means are less noisy than
+        those of `curves`.
+    verdicts : dict of Verdict
+        By score.
     settings : Settings
         How the scores were computed, every default resolved; `truncation` is that of the truncated
         scores, `unit` what is added as a subset grows.
     tolerance : float
         Relative distance from its limit at which a score counts as converged.
     question : str
-        What a limit is the limit of: more prompts, more outputs under the same prompts, or more pairs.
+        What grows towards a limit: prompts, outputs under the same prompts, or outputs.
     warnings : tuple of Notice
         What a reader of the numbers should know.
     data, embedders, notes
@@ -112,16 +118,21 @@ class Convergence:
 
     @property
     def deviations(self) -> dict[str, np.ndarray]:
-        """Standard deviation over the repeats. Subsets near n share most of their pairs: there it understates chance."""
+        """Standard deviation over the repeats.
+
+        Subsets near n share most of their pairs, so there it underestimates the sampling error.
+        """
         return {name: curve.std(axis=0, ddof=1) for name, curve in self.curves.items()}
 
     def plot(self, axes: Any = None) -> tuple[Any, Any]:
-        """Draw the curves with bands of a standard deviation over the repeats: a panel for each kind of score.
+        """Plot the curves with bands of a standard deviation over the repeats.
+
+        There is a panel for each family of scores.
 
         Parameters
         ----------
-        axes : matplotlib Axes, three with prompts and else one, optional
-            Where to draw; default a new figure.
+        axes : sequence of matplotlib Axes, optional
+            Three with prompts, otherwise one. Default: a new figure.
 
         Returns
         -------
@@ -129,12 +140,20 @@ class Convergence:
         """
         from divprism.report.plots import draw_convergence, new_panels
 
-        figure, axes = new_panels(axes, 3 if "conditional_vendi" in self.means else 1)
+        num_panels = 1
+        if self.settings.kernel_t is not None:
+            num_panels = 3
+        figure, axes = new_panels(axes, num_panels)
         draw_convergence(axes, self.to_dict())
         return figure, axes
 
     def to_dict(self) -> dict[str, Any]:
         """The result document: plain values only, every number finite."""
+        reading = Reading(noun(self.settings), self.tolerance, self.settings.truncation)
+        settings = self.settings.to_dict()
+        settings["num_repeats"] = self.num_repeats
+        settings["tolerance"] = self.tolerance
+        settings["sizes"] = self.sizes.tolist()
         return {
             "schema": SCHEMA,
             "n": int(self.pairs[0, -1]),
@@ -144,23 +163,22 @@ class Convergence:
             "means": {name: mean.tolist() for name, mean in self.means.items()},
             "verdicts": {name: asdict(verdict) for name, verdict in self.verdicts.items()},
             "deviations": {name: spread.tolist() for name, spread in self.deviations.items()},
-            "noun": noun(self.settings),
-            "summary": summary(
-                self.verdicts,
-                Reading(noun(self.settings), self.tolerance, self.settings.truncation),
-                int(self.sizes[-1]),
-            ),
+            "noun": reading.noun,
+            "summary": summary(self.verdicts, reading, int(self.sizes[-1])),
             "question": self.question,
-            "settings": self.settings.to_dict()
-            | {
-                "num_repeats": self.num_repeats,
-                "tolerance": self.tolerance,
-                "sizes": self.sizes.tolist(),
-            },
+            "settings": settings,
             "data": self.data,
             "embedders": list(self.embedders),
             "warnings": [notice.to_dict() for notice in self.warnings],
         }
+
+    def to_json(self) -> str:
+        """The result document as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the result document to a JSON file, in one step."""
+        write_text(path, self.to_json() + "\n")
 
     def __repr__(self) -> str:
         from divprism.report.table import terminal_width
@@ -190,35 +208,41 @@ def converge(
     tolerance: float = 0.01,
     **options: "Unpack[EmbeddedPairOptions]",
 ) -> Convergence:
-    """Whether there are enough samples, for which score, and how many would do: scores of nested subsets of growing size.
+    """Whether there are enough samples for each score, and how many would be enough.
 
-    All scores of `evaluate`, and the vendi scores truncated. The bandwidth is chosen once, on all data. With the default
-    ladder and five repeats this costs about six times `evaluate` where that finds spectra, twenty times at order 2.
+    All scores of `evaluate`, and the Vendi scores truncated, on nested subsets of growing size.
+    The bandwidths are chosen once, on all data. With the default ladder and five repeats this costs
+    about six times `evaluate` where spectra are computed, and twenty times at order 2.
 
     Parameters
     ----------
     x, t
         Outputs and prompts of one model, as in `evaluate`.
     sizes : sequence of int, optional
-        Numbers of units; all of them is added. Default: all, half, and on by factors of sqrt(2) to a 64th, at least 4; of
-        outputs under the same prompts, at least one of each.
+        Numbers of units; the number of all units is added. Default: all, half, and on by factors
+        of sqrt(2) down to a 64th, at least 4; of outputs under the same prompts, at least one of
+        each.
     num_repeats : int
-        Random orders, at least 2.
+        Number of random orders, at least 2.
     unit : "pair" or "prompt", optional
-        What is added as a subset grows. With "prompt" every subset has the outputs per prompt that the data have, so that
-        conditional scores of different sizes mean the same: the curve tells whether there are enough prompts. With "pair"
-        subsets thin out the outputs of every prompt: the curve tells whether there are enough outputs under these prompts,
-        and neither its limit nor its chance know of others. With fewer than 3 outputs of a prompt on average there is
-        no telling. Default: "prompt" if there are at least 20 distinct prompts and
-        some have several outputs, else "pair" (which is the same where every prompt has one).
-    truncation : int, optional
-        Eigenvalues that the truncated scores keep. Default: n / 8, so that the last three doublings lie beyond it (up to a
-        sample of that size a truncated score equals the plain one). At order 2, which needs neither truncation nor
-        eigenvalues, there are no truncated scores unless it is given.
-    kernel_x, kernel_t, bandwidth_rule, order, estimator, rng, memory, progress
-        As in `conditional_vendi`.
+        What is added as a subset grows. With "prompt" a prompt keeps all its outputs, so that
+        conditional scores of different sizes mean the same; the curve shows whether there are
+        enough prompts. With "pair" subsets thin out the outputs of every prompt; the curve shows
+        whether there are enough outputs under these prompts, and neither its limit nor its sampling
+        error covers other prompts. With fewer than 3 outputs per prompt on average it stays
+        undetermined. Default: "prompt" if there are at least 20 distinct prompts and some have
+        several outputs, otherwise "pair" (which is the same where every prompt has one output).
     tolerance : float
         Relative distance from its limit at which a score counts as converged.
+    truncation : int, optional
+        Number of eigenvalues that the truncated scores keep. Default: n / 8, so that the last
+        three doublings lie beyond it (up to a sample of that size a truncated score equals the
+        plain one). At order 2, which needs neither truncation nor eigenvalues, there are truncated
+        scores only if it is given.
+    kernel_x, kernel_t, bandwidth_rule, order, estimator, rng, settings, memory, progress
+        As in `conditional_vendi`.
+    embedder_x, embedder_t, cache, num_workers
+        As in `embed`.
 
     Returns
     -------
@@ -231,82 +255,161 @@ def converge(
 
     Examples
     --------
-    Sixty outputs, each of one of three kinds: enough for the three to be counted. As many that have nothing in common are not.
+    Sixty outputs of three kinds are enough to count the kinds. Sixty outputs that have nothing in
+    common are not enough to count anything.
 
     >>> import numpy as np, divprism as dp
-    >>> kinds = converge(np.tile(np.eye(3), (20, 1)), kernel_x=dp.Cosine(), tolerance=0.05)
-    >>> kinds.verdicts["rke"].status, converge(np.eye(60), kernel_x=dp.Cosine()).verdicts["rke"].status
-    ('converged', 'no limit')
+    >>> kinds = np.tile(np.eye(3), (20, 1))
+    >>> converge(kinds, kernel_x=dp.Cosine(), tolerance=0.05).verdicts["rke"].status
+    'converged'
+    >>> converge(np.eye(60), kernel_x=dp.Cosine()).verdicts["rke"].status
+    'no limit'
     """
     check_tolerance(tolerance)
     num_repeats = whole_number(num_repeats, "num_repeats", 2)
-    asked, resources = read_options(options, EmbeddedPairOptions, "converge")
-    samples = as_samples(x, t, asked.kernel_t)
+    settings, resources = read_options(options, EmbeddedPairOptions, "converge")
+    samples = as_samples(x, t, settings.kernel_t)
     require_one_model(samples, "a convergence curve is")
-    embedded, asked = embed_samples(samples, asked, resources)
-    x, t = embedded.outputs, embedded.prompts
-    plain = replace(asked, truncation=None)
-    whole = pose(x, t, settings=plain, resources=resources)
-    unit, units = units_of(whole, check_unit(unit) or asked.unit)
-    settings = replace(whole.settings, unit=unit, truncation=_truncation(asked.truncation, whole))
-    prompts = _thinned_prompts(whole, unit, units)
-    # Curves of fewer outputs per prompt need several outputs to begin with.
-    readable = prompts is None or units.size >= _FEWEST_EACH * (prompts.max() + 1)
-    what = noun(settings)
-    if prompts is not None and readable:
-        ladder = _ladder(sizes, units.size, what, int(prompts.max()) + 1)
-        subsets = _thinned(prompts, ladder, num_repeats, settings.rng)
-    else:
-        ladder = _ladder(sizes, int(units.max()) + 1, what)
-        subsets = _subsets(units, ladder, num_repeats, settings.rng)
-    check_factors(_operators(whole), [])
-    pair = _Pairs(x, t, whole.settings, replace(resources, progress=None))
-    last = _entropies(pair, None, settings.truncation)
-    shares = prompts if readable else None
-    rows = _swept(pair.clean(), subsets, last, shares, whole, settings.truncation)
-    pairs = np.array([[*(blocks[0].size for blocks in repeat), whole.n] for repeat in subsets])
-    by_name = {
-        curve.name: curve
-        for curve in curves(rows, pairs, ladder, settings.order, settings.truncation)
-    }
-    reading = Reading(what, tolerance, settings.truncation)
-    verdicts = {}
-    for name, curve in by_name.items():
-        verdicts[name] = verdict(curve, reading) if readable else undetermined(curve)
+    embedded, settings = embed_samples(samples, settings, resources)
+    plan = _Plan.of(embedded, settings, resources, check_unit(unit))
+    ladder, subsets = plan.subsets(sizes, num_repeats)
+    check_factors(_operators(plan.whole), [])
+    data = _Data(
+        embedded.outputs,
+        embedded.prompts,
+        plan.whole.settings,
+        replace(resources, progress=None),
+    )
+    last = _entropies(data, None, plan.settings.truncation)
+    rows = _entropies_of_subsets(data.validated(), subsets, last, plan)
+    pairs = np.array([_numbers_of_pairs(repeat, plan.whole.n) for repeat in subsets])
+    order, truncation = plan.settings.order, plan.settings.truncation
+    by_name = {curve.name: curve for curve in curves(rows, pairs, ladder, order, truncation)}
+    reading = Reading(noun(plan.settings), tolerance, truncation)
     return Convergence(
         sizes=ladder,
         pairs=pairs,
         curves={name: curve.scores for name, curve in by_name.items()},
         means={name: curve.means for name, curve in by_name.items()},
-        verdicts=verdicts,
-        settings=settings,
+        verdicts={name: plan.verdict(curve, reading) for name, curve in by_name.items()},
+        settings=plan.settings,
         tolerance=tolerance,
-        question=_question(whole, unit, readable),
-        warnings=(*embedded.warnings, *_warnings(last, whole)),
+        question=_question(plan),
+        warnings=(*embedded.warnings, *_warnings_of_scores(last, plan.whole)),
         data=describe_source(samples),
         embedders=embedded.embedders,
         notes=embedded.notes,
     )
 
 
-def _truncation(asked: int | None, whole: Problem) -> int | None:
-    """Of the truncated scores: that asked for, or n / 8; none at order 2 unless asked for."""
-    if asked is not None:
-        return asked
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """What grows along the curves.
+
+    Attributes
+    ----------
+    whole : Problem
+        All data, without truncation.
+    settings : Settings
+        Of the curves: with the unit and the truncation of the truncated scores.
+    units : ndarray of int
+        The unit of each pair.
+    thinned : ndarray of int, or None
+        The prompt of each pair, where subsets thin out the outputs of repeated prompts.
+    """
+
+    whole: Problem
+    settings: Settings
+    units: np.ndarray
+    thinned: np.ndarray | None
+
+    @classmethod
+    def of(
+        cls, embedded: Samples, settings: Settings, resources: Resources, unit: str | None
+    ) -> "_Plan":
+        plain = replace(settings, truncation=None)
+        whole = pose(embedded.outputs, embedded.prompts, settings=plain, resources=resources)
+        unit, units = units_of(whole, unit or settings.unit)
+        truncation = _default_truncation(settings.truncation, whole)
+        resolved = replace(whole.settings, unit=unit, truncation=truncation)
+        thinned = None
+        if unit == "pair" and whole.t is not None and 1 < whole.t.size < units.size:
+            thinned = whole.t.index
+        return cls(whole, resolved, units, thinned)
+
+    @property
+    def num_thinned(self) -> int:
+        """Number of prompts whose outputs are thinned out."""
+        if self.thinned is None:
+            return 0
+        return int(self.thinned.max()) + 1
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether prompts have enough outputs for curves of fewer outputs per prompt."""
+        return self.units.size >= _FEWEST_EACH * self.num_thinned
+
+    @property
+    def kept_shares(self) -> np.ndarray | None:
+        """The prompt of each pair, where prompts keep their weights in every subset."""
+        if self.is_readable:
+            return self.thinned
+        return None
+
+    def subsets(self, sizes: Sequence[int] | None, num_repeats: int) -> tuple[np.ndarray, Subsets]:
+        """The ladder of sizes and the subsets of every repeat."""
+        units_noun, seed = noun(self.settings), self.settings.rng
+        if self.kept_shares is not None:
+            ladder = ladder_of_sizes(sizes, self.units.size, units_noun, self.num_thinned)
+            return ladder, thinned_subsets(self.kept_shares, ladder, num_repeats, seed)
+        ladder = ladder_of_sizes(sizes, int(self.units.max()) + 1, units_noun)
+        return ladder, nested_subsets(self.units, ladder, num_repeats, seed)
+
+    def verdict(self, curve: Curve, reading: Reading) -> Verdict:
+        """Whether a curve has converged."""
+        if self.is_readable:
+            return verdict(curve, reading)
+        return undetermined(curve)
+
+
+def _default_truncation(given: int | None, whole: Problem) -> int | None:
+    """The truncation given, or n / 8; none at order 2 unless given."""
+    if given is not None:
+        return given
     if whole.settings.order == 2:
         return None
     return math.ceil(whole.n / 8)
 
 
-def _thinned_prompts(whole: Problem, unit: str, units: np.ndarray) -> np.ndarray | None:
-    """The prompt of each pair, where subsets thin out the outputs of repeated prompts."""
-    if unit == "pair" and whole.t is not None and 1 < whole.t.size < units.size:
-        return whole.t.index
-    return None
+def _numbers_of_pairs(repeat: list[list[np.ndarray]], n: int) -> list[int]:
+    """The number of pairs in the first subset of each size, and in all data."""
+    return [*(stretches[0].size for stretches in repeat), n]
+
+
+def _question(plan: _Plan) -> str:
+    """What grows towards a limit, in one sentence."""
+    prompts = plan.whole.t
+    if prompts is None:
+        return "A limit is that of more outputs."
+    if prompts.size == plan.whole.n:
+        return "A limit is that of more prompts, with one output each."
+    each = plan.whole.n / prompts.size
+    if plan.settings.unit == "prompt":
+        return (
+            f"A limit is that of more prompts, each with the same number of outputs as here "
+            f"({each:.3g}); unit pair asks for more outputs."
+        )
+    end = ""
+    if not plan.is_readable:
+        end = f"; with {each:.2g} of each here, both are undetermined"
+    return (
+        f"Limits and sampling errors are those of more outputs under the same {prompts.size:,} "
+        f"prompts, not of other prompts{end}."
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class _Pairs:
+class _Data:
     """The data of a curve, to be posed again under other weights."""
 
     x: Any
@@ -314,7 +417,7 @@ class _Pairs:
     settings: Settings
     resources: Resources
 
-    def clean(self) -> "_Pairs":
+    def validated(self) -> "_Data":
         """The same with validated data, so that hundreds of subsets do not validate them again."""
         assert self.settings.kernel_x is not None
         t = self.t
@@ -322,7 +425,7 @@ class _Pairs:
             t = self.settings.kernel_t.clean(t, "t")
         return replace(self, x=self.settings.kernel_x.clean(self.x, "x"), t=t)
 
-    def posed(self, weights: np.ndarray | None, truncation: int | None) -> Problem:
+    def pose(self, weights: np.ndarray | None, truncation: int | None) -> Problem:
         """The problem under some weights."""
         settings = replace(self.settings, truncation=truncation)
         return pose(self.x, self.t, settings=settings, weights=weights, resources=self.resources)
@@ -332,200 +435,88 @@ def _operators(problem: Problem) -> list[Operator]:
     return [operator for operator in (problem.x, problem.t, problem.joint) if operator is not None]
 
 
-def _warnings(found: EntropiesByKind, problem: Problem) -> tuple[Notice, ...]:
-    """What `evaluate` warns of."""
+def _warnings_of_scores(solved: EntropiesByKind, problem: Problem) -> tuple[Notice, ...]:
+    """The warnings of `evaluate` about the scores of all data, each once."""
     warnings: list[Notice] = []
-    for spec in available(found["rke"]):
-        kind = "vendi" if spec.order is None else "rke"
-        warnings += assemble(spec, found[kind], problem).warnings
+    for spec in available(solved["rke"]):
+        kind = "rke"
+        if spec.order is None:
+            kind = "vendi"
+        warnings += assemble(spec, solved[kind], problem).warnings
     return tuple(dict.fromkeys(warnings))
 
 
-def _question(problem: Problem, unit: str, told: bool) -> str:
-    if problem.t is None:
-        return "A limit is that of more outputs."
-    if problem.t.size == problem.n:
-        return "A limit is that of more prompts, with one output each."
-    if unit == "prompt":
-        each = f"{problem.n / problem.t.size:.3g}"
-        return f"A limit is that of more prompts, with as many outputs each as here ({each}); unit pair asks for more outputs."
-    end = (
-        "" if told else f"; with {problem.n / problem.t.size:.2g} of each here, neither can be told"
-    )
-    what = f"more outputs under the same {problem.t.size:,} prompts, not of other prompts"
-    return f"A limit, and chance, are those of {what}{end}."
-
-
-def _ladder(sizes: Sequence[int] | None, total: int, what: str, prompts: int = 0) -> np.ndarray:
-    """Increasing sizes that end with all units; with `prompts`, those of outputs under so many, one of each at least."""
-    if total < _FEWEST:
-        way_out = ' Use unit="pair".' if what == "prompts" else ""
-        raise DataError(f"a curve needs at least {_FEWEST} {what}; there are {total:,}.{way_out}")
-    usual = _usual_ladder(total, prompts)
-    if sizes is None:
-        return usual
-    wanted = [whole_number(size, "sizes", 2) for size in sizes]
-    if any(size > total for size in wanted):
-        raise ArgumentError(f"`sizes` go up to {max(wanted):,}, but there are {total:,} {what}.")
-    ladder = np.unique([*wanted, total])
-    if np.array_equal(ladder, usual):
-        return ladder
-    if ladder[0] < prompts:
-        raise ArgumentError(
-            f"`sizes` must leave one output of each of {prompts:,} prompts at least; got {wanted}."
-        )
-    most = max(total // 4, prompts)
-    if ladder.size < 4 or ladder[0] > most:
-        raise ArgumentError(
-            f"`sizes` must name at least 3 sizes below all {total:,} {what}, the smallest at most {most:,}; got {wanted}."
-        )
-    return ladder
-
-
-def _usual_ladder(total: int, prompts: int) -> np.ndarray:
-    if not prompts:
-        steps = int(2 * math.log2(min(_SPAN, total / 4)) + 1e-9)
-        return np.unique(
-            [*np.round(total * 2.0 ** (-np.arange(2, steps + 1) / 2)).astype(int), total]
-        )
-    each = total / prompts
-    steps = int(2 * math.log2(min(_SPAN, each)) + 1e-9)
-    counts = (
-        np.arange(1, math.ceil(each))
-        if each <= _STEPS_EACH
-        else np.round(each * 2.0 ** (-np.arange(2, steps + 1) / 2))
-    )
-    return np.unique([*np.round(counts * prompts).astype(int), total])
-
-
-def _subsets(
-    units: np.ndarray, ladder: np.ndarray, num_repeats: int, seed: int
-) -> list[list[list[np.ndarray]]]:
-    """For each repeat and each size but the last, places of pairs: those of the first units of a random order, and of others.
-
-    The others are further stretches of the order, of the same size and spread evenly over it. Where they part all units
-    between them, whatever is a sum over units has the mean that it has on all data, and no noise.
-    """
-    draws, subsets, total = np.random.default_rng(seed), [], int(units.max()) + 1
-    for _ in range(num_repeats):
-        rank = draws.permutation(total)[units]
-        repeat = []
-        for size in ladder[:-1].tolist():
-            starts = np.linspace(0, total - size, min(_STRETCHES, math.ceil(total / size))).astype(
-                int
-            )
-            repeat.append(
-                [np.flatnonzero((rank >= start) & (rank < start + size)) for start in starts]
-            )
-        subsets.append(repeat)
-    return subsets
-
-
-def _thinned(
-    prompts: np.ndarray, ladder: np.ndarray, num_repeats: int, seed: int
-) -> list[list[list[np.ndarray]]]:
-    """The same for outputs under the same prompts: stretches of a random order of each prompt's outputs, one at least."""
-    draws, subsets, total = np.random.default_rng(seed), [], prompts.size
-    counts = np.bincount(prompts)
-    for _ in range(num_repeats):
-        by_prompt = draws.permutation(total)
-        by_prompt = by_prompt[np.argsort(prompts[by_prompt], kind="stable")]
-        place = np.empty(total)
-        place[by_prompt] = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-        place = (place + 0.5) / counts[
-            prompts
-        ]  # of an output among those of its prompt, from 0 to 1
-        repeat = []
-        for size in ladder[:-1].tolist():
-            starts = np.linspace(0, 1 - size / total, min(_STRETCHES, math.ceil(total / size)))
-            repeat.append(
-                [_stretch(prompts, place, start, start + size / total) for start in starts]
-            )
-        subsets.append(repeat)
-    return subsets
-
-
-def _stretch(prompts: np.ndarray, place: np.ndarray, start: float, end: float) -> np.ndarray:
-    """Outputs whose place among those of their prompt lies in a stretch, and the nearest of each prompt that has none there."""
-    inside = (place >= start - _ROUNDING) & (place < end - _ROUNDING)
-    for prompt in np.flatnonzero(
-        np.bincount(prompts[inside], minlength=int(prompts.max()) + 1) == 0
-    ):
-        members = np.flatnonzero(prompts == prompt)
-        inside[members[np.argmin(np.abs(place[members] - (start + end) / 2))]] = True
-    return np.flatnonzero(inside)
-
-
-def _swept(
-    data: _Pairs,
-    subsets: list[list[list[np.ndarray]]],
-    last: EntropiesByKind,
-    prompts: np.ndarray | None,
-    whole: Problem,
-    truncation: int | None,
+def _entropies_of_subsets(
+    data: _Data, subsets: Subsets, last: EntropiesByKind, plan: _Plan
 ) -> list[list[list[EntropiesByKind]]]:
-    """Entropies for each repeat, size and stretch; those of all data, the last, end each repeat.
-
-    With `prompts`, each keeps its share of all data.
-    """
-    sizes = [subset.size for repeat in subsets for blocks in repeat for subset in blocks]
-    whole.resources.report_progress(
-        f"converge: {len(sizes):,} subsets of up to {max(sizes):,} of {whole.n:,} outputs", 0
-    )
-    rows, done, work = [], 0, sum(size**2 for size in sizes)
+    """Entropies for each repeat, size and stretch; each repeat ends with those of all data."""
+    sizes = [rows.size for repeat in subsets for stretches in repeat for rows in stretches]
+    report = plan.whole.resources.report_progress
+    plan_text = f"{len(sizes):,} subsets of up to {max(sizes):,} of {plan.whole.n:,} outputs"
+    report(f"converge: {plan_text}", 0)
+    done, work = 0, sum(size**2 for size in sizes)
+    repeats = []
     for repeat in subsets:
-        row = []
-        for blocks in repeat:
-            found = []
-            for subset in blocks:
-                weights = np.bincount(subset, minlength=whole.n) / subset.size
-                if prompts is not None:
-                    weights *= (np.bincount(prompts) / np.bincount(prompts, weights=weights))[
-                        prompts
-                    ] / whole.n
-                found.append(_entropies(data, weights, truncation))
-                done += subset.size**2
-                whole.resources.report_progress("scores of subsets", done / work)
-            row.append(found)
-        rows.append([*row, [last]])
-    return rows
+        solved_repeat = []
+        for stretches in repeat:
+            solved = []
+            for rows in stretches:
+                weights = _subset_weights(rows, plan)
+                solved.append(_entropies(data, weights, plan.settings.truncation))
+                done += rows.size**2
+                report("scores of subsets", done / work)
+            solved_repeat.append(solved)
+        repeats.append([*solved_repeat, [last]])
+    return repeats
 
 
-def _entropies(data: _Pairs, weights: np.ndarray | None, truncation: int | None) -> EntropiesByKind:
-    """Entropies of K_X, K_T and their product: at the order given, at order 2, and at the order given truncated.
+def _subset_weights(rows: np.ndarray, plan: _Plan) -> np.ndarray:
+    """Weights of all pairs that are zero outside a subset.
 
-    Exact spectra serve all three; an estimator that draws spends its effort where the question is, and is asked again.
+    Where prompts keep their shares, each has in the subset the weight that it has in all data.
     """
-    problem = data.posed(weights, None)
-    names = ["x", "t", "joint"][: len(_operators(problem))]
+    weights = np.bincount(rows, minlength=plan.whole.n) / rows.size
+    prompts = plan.kept_shares
+    if prompts is None:
+        return weights
+    growth = np.bincount(prompts) / np.bincount(prompts, weights=weights)
+    return np.asarray(weights * (growth[prompts] / plan.whole.n))
+
+
+def _entropies(data: _Data, weights: np.ndarray | None, truncation: int | None) -> EntropiesByKind:
+    """Entropies of K_X, K_T and their product: at the order, at order 2, and truncated.
+
+    Exact spectra serve all three. A random estimator chooses its effort by the question, so it is
+    asked again for the truncated entropies.
+    """
+    problem = data.pose(weights, None)
+    operators = _operators(problem)
+    names = ["x", "t", "joint"][: len(operators)]
     order = problem.settings.order
     question = problem.question([order, 2.0])
-    if not question.squares_suffice:
-        spectra = problem.settings.estimator.spectra(
-            _operators(problem), question, problem.resources
-        )
-        asked = {"vendi": (order, None), "rke": (2.0, None), "truncated": (order, truncation)}
-        found = {
-            kind: {
-                name: Entropy(entropy_estimate(s, *what), s.method)
-                for name, s in zip(names, spectra, strict=True)
-            }
-            for kind, what in asked.items()
+    if question.squares_suffice:
+        plain, second = entropies(problem, names, [order, 2.0])
+        solved = {"vendi": plain, "rke": second}
+    else:
+        spectra = problem.settings.estimator.spectra(operators, question, problem.resources)
+        by_name = dict(zip(names, spectra, strict=True))
+        solved = {
+            "vendi": _entropies_of_spectra(by_name, order, None),
+            "rke": _entropies_of_spectra(by_name, 2.0, None),
+            "truncated": _entropies_of_spectra(by_name, order, truncation),
         }
         if all(set(spectrum.method.split("+")) <= _EXACT for spectrum in spectra):
-            return found
-    else:
-        plain, second = entropies(problem, names, [order, 2.0])
-        found = {"vendi": plain, "rke": second}
+            return solved
     if truncation is None:
-        return found
-    [cut] = entropies(data.posed(weights, truncation), names, [order])
-    return found | {"truncated": cut}
+        return solved
+    [truncated] = entropies(data.pose(weights, truncation), names, [order])
+    return solved | {"truncated": truncated}
 
 
-def _doublings(sizes: np.ndarray) -> list[int]:
-    """Places of the last size, of the one nearest to half of it, and so on: as many as a line takes."""
-    wanted = [
-        sizes[-1] / 2**power for power in range(_SHOWN) if sizes[-1] / 2**power >= sizes[0] * 0.9
-    ]
-    return sorted({int(np.argmin(np.abs(np.log(sizes / size)))) for size in wanted})
+def _entropies_of_spectra(
+    spectra: dict[str, Spectrum], order: float, truncation: int | None
+) -> dict[str, Entropy]:
+    solved = {}
+    for name, spectrum in spectra.items():
+        solved[name] = Entropy(entropy_estimate(spectrum, order, truncation), spectrum.method)
+    return solved

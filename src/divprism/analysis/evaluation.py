@@ -11,6 +11,7 @@ from warnings import warn
 
 import numpy as np
 
+from divprism import __version__
 from divprism.analysis.baseline import ShuffledBaseline, default_permutations, shuffled_from
 from divprism.analysis.bounds import Bound, bounds_of
 from divprism.analysis.inputs import (
@@ -32,7 +33,6 @@ from divprism.scores.problem import Problem, pose
 from divprism.scores.score import SATURATION, Score, Solved, assemble_all, solve
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
 from divprism.scores.spec import SCORES, available, is_score
-from divprism.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -309,7 +309,8 @@ def evaluate(
         Groups of prompts; adds `cluster_vendi` and `cluster_rke`.
     weights : array (n,), optional
         Sample weights that sum to one. Default: equal.
-    kernel_x, kernel_t, bandwidth_rule, order, truncation, estimator, rng, memory, executor, progress
+    kernel_x, kernel_t, bandwidth_rule, order, truncation, estimator, rng, memory, executor,
+    progress
         As in `conditional_vendi`. The rke scores are the same at order 2, with the same truncation.
     embedder_x, embedder_t, cache, num_workers
         As in `embed`.

@@ -1,7 +1,9 @@
-"""Metric: scores of a stream. update with chunks, merge with other workers, compute at any time."""
+"""Metric: scores of a stream, by update, merge and compute."""
 
 import json
+import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +26,31 @@ from divprism.scores.spec import available
 
 __all__ = ["Metric"]
 
-_FORMAT = 1
-_MOST_FEATURES = 4096
-_WIDEST = 1 << 20
-_FAR = 1e3  # phases beyond this are computed in double precision
+_FORMAT = 1  # version of the files that `save` writes
+_MOST_FEATURES = 4096  # a second moment of more features is refused
+_WIDEST = 1 << 20  # largest width that a file may claim
+_LARGEST_SINGLE_PHASE = 1e3  # larger phases are computed in double precision
+
+# Files are checked to hold moments of unit features: the trace is n up to rounding.
+_TRACE_ERROR = 1e-3
+_SYMMETRY_ERROR = 1e-6
 
 
 class Metric:
-    """All scores of outputs and prompts that come in chunks: one pass, memory that does not depend on their number.
+    """All scores of outputs and prompts that arrive in chunks, in one pass.
 
-    Keeps the second moments of features: random Fourier features for Gaussian kernels, as `Fourier` does and with the same
-    error, or the kernel's own for Cosine and Polynomial, which is exact. Bandwidths must be given, because a stream cannot be
-    asked twice.
+    Memory does not depend on the number of items: a metric keeps the second moments of features.
+    For Gaussian kernels these are random Fourier features, as in `Fourier` and with the same error;
+    Cosine and Polynomial have exact features of their own. Bandwidths must be given, because a
+    stream cannot be read twice.
 
     Parameters
     ----------
     kernel_x, kernel_t : Kernel
-        Kernels of outputs and prompts, both Gaussian or neither; without `kernel_t` only `vendi` and `rke` are computed.
+        Kernels of outputs and prompts, both Gaussian or neither. Without `kernel_t` only `vendi`
+        and `rke` are computed.
     num_features : int
-        Frequencies of random features.
+        Number of random frequencies.
     order, truncation, rng
         As in `vendi`. Metrics to be merged need the same seed.
 
@@ -52,9 +60,9 @@ class Metric:
 
     >>> import numpy as np, divprism as dp
     >>> metric = dp.Metric(dp.Cosine())
-    >>> metric.update(np.eye(4)[:2]), metric.update(np.eye(4)[2:])
-    (None, None)
-    >>> round(float(metric.compute().vendi), 12)
+    >>> metric.update(np.eye(4)[:2])
+    >>> metric.update(np.eye(4)[2:])
+    >>> round(metric.compute().vendi, 12)
     4.0
     """
 
@@ -68,36 +76,31 @@ class Metric:
         truncation: int | None = None,
         rng: Any = 0,
     ) -> None:
-        self._kernels = {"x": kernel_x} if kernel_t is None else {"x": kernel_x, "t": kernel_t}
+        self._kernels = {"x": kernel_x}
+        if kernel_t is not None:
+            self._kernels["t"] = kernel_t
         for name, kernel in self._kernels.items():
-            if not isinstance(kernel, Kernel):
-                raise ArgumentError(
-                    f"`kernel_{name}` must be an object such as dp.Gaussian(1.0); got {kernel!r}."
-                )
-            if not isinstance(kernel, Gaussian) and kernel.feature_dimension(1) is None:
-                raise ArgumentError(
-                    f"a stream needs a kernel with features; {type(kernel).__name__} has none. Use evaluate."
-                )
+            _require_features(kernel, f"kernel_{name}")
         self._is_random = isinstance(kernel_x, Gaussian)
-        if any(
-            isinstance(kernel, Gaussian) != self._is_random for kernel in self._kernels.values()
-        ):
-            raise ArgumentError(
-                "a stream needs two Gaussian kernels or none: the features of one kind do not multiply the other's."
-            )
-        self._order, self._truncation, self._seed = (
-            check_order(order),
-            check_truncation(truncation),
-            check_seed(rng),
-        )
-        self._estimator: Estimator = Fourier(num_features) if self._is_random else Dual()
-        self._num_features = (
-            self._estimator.num_features if isinstance(self._estimator, Fourier) else 0
-        )
+        for kernel in self._kernels.values():
+            if isinstance(kernel, Gaussian) != self._is_random:
+                raise ArgumentError(
+                    "`kernel_x` and `kernel_t` must both be Gaussian or neither: random features "
+                    "of one do not multiply exact features of the other."
+                )
+        self._num_features = 0
+        self._estimator: Estimator = Dual()
+        if self._is_random:
+            fourier = Fourier(num_features)
+            self._num_features = fourier.num_features
+            self._estimator = fourier
+        self._order = check_order(order)
+        self._truncation = check_truncation(truncation)
+        self._seed = check_seed(rng)
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything seen."""
+        """Forget all chunks."""
         self.n = 0
         self._noise = 0.0
         self._widths: dict[str, int] = {}
@@ -105,83 +108,96 @@ class Metric:
         self._moments: dict[str, FeatureMoments] = {}
 
     def update(self, x: Any, t: Any = None) -> None:
-        """Take in a chunk: outputs, and their prompts if `kernel_t` was given. A chunk that is refused changes nothing."""
+        """Add a chunk: outputs, and their prompts if `kernel_t` was given.
+
+        A chunk that is refused changes nothing.
+        """
         if (t is None) != ("t" not in self._kernels):
             raise ArgumentError("`t` goes with `kernel_t`: give both or neither.")
-        data = {"x": x} if t is None else {"x": x, "t": t}
-        clean = {name: self._kernels[name].clean(values, name) for name, values in data.items()}
-        for name, rows in clean.items():
-            check_pairing(clean["x"].shape[0], rows.shape[0], name)
-            width = self._widths.get(name, rows.shape[1])
-            if rows.shape[1] != width:
+        rows = {"x": self._kernels["x"].clean(x, "x")}
+        if t is not None:
+            rows["t"] = self._kernels["t"].clean(t, "t")
+        for name, side in rows.items():
+            check_pairing(rows["x"].shape[0], side.shape[0], name)
+            width = self._widths.get(name, side.shape[1])
+            if side.shape[1] != width:
                 raise DataError(
-                    f"`{name}` has {rows.shape[1]} columns; earlier chunks had {width}."
+                    f"`{name}` has {side.shape[1]} columns; earlier chunks had {width}."
                 )
         if not self._widths:
-            self._begin({name: rows.shape[1] for name, rows in clean.items()})
-        weights = np.ones(clean["x"].shape[0])
-        found = self._features(clean)
-        for features in found.values():
-            if not bool(
-                array_namespace(features).all(array_namespace(features).isfinite(features))
-            ):
+            self._begin({name: side.shape[1] for name, side in rows.items()})
+        features = self._features(rows)
+        for block in features.values():
+            xp = array_namespace(block)
+            if not bool(xp.all(xp.isfinite(block))):
+                if self.n == 0:
+                    self.reset()
                 raise DataError(
-                    "the features of a chunk overflow: its values are too large for these bandwidths."
+                    "the features of a chunk overflow: its values are too large for these "
+                    "bandwidths."
                 )
-        for name, features in found.items():
-            self._moments[name].update(features, weights)
+        # Nothing fails from here on, so that a chunk is added whole or not at all.
+        weights = np.ones(rows["x"].shape[0])
+        for name, block in features.items():
+            self._moments[name].update(block, weights)
         self.n += weights.size
 
     def _begin(self, widths: dict[str, int]) -> None:
         """Draw the frequencies, or count the features, once the widths are known."""
-        names = [*widths, "joint"] if "t" in widths else list(widths)
+        names = _operators_of(widths)
         if self._is_random:
             rng = np.random.default_rng(self._seed)
-            self._maps = {
-                name: FourierMap(draw_frequencies(width, self._num_features, rng))
-                for name, width in widths.items()
-            }
+            self._maps = {}
+            for name, width in widths.items():
+                self._maps[name] = FourierMap(draw_frequencies(width, self._num_features, rng))
             sizes = dict.fromkeys(names, 2 * self._num_features)
         else:
-            sizes = {
-                name: self._kernels[name].feature_dimension(width) or 0
-                for name, width in widths.items()
-            }
-            sizes["joint"] = int(np.prod(list(sizes.values())))
-            worst = max(sizes[name] for name in names)
-            if worst > _MOST_FEATURES:
-                raise ArgumentError(
-                    f"these kernels have {worst:,} features together, above {_MOST_FEATURES:,}. Use Gaussian, or evaluate."
-                )
+            sizes = self._exact_sizes(widths)
         self._widths = widths
         self._moments = {name: FeatureMoments(sizes[name], self._is_random) for name in names}
 
-    def _features(self, clean: dict[str, Array]) -> dict[str, Array]:
+    def _exact_sizes(self, widths: dict[str, int]) -> dict[str, int]:
+        """Number of exact features of each operator; those of pairs are products."""
+        sizes = {}
+        for name, width in widths.items():
+            sizes[name] = self._kernels[name].feature_dimension(width) or 0
+        if "t" in sizes:
+            sizes["joint"] = sizes["x"] * sizes["t"]
+        largest = max(sizes.values())
+        if largest > _MOST_FEATURES:
+            raise ArgumentError(
+                f"these kernels have {largest:,} features together, above {_MOST_FEATURES:,}; "
+                "use Gaussian kernels, or evaluate."
+            )
+        return sizes
+
+    def _features(self, rows: dict[str, Array]) -> dict[str, Array]:
         """Features of the outputs, the prompts and the pairs."""
         if self._is_random:
-            phases = {}
-            for name, rows in clean.items():
-                phases[name] = self._maps[name].phases(_in_bandwidths(rows, self._kernels[name]))
-            if "t" in phases:
-                phases["joint"] = phases["x"] + phases["t"]
-            return {name: FourierMap.features(each) for name, each in phases.items()}
-        found = {}
-        for name, rows in clean.items():
+            return self._random_features(rows)
+        features = {}
+        for name, side in rows.items():
             kernel = self._kernels[name]
-            points = kernel.points(rows, array_namespace(rows).float64, name)
+            points = kernel.points(side, array_namespace(side).float64, name)
             self._noise = max(self._noise, 2 * points.noise)
-            found[name] = kernel.features(points)
-        if "t" in found:
-            product = found["x"][:, :, None] * found["t"][:, None, :]
-            found["joint"] = array_namespace(product).reshape(product, (product.shape[0], -1))
-        return found
+            features[name] = kernel.features(points)
+        if "t" in features:
+            product = features["x"][:, :, None] * features["t"][:, None, :]
+            features["joint"] = array_namespace(product).reshape(product, (product.shape[0], -1))
+        return features
+
+    def _random_features(self, rows: dict[str, Array]) -> dict[str, Array]:
+        """Random Fourier features. The phases of a pair add up, because its kernels multiply."""
+        phases = {}
+        for name, side in rows.items():
+            phases[name] = self._maps[name].phases(_in_bandwidths(side, self._kernels[name]))
+        if "t" in phases:
+            phases["joint"] = phases["x"] + phases["t"]
+        return {name: FourierMap.features(block) for name, block in phases.items()}
 
     def merge(self, other: "Metric") -> None:
-        """Take in what another metric with the same settings has seen."""
-        if (
-            not isinstance(other, Metric)
-            or other._header()["settings"] != self._header()["settings"]
-        ):
+        """Add what another metric with the same settings has seen."""
+        if not isinstance(other, Metric) or other._settings() != self._settings():
             raise ArgumentError(
                 "only metrics with the same kernels, order, features and seed can be merged."
             )
@@ -195,10 +211,11 @@ class Metric:
             self._begin(dict(other._widths))
         for name, moments in self._moments.items():
             moments.merge(other._moments[name])
+        self._noise = max(self._noise, other._noise)
         self.n += other.n
 
     def compute(self) -> Evaluation:
-        """The scores of everything seen so far."""
+        """The scores of all chunks so far."""
         if self.n == 0:
             raise DataError("nothing has been seen yet: call update first.")
         start = time.perf_counter()
@@ -223,28 +240,31 @@ class Metric:
         data = {"n": self.n, "outputs": None, "prompts": None, "hash": None, "skipped": 0}
         return Evaluation(scores=scores, settings=settings, data=data, runtime=runtime_since(start))
 
-    def _header(self) -> dict[str, Any]:
-        kernels = {name: registry.spell(kernel) for name, kernel in self._kernels.items()}
-        settings = {
-            "kernels": kernels,
+    def _settings(self) -> dict[str, Any]:
+        """The settings as plain values: metrics are merged only if these are equal."""
+        order: float | str = self._order
+        if math.isinf(self._order):
+            order = "inf"
+        return {
+            "kernels": {name: registry.spell(kernel) for name, kernel in self._kernels.items()},
             "num_features": self._num_features,
-            "order": "inf" if self._order == float("inf") else self._order,
+            "order": order,
             "truncation": self._truncation,
             "rng": self._seed,
         }
-        return {
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a file, in one step: an archive of plain arrays (.npz) for `load`."""
+        target = Path(path)
+        header = {
             "format": _FORMAT,
-            "settings": settings,
+            "settings": self._settings(),
             "n": self.n,
             "widths": self._widths,
             "noise": self._noise,
         }
-
-    def save(self, path: str | Path) -> None:
-        """Write the state to a file, in one step: an archive of plain arrays (.npz), to be read by `load`."""
-        target = Path(path)
         arrays = {f"total_{name}": moments.total for name, moments in self._moments.items()}
-        arrays["header"] = np.array(json.dumps(self._header()))
+        arrays["header"] = np.array(json.dumps(header))
         try:
             write_whole(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
         except OSError as error:
@@ -252,59 +272,91 @@ class Metric:
 
     @classmethod
     def load(cls, path: str | Path) -> "Metric":
-        """A state that `save` wrote. Nothing in the file is executed."""
+        """A metric from a file that `save` wrote. Nothing in the file is executed."""
         with open_archive(path, _FORMAT, "a state of Metric") as (header, archive):
             settings = header["settings"]
-            kernels = [
-                registry.parse(text, registry.KERNELS, "kernel")
-                for text in settings["kernels"].values()
-            ]
-            others = {key: settings[key] for key in ("order", "truncation", "rng")}
-            metric = cls(*kernels, num_features=settings["num_features"] or 8, **others)
+            spellings = settings["kernels"].values()
+            kernels = [registry.parse(text, registry.KERNELS, "kernel") for text in spellings]
+            metric = cls(
+                *kernels,
+                num_features=settings["num_features"] or 8,
+                order=settings["order"],
+                truncation=settings["truncation"],
+                rng=settings["rng"],
+            )
             metric._restore(header, archive)
             return metric
 
-    def _restore(self, header: dict[str, Any], archive: Any) -> None:
+    def _restore(self, header: Mapping[str, Any], archive: Mapping[str, np.ndarray]) -> None:
+        """Read the state, trusting nothing: the file may come from anywhere.
+
+        `open_archive` turns a ValueError into a message that names the file.
+        """
         n, widths = header["n"], header["widths"]
-        if (
-            type(n) is not int
-            or not 0 <= n < 2**53
-            or set(widths) != (set(self._kernels) if n else set())
-        ):
+        expected = set(self._kernels)
+        if n == 0:
+            expected = set()
+        if type(n) is not int or not 0 <= n < 2**53 or set(widths) != expected:
             raise ValueError("its header does not fit")
         if n == 0:
             return
-        totals = {
-            name: archive[f"total_{name}"]
-            for name in (*widths, *(["joint"] if "t" in widths else []))
-        }
-        largest = max(len(total) for total in totals.values())
-        if any(type(width) is not int or not 0 < width <= _WIDEST for width in widths.values()) or (
-            self._is_random and largest != 2 * self._num_features
-        ):
-            raise ValueError("its header does not fit its arrays")
+        totals = {name: archive[f"total_{name}"] for name in _operators_of(widths)}
+        self._check_sizes(widths, totals)
         self._begin(dict(widths))
         self._noise = float(header["noise"])
         for name, moments in self._moments.items():
-            total = totals[name]
-            if (
-                total.shape != moments.total.shape
-                or total.dtype != np.float64
-                or not np.isfinite(total).all()
-            ):
-                raise ValueError(f"the moments of {name} do not fit")
-            if abs(np.trace(total) - n) > 1e-3 * n or not np.allclose(
-                total, total.T, atol=1e-6 * n
-            ):
-                raise ValueError(f"the moments of {name} are not those of {n} items")
-            moments.total, moments.mass = total, float(n)
+            _check_moments(totals[name], moments.total, n, name)
+            moments.total, moments.mass = totals[name], float(n)
         self.n = n
+
+    def _check_sizes(self, widths: Mapping[str, Any], totals: Mapping[str, np.ndarray]) -> None:
+        """Require the widths to fit the arrays before memory is allocated for them."""
+        for width in widths.values():
+            if type(width) is not int or not 0 < width <= _WIDEST:
+                raise ValueError("its header does not fit its arrays")
+        largest = max(len(total) for total in totals.values())
+        if self._is_random and largest != 2 * self._num_features:
+            raise ValueError("its header does not fit its arrays")
+
+
+def _require_features(kernel: object, name: str) -> None:
+    """Refuse kernels that have neither random nor exact features."""
+    if not isinstance(kernel, Kernel):
+        raise ArgumentError(f"`{name}` must be an object such as dp.Gaussian(1.0); got {kernel!r}.")
+    if not isinstance(kernel, Gaussian) and kernel.feature_dimension(1) is None:
+        raise ArgumentError(
+            f"a stream needs a kernel with features; {type(kernel).__name__} has none. "
+            "Use evaluate."
+        )
+
+
+def _operators_of(widths: Mapping[str, Any]) -> list[str]:
+    """The operators of the sides that a stream has, pairs included."""
+    if "t" in widths:
+        return [*widths, "joint"]
+    return list(widths)
+
+
+def _check_moments(total: np.ndarray, expected: np.ndarray, n: int, name: str) -> None:
+    """Require an array to be the second moments of n features of unit length."""
+    is_like = total.shape == expected.shape and total.dtype == np.float64
+    if not is_like or not np.isfinite(total).all():
+        raise ValueError(f"the moments of {name} do not fit")
+    has_trace = abs(np.trace(total) - n) <= _TRACE_ERROR * n
+    if not has_trace or not np.allclose(total, total.T, atol=_SYMMETRY_ERROR * n):
+        raise ValueError(f"the moments of {name} are not those of {n} items")
 
 
 def _in_bandwidths(rows: Array, kernel: Kernel) -> Points:
-    """Rows over the bandwidth, uncentred: workers could not agree on a centre, and the spectrum does not depend on it."""
+    """Rows divided by the bandwidth.
+
+    They are not centred: workers could not agree on a centre, and the spectrum does not depend on
+    it.
+    """
     assert isinstance(kernel, Gaussian)
     xp = array_namespace(rows)
-    reach = float(xp.max(xp.abs(rows))) * rows.shape[1] ** 0.5 / kernel.bandwidth
-    dtype = xp.float64 if rows.dtype == xp.float64 or reach > _FAR else xp.float32
+    phase = float(xp.max(xp.abs(rows))) * rows.shape[1] ** 0.5 / kernel.bandwidth
+    dtype = xp.float32
+    if rows.dtype == xp.float64 or phase > _LARGEST_SINGLE_PHASE:
+        dtype = xp.float64
     return Points(xp.astype(rows, dtype) / kernel.bandwidth)

@@ -6,10 +6,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from divprism import errors
+from divprism import __version__, errors
 from divprism.cli import compare, convert, curves, demo, groups, installation, score
 from divprism.cli.messages import in_flags
-from divprism.version import __version__
 
 __all__ = ["app", "main"]
 

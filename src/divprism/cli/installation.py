@@ -10,13 +10,13 @@ from pathlib import Path
 
 import typer
 
+from divprism import __version__
 from divprism.cli.messages import say
 from divprism.embedders import Cache
 from divprism.engines import spell_bytes
 from divprism.errors import ArgumentError, DataError
 from divprism.scores import registry
 from divprism.scores.spec import SCORES
-from divprism.version import __version__
 
 _TABLES: dict[str, dict[str, type]] = {
     "kernels": registry.KERNELS,

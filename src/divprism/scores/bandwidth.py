@@ -1,4 +1,7 @@
-"""Rules that read a Gaussian bandwidth off the data. A rule is called once, and the result records the rule and the number."""
+"""Rules that choose the bandwidth of a Gaussian kernel from data.
+
+A rule is called once per side. The result records the rule and the number that it chose.
+"""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
@@ -15,21 +18,29 @@ from divprism.errors import ArgumentError
 __all__ = ["BandwidthRule", "MedianDistance", "StableScore"]
 
 
+# Bandwidths are tried in steps of 2^(1/16), counted from the median distance downwards: from four
+# times the median to an eighth of it, first eight steps at a time.
+_STEPS_PER_HALVING = 16
+_FIRST_STEP = -2 * _STEPS_PER_HALVING
+_LAST_STEP = 3 * _STEPS_PER_HALVING
+_COARSE_STEP = 8
+
+
 class BandwidthRule(ABC):
     """A way to choose the bandwidth of a Gaussian kernel from data."""
 
     @abstractmethod
     def bandwidth(self, x: Array, *, rng: int = 0, name: str = "x") -> float:
-        """The bandwidth for the rows of `x`; `rng` seeds whatever the rule draws."""
+        """The bandwidth for the rows of `x`; `rng` is the seed of random subsets."""
 
 
 @dataclass(frozen=True)
 class MedianDistance(BandwidthRule):
     """The median distance between distinct rows: the common default of kernel methods.
 
-    Copies count once, so repeating prompts, or the whole data set, leaves the bandwidth as it was. With more than `max_rows`
-    distinct rows a seeded draw of that many stands for all. Data without two distinct rows get 1, where every bandwidth
-    gives the same score. O(max_rows^2 d).
+    Copies count once, so repeating prompts, or the whole data set, does not change the bandwidth.
+    With more than `max_rows` distinct rows a seeded random subset of that size is used. Data
+    without two distinct rows get 1, where every bandwidth gives the same score. O(max_rows^2 d).
 
     >>> MedianDistance().bandwidth(np.array([[0.0], [1.0], [3.0], [3.0]]))
     2.0
@@ -46,13 +57,12 @@ class MedianDistance(BandwidthRule):
         return self.between(x, distinct_rows(x)[0], rng)
 
     def between(self, x: Array, distinct: np.ndarray, rng: int) -> float:
-        """The same, for clean rows of which the places of the distinct ones are known."""
+        """The bandwidth of clean rows; `distinct` holds the first row of each set of copies."""
         if distinct.size < 2:
             return 1.0
         if distinct.size > self.max_rows:
-            distinct = np.sort(
-                np.random.default_rng(rng).choice(distinct, self.max_rows, replace=False)
-            )
+            generator = np.random.default_rng(rng)
+            distinct = np.sort(generator.choice(distinct, self.max_rows, replace=False))
         squares, scale = condensed_squares(x, distinct)
         return float(scale * np.sqrt(np.median(squares)))
 
@@ -61,24 +71,28 @@ class MedianDistance(BandwidthRule):
 class StableScore(BandwidthRule):
     """The smallest bandwidth at which the score is stable: the rule of the papers, and the default.
 
-    Conditional Vendi, App. D takes, for each kind of data, the smallest bandwidth at which the score varies by less than 0.01
-    (variance) between independent evaluations. Here an evaluation is the RKE (order 2, as in the work that the rule comes from)
-    of a seeded draw of `max_rows` rows, or of half of them if there are fewer, without replacement; the variance over
-    `num_subsets` draws is corrected for the rows that draws share. Bandwidths are tried from four times the median distance
-    down to an eighth of it, in steps of 2^(1/16); the last one before the variance first exceeds `threshold` is taken. Coming
-    from above matters: at bandwidths so small that every row is a kind of its own the variance vanishes again.
+    Conditional Vendi, App. D takes, for each kind of data, the smallest bandwidth at which the
+    score varies by less than 0.01 (variance) between independent evaluations. Here an evaluation
+    is the RKE (order 2, as in the work that the rule comes from) of a seeded random subset of
+    `max_rows` rows without replacement, or of half of the rows if there are fewer. The variance
+    over `num_subsets` subsets is corrected for the rows that they share.
 
-    A few kinds of rows, such as ten prompts, never exceed it and get the smallest. The bandwidth falls as rows grow in number:
-    sets that are to be compared should share it. O(num_subsets max_rows^2 d).
+    Bandwidths are tried from four times the median distance down to an eighth of it, in steps of
+    2^(1/16); the last one before the variance first exceeds `threshold` is chosen. The direction
+    matters: at bandwidths so small that every row is a kind of its own the variance vanishes again.
+
+    Data of few kinds, such as ten prompts, never exceed the threshold and get the smallest
+    bandwidth. The bandwidth falls as the number of rows grows, so sets that are compared should
+    share it. O(num_subsets max_rows^2 d).
 
     Attributes
     ----------
     threshold : float
         Largest variance of the score.
     num_subsets : int
-        Number of draws.
+        Number of random subsets.
     max_rows : int
-        Rows of a draw.
+        Largest number of rows of a subset.
     """
 
     threshold: float = 0.01
@@ -102,36 +116,42 @@ class StableScore(BandwidthRule):
         if size < 2 or distinct.size < 2:
             return median
         generator = np.random.default_rng(rng)
-        draws = [
-            condensed_squares(x, generator.choice(n, size, replace=False))
-            for _ in range(self.num_subsets)
-        ]
-        squares = [draw * (scale / median) ** 2 for draw, scale in draws]  # in units of the median
-        stable = _walk(
-            lambda step: self._variance(squares, 2.0 ** (-step / _FINE), size / n) <= self.threshold
-        )
-        return float(median * 2.0 ** (-stable / _FINE))
+        subsets = []
+        for _ in range(self.num_subsets):
+            squares, scale = condensed_squares(x, generator.choice(n, size, replace=False))
+            # In units of the median distance, whatever the scale of the data.
+            subsets.append(squares * (scale / median) ** 2)
 
-    def _variance(self, squares: list[np.ndarray], bandwidth: float, part: float) -> float:
-        """Variance of the RKE over draws that hold a part of all rows."""
-        size = (1 + np.sqrt(1 + 8 * squares[0].size)) / 2
-        scores = [size**2 / (size + 2 * np.exp(-draw / bandwidth**2).sum()) for draw in squares]
-        return float(np.var(scores, ddof=1) / (1 - part))
+        def is_stable(step: int) -> bool:
+            relative = 2.0 ** (-step / _STEPS_PER_HALVING)
+            return _variance_of_rke(subsets, relative, size / n) <= self.threshold
+
+        return float(median * 2.0 ** (-_last_stable_step(is_stable) / _STEPS_PER_HALVING))
 
 
-_FINE = 16  # steps to halve a bandwidth
-_TOP, _BOTTOM, _COARSE = (
-    -2 * _FINE,
-    3 * _FINE,
-    8,
-)  # steps below the median: tried first, last, and at a time
+def _variance_of_rke(subsets: list[np.ndarray], bandwidth: float, share: float) -> float:
+    """Variance of the RKE over random subsets that hold a share of all rows.
+
+    `subsets` holds the squared distances between all pairs of rows of each, s (s - 1) / 2 of them.
+    The kernel is squared in RKE, which cancels the 2 of the Gaussian kernel.
+    """
+    size = (1 + np.sqrt(1 + 8 * subsets[0].size)) / 2
+    scores = []
+    for squares in subsets:
+        scores.append(size**2 / (size + 2 * np.exp(-squares / bandwidth**2).sum()))
+    # Subsets without replacement vary less than independent samples.
+    return float(np.var(scores, ddof=1) / (1 - share))
 
 
-def _walk(holds: Callable[[int], bool]) -> int:
-    """The last step, counted down from the top, at which something holds that holds up to some step and then no more."""
-    last = _TOP
-    for step in range(_TOP + _COARSE, _BOTTOM + 1, _COARSE):
-        if not holds(step):
-            return last + bisect_left(range(last + 1, step), True, key=lambda step: not holds(step))
+def _last_stable_step(is_stable: Callable[[int], bool]) -> int:
+    """The last step before the score first becomes unstable.
+
+    Coarse steps find the interval in which that happens, bisection the step in it.
+    """
+    last = _FIRST_STEP
+    for step in range(_FIRST_STEP + _COARSE_STEP, _LAST_STEP + 1, _COARSE_STEP):
+        if not is_stable(step):
+            between = range(last + 1, step)
+            return last + bisect_left(between, True, key=lambda step: not is_stable(step))
         last = step
-    return _BOTTOM
+    return _LAST_STEP

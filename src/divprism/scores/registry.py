@@ -1,6 +1,7 @@
-"""Names of things: the only home of strings that choose something.
+"""Names of kernels, estimators, bandwidth rules and embedders.
 
-A thing is spelled by its name and its fields, as in `gaussian(bandwidth=25.0)`; a name alone stands for the defaults.
+Outside of this module and the command line nothing is chosen by a string. An object is spelled by
+its name and its fields, as in `gaussian(bandwidth=25.0)`; a name alone stands for the defaults.
 """
 
 import ast
@@ -72,102 +73,121 @@ EMBEDDERS: dict[str, type[Embedder]] = {
     "inception": Inception,
     "openai": OpenAI,
 }
-"""Embedders by the name before the colon; what follows it is their first field. Short names of models: `ALIASES`."""
+"""Embedders by the name before the colon; the text after it is their first field.
+
+Short names of models are in `ALIASES`.
+"""
 
 
-def parse(text: str, table: dict[str, type], what: str) -> Any:
-    """The object that a spelling stands for.
+_NAMES = {kind: name for name, kind in (KERNELS | ESTIMATORS | BANDWIDTH_RULES).items()}
+
+
+def parse(text: str, table: dict[str, type], noun: str, **given: Any) -> Any:
+    """The object that a spelling stands for; `noun` names its kind in messages.
+
+    `given` are settings that the spelling leaves out.
 
     >>> parse("polynomial(degree=2)", KERNELS, "kernel")
     Polynomial(degree=2, scale=None, offset=1.0)
     """
     match = re.fullmatch(r"\s*([a-z_]+)\s*(?:\((.*)\))?\s*", text)
     if match is None or match[1] not in table:
-        raise ArgumentError(f"there is no {what} {text!r}; choose from {', '.join(table)}.")
-    kind = table[match[1]]
+        raise ArgumentError(f"there is no {noun} {text!r}; choose from {', '.join(table)}.")
+    name, arguments = match[1], match[2] or ""
+    kind = table[name]
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    values = keywords(match[2] or "", text, what)
-    unknown = [name for name in values if name not in fields]
-    if unknown:
-        takes = ", ".join(fields) or "no settings"
-        raise ArgumentError(f"{what} {match[1]} has no setting {unknown[0]!r}; it takes {takes}.")
-    missing = [
-        name
-        for name, field in fields.items()
-        if field.default is dataclasses.MISSING and name not in values
-    ]
-    if missing:
-        raise ArgumentError(
-            f"{what} {match[1]} needs {missing[0]}, as in {match[1]}({missing[0]}=...)."
-        )
+    values = keywords(arguments, text, noun) | given
+    for key in values:
+        if key not in fields:
+            takes = ", ".join(fields) or "no settings"
+            raise ArgumentError(f"{noun} {name} has no setting {key!r}; it takes {takes}.")
+    for key, field in fields.items():
+        if field.default is dataclasses.MISSING and key not in values:
+            raise ArgumentError(f"{noun} {name} needs {key}, as in {name}({key}=...).")
     return kind(**values)
 
 
-def keywords(text: str, whole: str, what: str) -> dict[str, Any]:
+def keywords(text: str, whole: str, noun: str) -> dict[str, Any]:
     """`degree=2, offset=0.5` as a dictionary of literals; nothing is evaluated."""
     try:
         call = ast.parse(f"f({text})", mode="eval").body
-        if (
-            not isinstance(call, ast.Call)
-            or not isinstance(call.func, ast.Name)
-            or call.args
-            or any(word.arg is None for word in call.keywords)
-        ):
-            raise ValueError
-        return {str(word.arg): _literal(word.value) for word in call.keywords}
+        return _literals(call)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # The parser raises the last two on deeply nested input.
         raise ArgumentError(
-            f"cannot read the settings of {what} {whole!r}; write them as name(setting=value)."
+            f"cannot read the settings of {noun} {whole!r}; write them as name(setting=value)."
         ) from None
 
 
+def _literals(call: ast.expr) -> dict[str, Any]:
+    """The keywords of a call; ValueError for anything but keywords with literal values."""
+    # A second pair of parentheses would make the function a call itself.
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+        raise ValueError
+    values = {}
+    for word in call.keywords:
+        if word.arg is None:  # **mapping
+            raise ValueError
+        values[word.arg] = _literal(word.value)
+    return values
+
+
 def _literal(node: ast.expr) -> Any:
-    return math.inf if isinstance(node, ast.Name) and node.id == "inf" else ast.literal_eval(node)
+    if isinstance(node, ast.Name) and node.id == "inf":
+        return math.inf
+    return ast.literal_eval(node)
 
 
-def spell(thing: Any) -> str:
-    """The spelling of an object: `parse` gives an equal one back.
+def spell(value: Any, leave_out: str | None = None) -> str:
+    """The spelling of an object, without one of its settings: `parse` turns it back.
 
     >>> spell(Gaussian(25.0)), spell(Cosine())
     ('gaussian(bandwidth=25.0)', 'cosine')
     """
-    name = _name(type(thing))
-    fields = ", ".join(
-        f"{field.name}={getattr(thing, field.name)!r}" for field in dataclasses.fields(thing)
-    )
-    return f"{name}({fields})" if fields else name
+    name = _name(type(value))
+    arguments = []
+    for field in dataclasses.fields(value):
+        if field.name != leave_out:
+            arguments.append(f"{field.name}={getattr(value, field.name)!r}")
+    if not arguments:
+        return name
+    return f"{name}({', '.join(arguments)})"
 
 
-def kernel(name: str | None, bandwidth: float | None, side: str) -> Kernel | None:
-    """The kernel of one side from its name and its bandwidth; None leaves the bandwidth to the rule.
+def kernel(name: str | None, bandwidth: float | None) -> Kernel | None:
+    """The kernel of one side from its name and its bandwidth.
 
-    >>> kernel("gaussian", 2.0, "x"), kernel(None, None, "x")
+    None leaves the bandwidth of a Gaussian kernel to the rule.
+
+    >>> kernel("gaussian", 2.0), kernel(None, None)
     (Gaussian(bandwidth=2.0), None)
     """
-    if name is None or name == "gaussian":
-        if bandwidth is None:
+    if bandwidth is None:
+        if name is None or name == "gaussian":
             return None
-        return Gaussian(bandwidth)
-    if bandwidth is not None:
-        raise ArgumentError(
-            f"the bandwidth of `{side}` goes with a kernel that has one; its kernel is {name!r}."
-        )
-    parsed: Kernel = parse(name, KERNELS, "kernel")
-    return parsed
+        parsed: Kernel = parse(name, KERNELS, "kernel")
+        return parsed
+    with_bandwidth: Kernel = parse(name or "gaussian", KERNELS, "kernel", bandwidth=bandwidth)
+    return with_bandwidth
+
+
+def spell_kernel(kernel: Kernel) -> tuple[str, float | None]:
+    """The name of a kernel and its bandwidth, which `kernel` takes back.
+
+    >>> spell_kernel(Gaussian(2.0)), spell_kernel(Cosine())
+    (('gaussian', 2.0), ('cosine', None))
+    """
+    return spell(kernel, leave_out="bandwidth"), kernel.bandwidth
 
 
 def is_registered(value: object) -> bool:
     """Whether a kernel, an estimator or a rule has a name here, so that it can be spelled."""
-    tables = (KERNELS, ESTIMATORS, BANDWIDTH_RULES)
-    return any(type(value) in table.values() for table in tables)
+    return type(value) in _NAMES
 
 
 def _name(kind: type) -> str:
-    for table in (KERNELS, ESTIMATORS, BANDWIDTH_RULES):
-        for name, entry in table.items():
-            if entry is kind:
-                return name
-    return kind.__name__
+    """The name of a class; classes of other packages go by their own name."""
+    return _NAMES.get(kind, kind.__name__)
 
 
 def summary(kind: type) -> str:
@@ -177,49 +197,58 @@ def summary(kind: type) -> str:
 
 def plugins() -> dict[str, Callable[..., Embedder]]:
     """Embedders of other packages: entry points of the group `divprism.embedders`."""
-    return {
-        point.name: point.load
-        for point in importlib.metadata.entry_points(group="divprism.embedders")
-    }
+    entry_points = importlib.metadata.entry_points(group="divprism.embedders")
+    return {point.name: point.load for point in entry_points}
 
 
 def embedder(text: str, **options: Any) -> Embedder:
-    """The embedder that a spelling stands for: `wordllama`, `dinov2`, `sentence-transformers:name or path`.
+    """The embedder that a spelling stands for.
 
-    `options` are fields such as `device` or `batch_size`; those that an embedder does not have, or that are None, are left out.
+    A spelling is a name such as `wordllama` or `dinov2`, or a name and an argument such as
+    `sentence-transformers:name-or-path`. `options` are fields such as `device` or `batch_size`;
+    those that are None, or that the embedder does not have, are ignored.
 
     >>> embedder("wordllama", batch_size=64, device=None)
     WordLlama(batch_size=64)
     """
     name, _, argument = text.partition(":")
-    given = {key: value for key, value in options.items() if value is not None}
+    values = {key: value for key, value in options.items() if value is not None}
     if name in ALIASES:
         kind: Any = Transformers
-        given = ALIASES[name] | given | ({"model": argument} if argument else {})
+        values = ALIASES[name] | values
+        if argument:
+            values["model"] = argument
     elif name in EMBEDDERS:
         kind = EMBEDDERS[name]
-        given |= _first_field(kind, name, argument)
-    elif name in (found := plugins()):
-        kind = found[name]()
-        given |= (
-            _first_field(kind, name, argument)
-            if dataclasses.is_dataclass(kind)
-            else {"argument": argument or None}
-        )
+        values |= _first_field(kind, name, argument)
     else:
-        names = ", ".join([*EMBEDDERS, *ALIASES, *found])
-        raise ArgumentError(f"there is no embedder {text!r}; choose from {names}.")
+        kind = _plugin(name, text)
+        if dataclasses.is_dataclass(kind):
+            values |= _first_field(kind, name, argument)
+        else:
+            values["argument"] = argument or None
     if dataclasses.is_dataclass(kind):
         fields = {field.name for field in dataclasses.fields(kind)}
-        given = {key: value for key, value in given.items() if key in fields}
-    made: Embedder = kind(**given)
-    return made
+        values = {key: value for key, value in values.items() if key in fields}
+    created: Embedder = kind(**values)
+    return created
+
+
+def _plugin(name: str, text: str) -> Any:
+    """The class or function of another package that makes an embedder."""
+    others = plugins()
+    if name not in others:
+        names = ", ".join([*EMBEDDERS, *ALIASES, *others])
+        raise ArgumentError(f"there is no embedder {text!r}; choose from {names}.")
+    return others[name]()
 
 
 def _first_field(kind: Any, name: str, argument: str) -> dict[str, str]:
-    """What follows the colon, as the first field where that has no default."""
+    """The text after the colon as the first field, if that has no default."""
     field = dataclasses.fields(kind)[0]
-    if field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING:
+    has_value = field.default is not dataclasses.MISSING
+    has_factory = field.default_factory is not dataclasses.MISSING
+    if has_value or has_factory:
         if argument:
             raise ArgumentError(f"embedder {name} takes nothing after a colon; got {argument!r}.")
         return {}
