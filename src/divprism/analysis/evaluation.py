@@ -309,7 +309,8 @@ def evaluate(
         Groups of prompts; adds `cluster_vendi` and `cluster_rke`.
     weights : array (n,), optional
         Sample weights that sum to one. Default: equal.
-    kernel_x, kernel_t, bandwidth_rule, order, truncation, estimator, rng, memory, executor, progress
+    kernel_x, kernel_t, bandwidth_rule, order, truncation, estimator, rng, memory, executor,
+    progress
         As in `conditional_vendi`. The rke scores are the same at order 2, with the same truncation.
     embedder_x, embedder_t, cache, num_workers
         As in `embed`.

@@ -118,7 +118,7 @@ class SamplingError:
 
 
 def quantile(parts: int, level: float) -> float:
-    """How many standard errors an interval reaches, if the error is estimated from `parts` parts."""
+    """How many standard errors an interval reaches, for an error estimated from `parts` parts."""
     from scipy.special import stdtrit
 
     return float(stdtrit(parts - 1, (1 + check_level(level)) / 2))
