@@ -1,1 +1,1 @@
-"""What scores mean: evaluations with intervals and baselines, comparisons, convergence, prompt groups, bounds."""
+"""Evaluations with intervals and baselines, comparisons, convergence, prompt groups, bounds."""

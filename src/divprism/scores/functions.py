@@ -36,14 +36,17 @@ __all__ = [
 
 
 def _score(
-    name: str, data: Mapping[str, Any], given: Mapping[str, Any], options: Mapping[str, Any]
+    name: str, data: Mapping[str, object], given: Mapping[str, Any], options: ScoreOptions
 ) -> Score:
     """One score of some data; `given` holds the keywords that only some of the scores have."""
+    # Weights belong to the data, not to the settings.
     rest = dict(options)
     weights = rest.pop("weights", None)
     settings, resources = read_options(rest, ScoreOptions, name)
     spec = score_spec(name)
+    # None means "not given" here, so that the settings keep their own kernel and order.
     changes = {keyword: value for keyword, value in given.items() if value is not None}
+    # Posing at order 2 lets data of single precision stay single.
     if spec.order is not None:
         changes["order"] = spec.order
     if "t" not in data:
@@ -55,7 +58,11 @@ def _score(
 
 
 def vendi(
-    x: Any, *, kernel: Kernel | None = None, order: Any = None, **options: "Unpack[ScoreOptions]"
+    x: object,
+    *,
+    kernel: Kernel | None = None,
+    order: float | str | None = None,
+    **options: "Unpack[ScoreOptions]",
 ) -> Score:
     """Effective number of distinct items: exp H(K / n).
 
@@ -114,7 +121,7 @@ def vendi(
     return _score("vendi", {"x": x}, {"kernel_x": kernel, "order": order}, options)
 
 
-def rke(x: Any, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]") -> Score:
+def rke(x: object, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]") -> Score:
     """Effective number of distinct items at order 2: 1 / ||K / n||_F^2.
 
     Conditional Vendi, eq. 4; Truncated Vendi, eq. 7. Cheaper than `vendi`: no eigenvalue is
@@ -130,12 +137,12 @@ def rke(x: Any, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions
 
 
 def conditional_vendi(
-    x: Any,
-    t: Any,
+    x: object,
+    t: object,
     *,
     kernel_x: Kernel | None = None,
     kernel_t: Kernel | None = None,
-    order: Any = None,
+    order: float | str | None = None,
     **options: "Unpack[ScoreOptions]",
 ) -> Score:
     """Effective number of distinct outputs per kind of prompt: exp(H(X, T) - H(T)).
@@ -170,12 +177,12 @@ def conditional_vendi(
 
 
 def information_vendi(
-    x: Any,
-    t: Any,
+    x: object,
+    t: object,
     *,
     kernel_x: Kernel | None = None,
     kernel_t: Kernel | None = None,
-    order: Any = None,
+    order: float | str | None = None,
     **options: "Unpack[ScoreOptions]",
 ) -> Score:
     """How much of the diversity follows the prompts: exp(H(X) + H(T) - H(X, T)).
@@ -194,8 +201,8 @@ def information_vendi(
 
 
 def conditional_rke(
-    x: Any,
-    t: Any,
+    x: object,
+    t: object,
     *,
     kernel_x: Kernel | None = None,
     kernel_t: Kernel | None = None,
@@ -216,8 +223,8 @@ def conditional_rke(
 
 
 def information_rke(
-    x: Any,
-    t: Any,
+    x: object,
+    t: object,
     *,
     kernel_x: Kernel | None = None,
     kernel_t: Kernel | None = None,
@@ -237,11 +244,11 @@ def information_rke(
 
 
 def cluster_vendi(
-    x: Any,
-    labels: Any,
+    x: object,
+    labels: object,
     *,
     kernel: Kernel | None = None,
-    order: Any = None,
+    order: float | str | None = None,
     **options: "Unpack[ScoreOptions]",
 ) -> Score:
     """Mean over groups, by their share, of the `vendi` of the outputs inside each.
@@ -273,7 +280,7 @@ def cluster_vendi(
 
 
 def cluster_rke(
-    x: Any, labels: Any, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]"
+    x: object, labels: object, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]"
 ) -> Score:
     """`cluster_vendi` at order 2: no eigenvalue is computed.
 
