@@ -528,6 +528,13 @@ def test_a_gate_that_cannot_be_checked_is_not_passed(folder):
     assert (done.returncode, done.stdout) == (2, b"")
     message = "--fail-under conditional_vendi cannot be checked: the score needs prompts"
     assert message in done.stderr.decode()
+    unrepeated = ("--prompts", folder / "x.npy", "--fail-under", "per_prompt_vendi=1")
+    done = run("score", folder / "x.npy", *unrepeated)
+    assert done.returncode == 2
+    message = (
+        "--fail-under per_prompt_vendi cannot be checked: the score needs prompts and repeated"
+    )
+    assert message in done.stderr.decode()
     # Refused before anything is read.
     never = run("score", folder / "nowhere.npy", "--fail-under", "cluster_vendi=1")
     assert never.returncode == 2
