@@ -50,7 +50,7 @@ LAWS = {
     "outputs of given prompts": (fixed, {}),
     "several outputs of a prompt": (partial(repeated, prompts=30), {}),
     "truncated": (partial(independent, n=60), {"truncation": 15}),
-    "order 3": (partial(independent, n=60), {"order": 3.0}),
+    "order 3": (independent, {"order": 3.0}),
 }
 
 
