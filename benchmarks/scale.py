@@ -160,17 +160,20 @@ def largest_error(row: dict) -> float:
 
 def print_scale_row(row: dict) -> None:
     """Print the row of one size."""
+    peer = math.nan
+    peer_text = ratio = error = "-"
     if "exact" in row:
         peer = row["exact"]["eigvalsh"]
         peer_text = f"{peer:.3g}"
         error = f"{largest_error(row):.1e}"
-    else:
-        peer = row.get("extrapolated", math.nan)
-        peer_text = f"({peer:.0f})"
-        error = "-"
+    elif "extrapolated" in row:
+        peer = row["extrapolated"]
+        peer_text = f"({peer:.1f})"
+    if not math.isnan(peer):
+        ratio = f"{peer / row['seconds']:.3g}"
     size = [f"{row['n']:,}", f"{row['seconds']:.3g}", f"{row['gigabytes']:.2f}"]
     stated = f"{max(row['errors'].values()):.1e}"
-    print_row([*size, peer_text, f"{peer / row['seconds']:.3g}", stated, error, row["method"]])
+    print_row([*size, peer_text, ratio, stated, error, row["method"]])
 
 
 def scale_table(sizes: list[int], exact_up_to: int, repeats: int, memory: str) -> list[dict]:

@@ -291,7 +291,7 @@ def _model_section(key: str, name: str, document: Document) -> ModelSection:
 
 def _comparison_section(main: Document, models: Documents) -> ComparisonSection:
     results = results_table(models, wide=True)
-    note = "; ".join(results.notes)
+    note = sentence("; ".join(results.notes))
     factors = factors_chart("factors", models)
     if "ranks" not in main:
         table = table_view(results, note)
