@@ -97,7 +97,7 @@ def _prompt_score(
 
 
 def _per_prompt_score(
-    name: str, x: object, t: object, given: Mapping[str, Any], options: Mapping[str, Any]
+    name: str, x: object, t: object, given: Mapping[str, Any], options: ScoreOptions
 ) -> Score:
     """A score that compares prompts as ids."""
     codes = clean_ids(t, "t")
