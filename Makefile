@@ -21,7 +21,7 @@ check: $(VENV)/.lint $(VENV)/.test
 	@if [ -n "$(CHANGED)" ]; then \
 	  $(VENV)/bin/ruff check $(CHANGED) && $(VENV)/bin/ruff format --check $(CHANGED); fi
 	@if [ -n "$(filter src/%,$(CHANGED))" ]; then $(VENV)/bin/mypy $(filter src/%,$(CHANGED)); fi
-	$(VENV)/bin/python -m pytest -q -m 'not other_library' $(CORE)
+	$(VENV)/bin/python -m pytest -q -n 2 -m 'not other_library' $(CORE)
 
 lint: $(VENV)/.lint
 	$(VENV)/bin/ruff check .

@@ -1,117 +1,166 @@
-"""Exact scores against a plain SciPy reading of the definition and against vendi-score from PyPI, in one run.
+"""Exact scores against a direct SciPy implementation and vendi-score, measured in one run.
 
-    python benchmarks/exact.py [--sizes 500 2000 4000] [--repeats 3] [--json FILE]
+    python benchmarks/exact.py [--sizes 500 2000 4000] [--repeats 6] [--json FILE]
 
-The plain reading builds squared distances by matrix products, exponentiates, and calls scipy.linalg.eigvalsh once per matrix.
-Data are float32, 768 wide for outputs and 512 for prompts, as image and text embeddings are; with cosine, d = n / 8.
-Each time is the best of the repeats, the two sides taking turns.
+benchmarks/reference.py holds the SciPy implementation and the data: float32, 768 wide for outputs
+and 512 for prompts; for the cosine kernel, n / 8 wide. Rows against vendi-score are left out where
+it is not installed (pip install 'divprism[bench]'). Each time is the best of the repeats, and the
+two sides take turns.
+
+To compare two checkouts, run this script with PYTHONPATH set to the `src` of each, for example
+with --sizes 500 2000 --repeats 2.
 """
 
 import argparse
-import json
 import math
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-import scipy.linalg
-import vendi_score.vendi
+from measure import print_header, print_row, write_rows
+from reference import (
+    BANDWIDTH_T,
+    BANDWIDTH_X,
+    clustered_pairs,
+    plain_conditional,
+    plain_cosine,
+    plain_kernel,
+    plain_vendi,
+)
 
 import divprism as dp
 
+try:
+    from vendi_score import vendi as vendi_score
+except ImportError:
+    vendi_score = None
 
-def plain_kernel(x: np.ndarray, bandwidth: float) -> np.ndarray:
-    """exp(-d^2 / (2 bandwidth^2)) as one would write it: norms, a product, an exponential."""
-    x = x.astype(np.float64)
-    squares = (x * x).sum(axis=1)
-    return np.exp(-np.maximum(squares[:, None] + squares - 2 * x @ x.T, 0) / (2 * bandwidth**2))
+KERNEL_X = dp.Gaussian(BANDWIDTH_X)
+KERNEL_T = dp.Gaussian(BANDWIDTH_T)
 
+# Both sides do the same eigendecompositions: equal up to the noise of the clock.
+NEVER_SLOWER = 1 / 1.1
 
-def plain_cosine(x: np.ndarray) -> np.ndarray:
-    """Inner products of normalised rows."""
-    x = x.astype(np.float64)
-    x = x / np.linalg.norm(x, axis=1, keepdims=True)
-    return x @ x.T
-
-
-def plain_entropy(kernel: np.ndarray, order: float = 1.0) -> float:
-    """Renyi entropy of the eigenvalues of kernel / n."""
-    values = scipy.linalg.eigvalsh(kernel / len(kernel))
-    values = values[values > 0]
-    if order == 1:
-        return float(-(values @ np.log(values)))
-    return math.log((values**order).sum()) / (1 - order)
+COLUMNS = ["n", "case", "peer", "divprism (s)", "peer (s)", "ratio", "target", "difference"]
 
 
-def plain_conditional(x: np.ndarray, t: np.ndarray, order: float = 1.0) -> float:
-    """Conditional-Vendi with all three eigendecompositions, as the definition of the two scores needs them."""
-    kernel_x, kernel_t = plain_kernel(x, 25.0), plain_kernel(t, 0.5)
-    _, h_t, h_joint = (
-        plain_entropy(kernel, order) for kernel in (kernel_x, kernel_t, kernel_x * kernel_t)
+@dataclass(frozen=True)
+class Case:
+    """The same score by divprism and by a peer, and the speed-up that divprism should reach."""
+
+    name: str
+    peer: str
+    data: tuple[np.ndarray, ...]
+    ours: Callable[..., float]
+    theirs: Callable[..., float]
+    target: float
+
+
+def all_scores(x: np.ndarray, t: np.ndarray) -> float:
+    """Conditional-Vendi, after an exact evaluation of all six scores."""
+    result = dp.evaluate(
+        x, t, kernel_x=KERNEL_X, kernel_t=KERNEL_T, estimator=dp.Exact(), num_permutations=0
     )
-    return math.exp(h_joint - h_t)
+    return result.conditional_vendi
 
 
-def clustered_pairs(n: int, prompts: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Embeddings in clusters; with `prompts`, that many distinct ones."""
-    rng = np.random.default_rng(1)
-    z = rng.integers(0, 500, n)
-    x = (
-        rng.standard_normal((500, 768))[z] * 45 / 768**0.5
-        + rng.standard_normal((n, 768)) * 25 / 768**0.5
-    )
-    t = (
-        rng.standard_normal((100, 512))[z % 100] / 512**0.5
-        + rng.standard_normal((n, 512)) * 0.5 / 512**0.5
-    )
-    if prompts is not None:
-        t = t[np.arange(n) % prompts]
-    return x.astype(np.float32), (t / np.linalg.norm(t, axis=1, keepdims=True)).astype(np.float32)
+def exact_vendi(x: np.ndarray) -> float:
+    """Vendi of outputs from all eigenvalues."""
+    return dp.vendi(x, kernel=KERNEL_X, estimator=dp.Exact())
 
 
-def cases(n: int) -> list[tuple[str, str, Callable[[], float], Callable[[], float], float]]:
-    """What is compared: (what, peer, our call, the peer's call, the ratio asked for)."""
-    x, t = clustered_pairs(n)
-    _, repeated = clustered_pairs(n, prompts=n // 20)
+def peer_vendi(x: np.ndarray) -> float:
+    """Vendi of outputs by vendi-score, from a Gaussian kernel matrix."""
+    return vendi_score.score_K(plain_kernel(x, BANDWIDTH_X))
+
+
+def prompt_vendi(t: np.ndarray) -> float:
+    """Vendi of prompts, which repeat."""
+    return dp.vendi(t, kernel=KERNEL_T)
+
+
+def plain_prompt_vendi(t: np.ndarray) -> float:
+    """Vendi of prompts by SciPy, which does not notice that they repeat."""
+    return plain_vendi(plain_kernel(t, BANDWIDTH_T))
+
+
+def cosine_vendi(x: np.ndarray) -> float:
+    """Vendi with the cosine kernel, which has at most d nonzero eigenvalues."""
+    return dp.vendi(x, kernel=dp.Cosine())
+
+
+def plain_cosine_vendi(x: np.ndarray) -> float:
+    """Vendi with the cosine kernel by SciPy, from the n x n matrix."""
+    return plain_vendi(plain_cosine(x))
+
+
+def peer_cosine_vendi(x: np.ndarray) -> float:
+    """Vendi with the cosine kernel, the default of vendi-score."""
+    return vendi_score.score_X(x.astype(np.float64))
+
+
+def conditional_rke(x: np.ndarray, t: np.ndarray) -> float:
+    """Conditional-RKE from Frobenius norms."""
+    return dp.conditional_rke(x, t, kernel_x=KERNEL_X, kernel_t=KERNEL_T)
+
+
+def plain_conditional_rke(x: np.ndarray, t: np.ndarray) -> float:
+    """Conditional-RKE from eigenvalues, as the definition has it."""
+    return plain_conditional(x, t, order=2.0)
+
+
+def cases(n: int) -> list[Case]:
+    """All cases at one size; those against vendi-score only if it is installed."""
+    pairs = clustered_pairs(n)
+    x = pairs[0]
+    _, repeated = clustered_pairs(n, num_prompts=n // 20)
     narrow = x[:, : n // 8]
-    gaussians = {"kernel_x": dp.Gaussian(25.0), "kernel_t": dp.Gaussian(0.5)}
-    exactly = gaussians | {"estimator": dp.Exact()}
-    never_slower = 1 / 1.1
-    return [
-        ("all six scores", "SciPy", lambda: float(dp.evaluate(x, t, **exactly, num_permutations=0).scores["conditional_vendi"]),
-         lambda: plain_conditional(x, t), never_slower),
-        ("vendi", "vendi-score", lambda: float(dp.vendi(x, kernel=dp.Gaussian(25.0), estimator=dp.Exact())),
-         lambda: float(vendi_score.vendi.score_K(plain_kernel(x, 25.0))), never_slower),
-        ("H(T), n / 20 prompts", "SciPy", lambda: float(dp.vendi(repeated, kernel=dp.Gaussian(0.5))),
-         lambda: math.exp(plain_entropy(plain_kernel(repeated, 0.5))), 10.0),
-        ("vendi, cosine, d = n / 8", "SciPy", lambda: float(dp.vendi(narrow, kernel=dp.Cosine())),
-         lambda: math.exp(plain_entropy(plain_cosine(narrow))), 10.0),
-        ("vendi, cosine, d = n / 8", "vendi-score", lambda: float(dp.vendi(narrow, kernel=dp.Cosine())),
-         lambda: float(vendi_score.vendi.score_X(narrow.astype(np.float64))), 10.0),
-        ("conditional, order 2", "SciPy", lambda: float(dp.conditional_rke(x, t, **gaussians)),
-         lambda: plain_conditional(x, t, 2.0), 10.0),
-    ]  # fmt: skip
+    scipy, peer = "SciPy", "vendi-score"
+    cosine = "vendi, cosine, d = n / 8"
+    # name, peer, data, divprism, peer, target
+    every = [
+        Case("all six scores", scipy, pairs, all_scores, plain_conditional, NEVER_SLOWER),
+        Case("vendi", peer, (x,), exact_vendi, peer_vendi, NEVER_SLOWER),
+        Case("H(T), n / 20 prompts", scipy, (repeated,), prompt_vendi, plain_prompt_vendi, 10),
+        Case(cosine, scipy, (narrow,), cosine_vendi, plain_cosine_vendi, 10),
+        Case(cosine, peer, (narrow,), cosine_vendi, peer_cosine_vendi, 10),
+        Case("conditional, order 2", scipy, pairs, conditional_rke, plain_conditional_rke, 10),
+    ]
+    if vendi_score is None:
+        return [case for case in every if case.peer != peer]
+    return every
 
 
-def race(
-    ours: Callable[[], float], theirs: Callable[[], float], repeats: int, calls: int
-) -> tuple[float, float, float]:
-    """Best times of both, taking turns, and the relative difference of their answers.
+def take_turn(
+    score: Callable[..., float], data: tuple[np.ndarray, ...], calls: int
+) -> tuple[float, float]:
+    """Seconds of the fastest call in one turn of a side, and its answer."""
+    # Where calls are short, one more goes first, untimed: it meets lazy imports and the BLAS
+    # threads of the other side, which are still spinning. A call of a second does not notice them.
+    if calls > 1:
+        score(*data)
+    fastest = math.inf
+    answer = math.nan
+    for _ in range(calls):
+        start = time.perf_counter()
+        answer = float(score(*data))
+        fastest = min(fastest, time.perf_counter() - start)
+    return fastest, answer
 
-    A turn is `calls` calls; if it has several, the first is not timed: it meets lazy imports and the BLAS threads of the other
-    side, still spinning. That is nothing beside a call of a second.
-    """
-    best = [math.inf, math.inf]
-    answers = [0.0, 0.0]
+
+def race(case: Case, repeats: int, calls: int) -> dict[str, float]:
+    """Best times of both sides, which take turns, and the relative difference of their answers."""
+    ours = theirs = math.inf
+    our_answer = their_answer = math.nan
     for _ in range(repeats):
-        for side, call in enumerate((ours, theirs)):
-            if calls > 1:
-                call()
-            for _ in range(calls):
-                start = time.perf_counter()
-                answers[side] = call()
-                best[side] = min(best[side], time.perf_counter() - start)
-    return best[0], best[1], abs(answers[0] / answers[1] - 1)
+        seconds, our_answer = take_turn(case.ours, case.data, calls)
+        ours = min(ours, seconds)
+        seconds, their_answer = take_turn(case.theirs, case.data, calls)
+        theirs = min(theirs, seconds)
+    return {"ours": ours, "theirs": theirs, "difference": abs(our_answer / their_answer - 1)}
 
 
 def main() -> None:
@@ -119,31 +168,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[500, 2000, 4000])
     parser.add_argument("--repeats", type=int, default=6)
-    parser.add_argument("--json")
+    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    print(
-        "| n | what | against | divprism (s) | peer (s) | ratio | asked | difference |\n|---:|---|---|---:|---:|---:|---:|---:|"
-    )
+    if vendi_score is None:
+        print("vendi-score is not installed: its rows are left out.", file=sys.stderr)
+    print_header(COLUMNS, texts=("case", "peer"))
     rows = []
     for n in arguments.sizes:
-        for what, peer, ours, theirs, asked in cases(n):
-            mine, other, gap = race(ours, theirs, arguments.repeats, calls=10 if n <= 1000 else 1)
-            rows.append(
-                {
-                    "n": n,
-                    "what": what,
-                    "peer": peer,
-                    "ours": mine,
-                    "theirs": other,
-                    "asked": asked,
-                    "difference": gap,
-                }
-            )
-            times = f"{mine:.4f} | {other:.4f} | {other / mine:.3g}"
-            print(f"| {n} | {what} | {peer} | {times} | {asked:.2g} | {gap:.0e} |", flush=True)
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump(rows, file, indent=1)
+        calls = 1
+        if n <= 1000:
+            calls = 10
+        for case in cases(n):
+            result = race(case, arguments.repeats, calls)
+            labels = {"n": n, "case": case.name, "peer": case.peer, "target": case.target}
+            rows.append(labels | result)
+            ours, theirs = result["ours"], result["theirs"]
+            times = [f"{ours:.4f}", f"{theirs:.4f}", f"{theirs / ours:.3g}"]
+            agreement = f"{result['difference']:.0e}"
+            print_row([str(n), case.name, case.peer, *times, f"{case.target:.2g}", agreement])
+    write_rows(rows, arguments.json)
 
 
 if __name__ == "__main__":

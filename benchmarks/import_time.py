@@ -1,16 +1,19 @@
 """How long `import divprism` takes, as a multiple of importing numpy and scipy.linalg.
 
-Each in fresh interpreters, taking turns.
+    python benchmarks/import_time.py [--turns 20]
 
-python benchmarks/import_time.py
+Each statement runs in fresh interpreters; the statements take turns.
 """
 
+import argparse
 import statistics
 import subprocess
 import sys
-import time
+from functools import partial
 
-CASES = {
+from measure import timed
+
+STATEMENTS = {
     "numpy and scipy.linalg": "import numpy, scipy.linalg",
     "divprism": "import divprism",
     "nothing": "pass",
@@ -19,26 +22,28 @@ CASES = {
 
 def seconds(statement: str) -> float:
     """Wall time of an interpreter that runs one statement."""
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", statement], check=True)
-    return time.perf_counter() - start
+    return timed(partial(subprocess.run, [sys.executable, "-c", statement], check=True))
 
 
 def main() -> None:
-    """Print the best and the median of 20 turns, with the interpreter's own start taken off."""
-    times: dict[str, list[float]] = {name: [] for name in CASES}
-    for turn in range(21):
-        for name, statement in CASES.items():
+    """Print best and median of the turns, without the start of the interpreter itself."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--turns", type=int, default=20)
+    turns = parser.parse_args().turns
+    times: dict[str, list[float]] = {name: [] for name in STATEMENTS}
+    for turn in range(turns + 1):
+        for name, statement in STATEMENTS.items():
             elapsed = seconds(statement)
-            if turn:  # the first fills the disk cache
+            # The first turn only fills the disk cache.
+            if turn > 0:
                 times[name].append(elapsed)
     idle = min(times["nothing"])
     for name, values in times.items():
-        print(
-            f"{name:<24} best {min(values) - idle:.3f} s, median {statistics.median(values) - idle:.3f} s"
-        )
+        fastest = min(values) - idle
+        median = statistics.median(values) - idle
+        print(f"{name:<24} best {fastest:.3f} s, median {median:.3f} s")
     ratio = (min(times["divprism"]) - idle) / (min(times["numpy and scipy.linalg"]) - idle)
-    print(f"ratio of the best: {ratio:.2f} (asked: at most 1.5)")
+    print(f"ratio of the best: {ratio:.2f} (target: at most 1.5)")
 
 
 if __name__ == "__main__":

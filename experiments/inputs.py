@@ -1,18 +1,21 @@
-"""One command for each public data set in a folder, with what it prints: the figures of docs/reference/real-data.md.
+"""One command for each public data set: the results of docs/reference/real-data.md.
 
     python experiments/inputs.py --data DATA          # prints them
-    python experiments/inputs.py --data DATA --write  # and puts them into docs/reference/real-data.md
+    python experiments/inputs.py --data DATA --write  # and writes them into the page
 
-The data sets are collected from public repositories (docs/reference/real-data.md names them) and are not part of this one.
+The data sets come from public repositories, which docs/reference/real-data.md lists. They are not
+part of this repository.
 """
 
-import argparse
 import os
 import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from pages import run_experiment
 
 COMMANDS = {
     "noveltybench_curated": "divprism score noveltybench_curated/dev.jsonl.gz",
@@ -27,49 +30,44 @@ COMMANDS = {
     "real_fruits": "divprism score real_fruits",
     "real_clothing": "divprism score real_clothing",
     "t2v_fetv": "divprism score t2v_fetv",
-    "prompt_lists": "divprism score prompt_lists/partiprompts.jsonl --output-field prompt --prompt-field category",
+    "prompt_lists": (
+        "divprism score prompt_lists/partiprompts.jsonl "
+        "--output-field prompt --prompt-field category"
+    ),
 }
-MARK = "<!-- made by experiments/inputs.py -->"
 
 
-def block(command: str, data: Path) -> str:
-    """A console block: the command and all that it printed, notes of stderr first, and the seconds that it took."""
+def console_block(command: str, data: Path) -> str:
+    """A block with a command and its output, stderr first, and the seconds that it took."""
+    # The command of this environment goes before any other that is installed.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path}
     start = time.perf_counter()
-    done = subprocess.run(
-        shlex.split(command),
-        cwd=data,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PATH": path},
+    finished = subprocess.run(
+        shlex.split(command), cwd=data, capture_output=True, text=True, env=environment
     )
     seconds = time.perf_counter() - start
-    if done.returncode:
-        raise SystemExit(f"{command}: {done.stderr}")
-    return f"```text\n$ {command}\n{done.stderr}{done.stdout}```\n\n{seconds:.1f} s.\n"
+    if finished.returncode != 0:
+        raise SystemExit(f"{command}: {finished.stderr}")
+    output = finished.stderr + finished.stdout
+    return f"```text\n$ {command}\n{output}```\n\n{seconds:.1f} s.\n"
+
+
+def sections(data: Path) -> Iterator[str]:
+    """A section for each data set."""
+    for name, command in COMMANDS.items():
+        yield f"### {name}\n\n{console_block(command, data)}"
 
 
 def main() -> None:
-    """Run all, print, and write if asked to."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    """Run every command, print its output, and write the page with --write."""
+    run_experiment(
+        __doc__,
+        script="experiments/inputs.py",
+        page="docs/reference/real-data.md",
+        data_sets=COMMANDS,
+        sections=sections,
     )
-    parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")
-    parser.add_argument(
-        "--write", action="store_true", help="replace the figures in docs/reference/real-data.md"
-    )
-    arguments = parser.parse_args()
-    missing = [name for name in COMMANDS if not (arguments.data / name).is_dir()]
-    if missing:
-        raise SystemExit(f"{arguments.data} lacks {', '.join(missing)}.")
-    parts = []
-    for name, command in COMMANDS.items():
-        parts.append(f"### {name}\n\n{block(command, arguments.data)}")
-        print(parts[-1], flush=True)
-    if arguments.write:
-        page = Path(__file__).parent.parent / "docs" / "reference" / "real-data.md"
-        head, _, _ = page.read_text().partition(MARK)
-        page.write_text("\n".join([f"{head}{MARK}\n", *parts]))
 
 
 if __name__ == "__main__":

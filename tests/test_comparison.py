@@ -5,8 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from command_line import run
-from sample_files import jsonl, write
 
 import divprism as dp
 from divprism.analysis.comparison import Difference
@@ -216,86 +214,6 @@ def test_prompts_decide_the_interval_and_not_their_copies():
         dp.compare(made, **KERNELS, by="conditional_rke").differences for made in (models, double)
     )
     assert (once.low, once.high) == pytest.approx((twice.low, twice.high))
-
-
-TEXTS = [
-    {
-        "model": model,
-        "prompt": prompt,
-        "output": f"{prompt} {answer if model == 'free' else 'always'} " + "very " * long,
-    }
-    for model, long in (("free", 1), ("fixed", 5), ("third", 3))
-    for prompt in ("cats", "dogs", "ships", "trees")
-    for answer in ("sleep", "run", "burn", "grow")
-]
-
-
-def test_the_command_ranks_and_tells_of_length(tmp_path):
-    from test_cli import run
-
-    write(tmp_path, {"o.jsonl": jsonl(TEXTS)})
-    done = run("compare", tmp_path / "o.jsonl", "--bandwidth-x", 0.5, "--bandwidth-t", 0.5, "-q")
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.decode().splitlines()
-    assert lines[0].split()[:3] == ["model", "rank", "n"] and lines[0].split()[-1] == "words"
-    assert lines[1].split()[:2] == ["free", "1"]
-    assert any(
-        line.startswith(
-            "correlation of conditional_vendi with the length of outputs over models: -"
-        )
-        for line in lines
-    )
-    found = json.loads(run("compare", tmp_path / "o.jsonl", "--format", "json").stdout)
-    assert set(found["models"]) == {"free", "fixed", "third"} and len(found["differences"]) == 3
-    for form in ("md", "latex"):
-        assert "free" in run("compare", tmp_path / "o.jsonl", "--format", form).stdout.decode()
-
-
-def test_a_file_for_each_model(tmp_path):
-    from test_cli import run
-
-    for model in ("free", "fixed"):
-        rows = [
-            {key: row[key] for key in ("prompt", "output")}
-            for row in TEXTS
-            if row["model"] == model
-        ]
-        write(tmp_path, {f"{model}.jsonl": jsonl(rows)})
-    done = run(
-        "compare",
-        tmp_path / "free.jsonl",
-        tmp_path / "fixed.jsonl",
-        "--bandwidth-x",
-        0.5,
-        "--bandwidth-t",
-        0.5,
-    )
-    assert [line.split()[0] for line in done.stdout.decode().splitlines()[1:3]] == [
-        "free.jsonl",
-        "fixed.jsonl",
-    ]
-
-
-def test_gates_end_with_exit_code_5_after_the_result(tmp_path):
-    from test_cli import run
-
-    write(tmp_path, {"o.jsonl": jsonl(TEXTS)})
-    arguments = ("compare", tmp_path / "o.jsonl", "-q", "--bandwidth-x", 0.5, "--bandwidth-t", 0.5)
-    low = run(*arguments, "--fail-under", "conditional_vendi=1.5")
-    assert low.returncode == 5 and low.stdout
-    assert "below 1.5, as for 2 of 3 models (--fail-under)" in low.stderr.decode()
-    assert run(*arguments, "--fail-under", "vendi=1.0").returncode == 0
-    assert run(*arguments, "--fail-under", "vendi").returncode == 2
-    never = run(*arguments, "--fail-under", "cluster_vendi=1")
-    assert (never.returncode, never.stdout) == (2, b"")
-    assert (
-        "--fail-under asks for cluster_vendi, which is not computed here: it needs labels"
-        in never.stderr.decode()
-    )
-    assert (
-        "there is no score 'size' (--fail-under)"
-        in run(*arguments, "--fail-under", "size=2").stderr.decode()
-    )
 
 
 PAIRS = dp.Samples(np.eye(2), np.arange(2))

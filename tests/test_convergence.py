@@ -1,7 +1,5 @@
 """Scores against sample size: laws on paper, and whether the verdicts are right where the truth is known."""
 
-import csv
-import io
 import json
 import math
 from dataclasses import replace
@@ -9,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from sample_files import jsonl, records, write
 
 import divprism as dp
 from divprism.analysis.convergence import Convergence, converge
@@ -572,122 +569,3 @@ def test_too_few_to_tell():
         converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), sizes=[4, 10, 20])
     with pytest.raises(dp.DataError, match=r'at least 12 prompts; there are 5\. Use unit="pair"'):
         converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), unit="prompt")
-
-
-# the command
-
-
-@pytest.fixture(scope="module")
-def run():
-    import typer
-    from typer.testing import CliRunner
-
-    from divprism.cli.converge import converge as command
-
-    app = typer.Typer()
-    app.command()(command)
-    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("files")
-    np.save(path / "x.npy", np.random.default_rng(0).standard_normal((40, 3)))
-    np.save(path / "ids.npy", np.arange(40) // 4)
-    return path
-
-
-def test_the_command_prints_what_the_library_says(run, folder):
-    done = run(
-        folder / "x.npy", "--prompts", folder / "ids.npy", "--num-repeats", 2, "--order", 1.5, "-q"
-    )
-    assert done.exit_code == 0, done.output
-    x, t = np.load(folder / "x.npy"), np.load(folder / "ids.npy")
-    assert done.stdout == str(converge(x, t, num_repeats=2, order=1.5))
-
-
-def test_the_command_writes_json_and_csv(run, folder, tmp_path):
-    flags = (
-        folder / "x.npy",
-        "--sizes",
-        "5,10,20",
-        "--kernel-x",
-        "cosine",
-        "--truncation",
-        3,
-        "-q",
-    )
-    assert run(*flags, "--format", "json", "-o", tmp_path / "r.json").exit_code == 0
-    document = json.loads((tmp_path / "r.json").read_text())
-    assert document["sizes"] == [5, 10, 20, 40]
-    assert document["settings"]["truncation"] == 3 and document["data"]["source"].endswith("x.npy")
-    rows = list(csv.DictReader(io.StringIO(run(*flags, "--format", "csv").stdout)))
-    assert [row["score"] for row in rows] == [name for name in PLAIN for _ in range(4)]
-    assert float(rows[3]["mean"]) == document["means"]["vendi"][-1] and rows[3]["size"] == "40"
-
-
-def test_the_command_wants_one_model(run, tmp_path):
-    rows = [
-        row | {"output": f"{row['output']} {place}"}
-        for place in range(6)
-        for row in records(("one", "t\nwo"))
-    ]
-    write(tmp_path, {"o.jsonl": jsonl(rows)})
-    done = run(tmp_path / "o.jsonl", "-q")
-    assert isinstance(done.exception, dp.ArgumentError)
-    assert "holds outputs of 2 models; choose one by --model: one, 't\\nwo'." in str(done.exception)
-    assert "there is no model three in " in str(
-        run(tmp_path / "o.jsonl", "--model", "three").exception
-    )
-    done = run(
-        tmp_path / "o.jsonl",
-        "--model",
-        "one",
-        "--format",
-        "json",
-        "-q",
-        "--kernel-t",
-        "categorical",
-    )
-    assert done.exit_code == 0, done.output
-    document = json.loads(done.stdout)
-    assert (
-        document["n"] == 24
-        and document["data"]["model"] == "one"
-        and document["embedders"][0]["side"] == "x"
-    )
-
-
-def test_a_result_is_a_config(run, folder, tmp_path):
-    flags = (folder / "x.npy", "--format", "json", "-q", "-o")
-    run(*flags, tmp_path / "a.json", "--bandwidth-x", 2, "--sizes", "5,10,20", "--rng", 3)
-    done = run(*flags, tmp_path / "b.json", "--config", tmp_path / "a.json")
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
-    run(*flags, tmp_path / "c.json", "--config", tmp_path / "a.json", "--kernel-x", "cosine")
-    settings = json.loads((tmp_path / "c.json").read_text())["settings"]
-    assert (
-        settings["kernel_x"] == "cosine"
-        and settings["bandwidth_x"] is None
-        and settings["sizes"] == [5, 10, 20, 40]
-    )
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ((), "name the outputs: a file or folder, or - for stdin."),
-        (("-", "--prompts", "-"), "only one of IN and --prompts can be -"),
-        (
-            ("x.npy", "--sizes", "5;10"),
-            "--sizes must be whole numbers with commas between, as 100,200,400; got '5;10'",
-        ),
-        (("x.npy", "--format", "md"), "--format must be one of table, json, csv"),
-        (("x.npy", "--unit", "word"), "`unit` must be pair or prompt"),
-    ],
-)
-def test_refused_commands(run, folder, monkeypatch, flags, message):
-    monkeypatch.chdir(folder)
-    done = run(*flags)
-    assert isinstance(done.exception, dp.ArgumentError)
-    assert message in str(done.exception)

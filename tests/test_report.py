@@ -338,7 +338,7 @@ def comparison() -> dict:
         (["lengths"], {"c": 1.0}, "`lengths` must be an object with a length for each model"),
         (["differences", 0, "first"], "c", "`differences` must be a list about models"),
         (["differences"], [], "`result.differences` must be a list of at least 1"),
-        (["score"], "nonsense", "`score` must be a score of the model 'a'"),
+        (["score"], "nonsense", "`score` must be a score of the model"),
         (["length_correlation"], 2, "must be a number from -1 to 1; got 2"),
         (["models", "a", "scores", "vendi", "value"], "x", "models.a.scores.vendi.value` must be"),
         (["models", "a", "data", "n"], 20.0, "models.a.data.n` must be a whole number"),
@@ -487,7 +487,7 @@ def test_a_page_does_not_replace_the_result_it_is_written_from(tmp_path, result)
     for target in (kept, tmp_path / "link.json"):
         done = run("report", kept, "-o", target)
         assert done.returncode == 2
-        assert len(done.stderr.splitlines()) == 1
+        assert "which it is made from" in done.stderr
     assert kept.read_text() == text
 
 
@@ -545,7 +545,7 @@ def test_weights_and_a_report_do_not_go_together(tmp_path):
     weights = ["--weights", tmp_path / "w.npy"]
     done = run("score", tmp_path / "x.npy", *weights, "--report", tmp_path / "page.html")
     assert done.returncode == 2
-    assert "--weights" in done.stderr
+    assert "need equal weights; leave out --weights" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -573,10 +573,10 @@ def test_numbers_that_json_does_not_have_are_refused(tmp_path, result, content):
     (tmp_path / "result.json").write_text(text)
     done = run("report", tmp_path / "result.json", "-o", tmp_path / "page.html")
     assert done.returncode == 4
-    assert content in done.stderr
+    assert f"{content} is no number of JSON" in done.stderr
     changed = result.to_dict()
     changed["scores"]["vendi"]["value"] = math.nan
-    with pytest.raises(dp.DataError, match="must be a number from .*; got nan"):
+    with pytest.raises(dp.DataError, match=r"must be a number from .*; got nan"):
         report_page(changed)
 
 

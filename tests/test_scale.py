@@ -15,9 +15,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import divprism as dp
 from divprism.core.entropy import entropy_estimate, renyi_entropy
+from divprism.core.norms import squared_norms
 from divprism.core.operators import HadamardOperator, KernelOperator, in_single
 from divprism.core.spectrum import Estimate, Spectrum
-from divprism.core.sweep import Sweep, common_sweeps, squared_norms
+from divprism.core.sweep import Sweep, common_sweeps
 from divprism.engines import Resources
 from divprism.engines.resources import free_memory
 from divprism.estimators import Question

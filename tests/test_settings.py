@@ -86,7 +86,7 @@ def test_the_settings_of_a_document_give_the_result_again(pairs):
 def test_a_setting_that_does_not_exist_is_refused():
     with pytest.raises(dp.ArgumentError, match="there is no setting 'sigma'"):
         Settings.from_dict({"sigma": 2.0})
-    with pytest.raises(dp.ArgumentError, match="the bandwidth of `x` goes with a kernel"):
+    with pytest.raises(dp.ArgumentError, match="kernel cosine has no setting 'bandwidth'"):
         Settings.from_dict({"kernel_x": "cosine", "bandwidth_x": 2.0})
 
 

@@ -42,6 +42,10 @@ def as_function(spec, x, t, labels, **options):
     function = getattr(dp, spec.name)
     if LABELS in spec.needs:
         return function(x, labels, kernel=KERNELS["kernel_x"], **options)
+    if spec.family == "prompts":
+        return function(t, kernel=KERNELS["kernel_t"], **options)
+    if REPEATED_PROMPTS in spec.needs:
+        return function(x, t, kernel=KERNELS["kernel_x"], **options)
     if PROMPTS in spec.needs:
         return function(x, t, **KERNELS, **options)
     return function(x, kernel=KERNELS["kernel_x"], **options)
@@ -89,6 +93,7 @@ def test_every_score_lies_within_its_limits(spec, truncation, data):
     width = data.draw(st.sampled_from([0.05, 0.5, 2.0, 20.0]))
     rng = np.random.default_rng(seed)
     x, t = rng.standard_normal((n, 2)), rng.standard_normal((n, 2))
+    t[1] = t[0]  # a prompt that repeats
     kernels = {"kernel_x": dp.Gaussian(width), "kernel_t": dp.Gaussian(0.5)}
     found = dp.evaluate(
         x,
@@ -163,3 +168,55 @@ def test_unknown_scores_are_refused_with_the_names_there_are():
 def test_curves_name_their_score_and_whether_it_is_truncated(spec):
     assert curve_spec(spec.name) == (spec, False)
     assert curve_spec(truncated_name(spec)) == (spec, True)
+
+
+def test_prompts_as_ids_make_the_conditional_score_the_per_prompt_score(pairs):
+    x, t = pairs
+    ids = np.unique(t, axis=0, return_inverse=True)[1].reshape(-1)
+    for order in ORDERS:
+        by_ids = dp.conditional_vendi(x, ids, kernel_x=dp.Gaussian(2.0), order=order)
+        exact = dp.per_prompt_vendi(x, t, kernel=dp.Gaussian(2.0), order=order)
+        assert exact == pytest.approx(by_ids, rel=1e-12)
+
+
+def test_the_per_prompt_score_is_the_geometric_mean_over_prompts():
+    """At order 1 the entropies of the prompts add up by their shares (known on paper)."""
+    x, t = np.eye(6)[[0, 1, 2, 3, 3, 3]], ["a", "a", "a", "b", "b", "b"]
+    assert dp.per_prompt_vendi(x, t, kernel=dp.Cosine()) == pytest.approx(math.sqrt(3 * 1))
+    result = dp.evaluate(x, t, kernel_x=dp.Cosine(), kernel_t=dp.Categorical())
+    assert result.per_prompt_vendi == pytest.approx(math.sqrt(3))
+    assert result.prompt_vendi == pytest.approx(2.0)
+
+
+def test_the_per_prompt_score_is_at_most_the_number_of_outputs_of_a_prompt():
+    rng = np.random.default_rng(0)
+    x, t = rng.standard_normal((40, 6)), np.repeat(rng.standard_normal((8, 3)), 5, axis=0)
+    kernels = {"kernel_x": dp.Gaussian(0.05), "kernel_t": dp.Gaussian(2.0)}
+    result = dp.evaluate(x, t, num_permutations=0, **kernels)
+    assert result.per_prompt_vendi == pytest.approx(5.0, rel=1e-6)
+    # Kinds of prompt are wider than prompts, so more outputs share one.
+    assert result.conditional_vendi > 5.5
+
+
+def test_one_output_per_prompt_leaves_the_per_prompt_score_undefined():
+    x, t = np.eye(6), np.arange(6)
+    result = dp.evaluate(x, t, kernel_x=dp.Cosine())
+    assert result.per_prompt_vendi is None and result.per_prompt_rke is None
+    with pytest.raises(dp.DataError, match="per_prompt_vendi needs prompts that repeat; each of"):
+        dp.per_prompt_vendi(x, t, kernel=dp.Cosine())
+
+
+def test_prompt_scores_take_the_kernel_of_the_prompts_from_settings(pairs):
+    x, t = pairs
+    result = dp.evaluate(x, t, **KERNELS)
+    again = dp.prompt_vendi(t, settings=result.settings)
+    assert again == result.prompt_vendi
+    assert again.settings.kernel_t == KERNELS["kernel_t"] and again.settings.kernel_x is None
+
+
+def test_intervals_of_prompt_scores_cover_their_value(pairs):
+    x, t = pairs
+    result = dp.evaluate(x, t, interval=0.95, **KERNELS)
+    for name in ("prompt_vendi", "prompt_rke", "per_prompt_vendi", "per_prompt_rke"):
+        interval = result.intervals[name]
+        assert interval.low <= result.scores[name] <= interval.high

@@ -1,6 +1,6 @@
-"""Measure how the source is written: python tools/style.py [--list] [FOLDER ...].
+"""Measure the style of Python sources: python tools/style.py [--list] [FOLDER ...].
 
-Prints the counts that CONTRIBUTING.md asks for, and with --list every place that breaks one.
+Prints the counts that CONTRIBUTING.md limits, and with --list every line that breaks a limit.
 """
 
 import argparse
@@ -10,25 +10,48 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PACKED = (ast.IfExp, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp, ast.Lambda)
-NAMES_TAKEN_APART = re.compile(
+MAX_LINE = 100
+MAX_FUNCTION = 40
+MAX_ARGUMENTS = 12
+PACKAGE = Path("src/divprism")
+
+LONG_LINE = "line over 100 characters"
+PACKED_LINE = "line with two comprehensions, ternaries or lambdas"
+LONG_FUNCTION = "function over 40 lines of code"
+WIDE_SIGNATURE = "public signature over 12 arguments"
+PARSED_NAME = "name of a score taken apart"
+CONDITIONAL = "conditional expression"
+COMMENT = "comment"
+ANY = "Any"
+
+PACKED_NODES = (
+    ast.IfExp,
+    ast.ListComp,
+    ast.DictComp,
+    ast.SetComp,
+    ast.GeneratorExp,
+    ast.Lambda,
+)
+
+# Facts about a score belong into the table of scores, not into its name.
+PARSED_NAME_PATTERN = re.compile(
     r'endswith\("(_)?(rke|vendi)"|startswith\("(conditional|information|cluster)'
 )
 
 
 @dataclass
 class Counts:
-    """What was counted, and where the limits are broken."""
+    """Counts by rule, and the lines that break a limit."""
 
     lines: int = 0
     functions: int = 0
-    numbers: Counter = field(default_factory=Counter)
-    places: list[str] = field(default_factory=list)
+    numbers: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
 
-    def broken(self, rule: str, path: Path, line: int) -> None:
-        """Count a place that breaks a rule."""
+    def violation(self, rule: str, path: Path, line: int) -> None:
+        """Count a line that breaks a rule."""
         self.numbers[rule] += 1
-        self.places.append(f"{path}:{line}: {rule}")
+        self.violations.append(f"{path}:{line}: {rule}")
 
 
 def is_public(path: Path, name: str) -> bool:
@@ -38,51 +61,61 @@ def is_public(path: Path, name: str) -> bool:
 
 
 def measure_text(counts: Counts, path: Path, text: str) -> None:
-    """Count what can be read off single lines."""
+    """Count what single lines show."""
     for number, line in enumerate(text.splitlines(), 1):
-        if len(line) > 100:
-            counts.broken("line over 100 characters", path, number)
+        if len(line) > MAX_LINE:
+            counts.violation(LONG_LINE, path, number)
+        # An approximation: a string that contains "  # " counts as a comment, too.
         if line.lstrip().startswith("#") or "  # " in line:
-            counts.numbers["comment"] += 1
-        if NAMES_TAKEN_APART.search(line):
-            counts.broken("name of a score taken apart", path, number)
+            counts.numbers[COMMENT] += 1
+        if PARSED_NAME_PATTERN.search(line):
+            counts.violation(PARSED_NAME, path, number)
 
 
-def measure_function(counts: Counts, path: Path, node: ast.FunctionDef) -> None:
+def measure_function(
+    counts: Counts, path: Path, node: ast.FunctionDef | ast.AsyncFunctionDef
+) -> None:
     """Count the length and the arguments of a function."""
     counts.functions += 1
     body = node.body
     if ast.get_docstring(node) and len(body) > 1:
         body = body[1:]
-    if node.end_lineno - body[0].lineno + 1 > 40:
-        counts.broken("function over 40 lines of code", path, node.lineno)
+    if (node.end_lineno or 0) - body[0].lineno + 1 > MAX_FUNCTION:
+        counts.violation(LONG_FUNCTION, path, node.lineno)
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    if len(arguments) > 12 and is_public(path, node.name):
-        counts.broken("public signature over 12 arguments", path, node.lineno)
+    if len(arguments) > MAX_ARGUMENTS and is_public(path, node.name):
+        counts.violation(WIDE_SIGNATURE, path, node.lineno)
 
 
 def measure_tree(counts: Counts, path: Path, tree: ast.Module) -> None:
     """Count what needs the syntax tree."""
-    packed: Counter = Counter()
+    packed: Counter[int] = Counter()
     for node in ast.walk(tree):
         if isinstance(node, ast.IfExp):
-            counts.numbers["conditional expression"] += 1
-        if isinstance(node, ast.Name) and node.id == "Any":
-            counts.numbers["Any"] += 1
-        if isinstance(node, PACKED) and node.lineno == node.end_lineno:
+            counts.numbers[CONDITIONAL] += 1
+        if isinstance(node, ast.Name) and node.id == ANY:
+            counts.numbers[ANY] += 1
+        if isinstance(node, PACKED_NODES) and node.lineno == node.end_lineno:
             packed[node.lineno] += 1
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             measure_function(counts, path, node)
     for line, number in packed.items():
         if number > 1:
-            counts.broken("line with two comprehensions, ternaries or lambdas", path, line)
+            counts.violation(PACKED_LINE, path, line)
 
 
-def measure(folders: list[Path]) -> Counts:
-    """Count everything in the Python files below some folders."""
+def python_files(path: Path) -> list[Path]:
+    """The Python files below a folder; a file stands for itself."""
+    if path.is_file():
+        return [path]
+    return sorted(path.rglob("*.py"))
+
+
+def measure(paths: list[Path]) -> Counts:
+    """Count everything in some Python files, or in those below some folders."""
     counts = Counts()
-    for folder in folders:
-        for path in sorted(folder.rglob("*.py")):
+    for folder in paths:
+        for path in python_files(folder):
             text = path.read_text(encoding="utf-8")
             counts.lines += text.count("\n")
             measure_text(counts, path, text)
@@ -90,44 +123,52 @@ def measure(folders: list[Path]) -> Counts:
     return counts
 
 
+def package_counts() -> dict[str, str]:
+    """Counts of the whole package, whichever folders are measured."""
+    entries = [path for path in PACKAGE.iterdir() if path.name != "__pycache__"]
+    cli_lines = 0
+    for path in (PACKAGE / "cli").rglob("*.py"):
+        cli_lines += path.read_text(encoding="utf-8").count("\n")
+    return {
+        "lines of cli/ (under 1,000)": str(cli_lines),
+        "entries at the top of the package (at most 14)": str(len(entries)),
+    }
+
+
+def report(counts: Counts) -> dict[str, str]:
+    """The figures to print, by what they count and its limit."""
+    numbers = counts.numbers
+    # Empty folders have no lines and no functions; all their rates are zero.
+    thousands = max(counts.lines, 1) / 1000
+    long_functions = numbers[LONG_FUNCTION] / max(counts.functions, 1)
+    return {
+        "source lines": str(counts.lines),
+        "lines over 100 characters (0)": str(numbers[LONG_LINE]),
+        "lines with two comprehensions, ternaries, lambdas (0)": str(numbers[PACKED_LINE]),
+        "conditional expressions per 1,000 lines (under 12)": (
+            f"{numbers[CONDITIONAL] / thousands:.1f}"
+        ),
+        "Any per 1,000 lines (under 20)": f"{numbers[ANY] / thousands:.1f}",
+        "comments per 100 lines (5 or more)": f"{numbers[COMMENT] / thousands / 10:.1f}",
+        "functions over 40 lines of code (under 2 %)": f"{long_functions:.1%}",
+        "public signatures over 12 arguments (0)": str(numbers[WIDE_SIGNATURE]),
+        "names of scores taken apart (0)": str(numbers[PARSED_NAME]),
+        **package_counts(),
+    }
+
+
 def main() -> None:
     """Print the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="*", type=Path, default=[Path("src")])
-    parser.add_argument("--list", action="store_true", help="print every place that breaks a rule")
-    given = parser.parse_args()
-    counts = measure(given.folders)
-    if given.list:
-        print("\n".join(counts.places))
-    numbers, thousands = counts.numbers, counts.lines / 1000
-    package = Path("src/divprism")
-    entries = [path for path in package.iterdir() if not path.name.startswith("__pycache__")]
-    commands = sum(path.read_text().count("\n") for path in (package / "cli").rglob("*.py"))
-    long_functions = numbers["function over 40 lines of code"] / counts.functions
-    print(f"source lines                                         {counts.lines}")
-    print(
-        f"lines over 100 characters (0)                        {numbers['line over 100 characters']}"
-    )
-    print(
-        "lines with two comprehensions, ternaries, lambdas (0)  "
-        f"{numbers['line with two comprehensions, ternaries or lambdas']}"
-    )
-    print(
-        f"conditional expressions per 1,000 lines (under 12)   {numbers['conditional expression'] / thousands:.1f}"
-    )
-    print(f"Any per 1,000 lines (under 20)                       {numbers['Any'] / thousands:.1f}")
-    print(
-        f"comments per 100 lines (5 or more)                   {numbers['comment'] / thousands / 10:.1f}"
-    )
-    print(f"functions over 40 lines of code (under 2 %)          {long_functions:.1%}")
-    print(
-        f"public signatures over 12 arguments (0)              {numbers['public signature over 12 arguments']}"
-    )
-    print(
-        f"names of scores taken apart (0)                      {numbers['name of a score taken apart']}"
-    )
-    print(f"lines of cli/ (under 1,000)                          {commands}")
-    print(f"entries at the top of the package (at most 14)       {len(entries)}")
+    parser.add_argument("--list", action="store_true", help="print every line over a limit")
+    arguments = parser.parse_args()
+    counts = measure(arguments.folders)
+    if arguments.list:
+        for violation in counts.violations:
+            print(violation)
+    for title, figure in report(counts).items():
+        print(f"{title:<54} {figure}")
 
 
 if __name__ == "__main__":

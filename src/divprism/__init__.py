@@ -1,5 +1,7 @@
 """divprism: how diverse is a prompt-guided generative model beyond what its prompts bring?"""
 
+__version__ = "0.1.0"  # first, so that the rooms can import it while this package is imported
+
 from divprism.analysis.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
 from divprism.analysis.baseline import ShuffledBaseline, shuffled_baseline
 from divprism.analysis.comparison import Comparison, Difference, compare
@@ -60,7 +62,6 @@ from divprism.scores.bandwidth import BandwidthRule, MedianDistance, StableScore
 from divprism.scores.functions import *  # noqa: F403  # every score of the table is a function
 from divprism.scores.score import Score
 from divprism.scores.settings import Settings
-from divprism.version import __version__
 
 __all__ = [
     "ArgumentError",

@@ -11,6 +11,7 @@ from warnings import warn
 
 import numpy as np
 
+from divprism import __version__
 from divprism.analysis.baseline import ShuffledBaseline, default_permutations, shuffled_from
 from divprism.analysis.bounds import Bound, bounds_of
 from divprism.analysis.inputs import (
@@ -32,7 +33,6 @@ from divprism.scores.problem import Problem, pose
 from divprism.scores.score import SATURATION, Score, Solved, assemble_all, solve
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
 from divprism.scores.spec import SCORES, available, is_score
-from divprism.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

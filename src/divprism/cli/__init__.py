@@ -1,37 +1,31 @@
 """The command line: parse, one library call, print. Results go to stdout, all else to stderr."""
 
 import sys
-from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from divprism import errors
+from divprism import __version__, errors
+from divprism.cli import compare, convert, curves, demo, groups, installation, score
 from divprism.cli.messages import in_flags
-from divprism.version import __version__
 
 __all__ = ["app", "main"]
 
-_EXIT_CODES = {
-    errors.ArgumentError: 2,
-    errors.MissingExtraError: 3,
-    errors.MissingModelError: 3,
-    errors.DataError: 4,
-    errors.GateError: 5,
-}
-_EXAMPLES = {
-    "demo": "divprism demo --save texts",
-    "score": "divprism score outputs.jsonl --fail-under conditional_vendi=4.5",
-    "embed": "divprism embed images/ --prompts prompts.csv -o vectors",
-    "compare": "divprism compare first.jsonl second.jsonl --report report.html",
-    "groups": "divprism groups outputs.jsonl --by topic --top 5",
-    "bandwidth": "divprism bandwidth outputs.jsonl --bandwidths-x 0.2,0.4,0.8",
-    "converge": "divprism converge outputs.jsonl --model first --plot curves.png",
-    "report": "divprism report result.json -o report.html",
-    "ls": "divprism ls kernels",
-    "cache": "divprism cache clear wordllama",
-    "doctor": "divprism doctor",
+_EXIT_CODES: dict[int, Any] = {2: errors.ArgumentError, 4: errors.DataError, 5: errors.GateError}
+_EXIT_CODES[3] = errors.MissingExtraError | errors.MissingModelError
+_EXAMPLES: dict[Any, str] = {
+    demo.demo: "divprism demo --save texts",
+    score.score: "divprism score outputs.jsonl --fail-under conditional_vendi=4.5",
+    convert.embed: "divprism embed images/ --prompts prompts.csv -o vectors",
+    compare.compare: "divprism compare first.jsonl second.jsonl --report report.html",
+    groups.groups: "divprism groups outputs.jsonl --by topic --top 5",
+    curves.bandwidth: "divprism bandwidth outputs.jsonl --bandwidths-x 0.2,0.4,0.8",
+    curves.converge: "divprism converge outputs.jsonl --model first --plot curves.png",
+    convert.report: "divprism report result.json -o report.html",
+    installation.ls: "divprism ls kernels",
+    installation.cache: "divprism cache clear wordllama",
+    installation.doctor: "divprism doctor",
 }
 # Recent versions of typer ship their own copy of click; this is the usage error of either.
 _UsageError: Any = typer.BadParameter.__base__
@@ -46,8 +40,13 @@ class _Commands(TyperGroup):
         except errors.DivprismError as error:
             message = in_flags(str(error), self.commands[context.invoked_subcommand])
             typer.echo(f"divprism: {message}", err=True)
-            codes = [code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)]
-            raise typer.Exit([*codes, 1][0]) from None
+            codes = [code for code, kind in _EXIT_CODES.items() if isinstance(error, kind)]
+            raise typer.Exit(max(codes, default=1)) from None
+        except OSError as error:
+            if error.filename is None:  # a closed pipe, which typer handles
+                raise
+            typer.echo(f"divprism: cannot use {error.filename}: {error.strerror}.", err=True)
+            raise typer.Exit(4) from None
 
 
 app = typer.Typer(
@@ -60,9 +59,8 @@ app = typer.Typer(
     rich_markup_mode="rich",  # sections in the help
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _example in _EXAMPLES.items():
-    _command = getattr(import_module(f"divprism.cli.{_name}"), _name)
-    app.command(_name, epilog=f"Example: {_example}")(_command)
+for _command, _example in _EXAMPLES.items():
+    app.command(_command.__name__, epilog=f"Example: {_example}")(_command)
 
 
 @app.callback(invoke_without_command=True)

@@ -6,24 +6,20 @@ from pathlib import Path
 import typer
 
 from divprism.analysis.comparison import compare as compare_models
-from divprism.cli.gates import check_gates, check_possible, parse_gates
-from divprism.cli.job import Assessment, command, flag
+from divprism.cli.gates import check_gates, parse_gates
+from divprism.cli.job import Job, command, flag
 from divprism.errors import ArgumentError
 from divprism.report.tables import comparison_table
 
 
 @command()
 def compare(
-    job: Assessment,
+    job: Job,
     others: list[str] = typer.Argument(None, metavar="IN ...", help="More sources, a model each."),
     by: str = flag("Scoring", "conditional_vendi", "Score to rank by: divprism ls scores."),
 ) -> None:
-    """Rank models on the same prompts, with the same number of outputs for each prompt.
-
-    Name one file that holds several models, or a file or folder for each model.
-    """
-    gates = parse_gates(job.fail_under)
-    check_possible(gates, labels=False)
+    """Rank models on the same prompts, with the same number of outputs for each prompt."""
+    gates = parse_gates(job.fail_under, labels=False)
     if not job.interval:
         raise ArgumentError("--interval must be above 0: a comparison needs intervals.")
     sources = dict.fromkeys([job.source, *(others or [])])
@@ -39,7 +35,7 @@ def compare(
     comparison = job.run(compare_models, models, **options)
     document = comparison.to_dict()
     records = comparison_table(document, wide=True)
-    job.show_detailed(comparison, comparison_table(document, job.wide), records)
+    job.show(comparison, document, comparison_table(document, job.wide), records)
     check_gates(comparison.results, gates)
 
 
@@ -53,6 +49,8 @@ def _differing(sources: list[str]) -> list[str]:
         return sources
     folder = os.path.commonpath([os.path.abspath(source) for source in sources])
     parts = [Path(os.path.relpath(source, folder)).parts for source in sources]
-    while all(len(part) > 1 for part in parts) and len({part[-1] for part in parts}) == 1:
+    shortest = min(len(part) for part in parts)
+    while shortest > 1 and len({part[-1] for part in parts}) == 1:
         parts = [part[:-1] for part in parts]
+        shortest -= 1
     return [str(Path(*part)) for part in parts]

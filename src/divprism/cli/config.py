@@ -9,6 +9,7 @@ from divprism.cli.messages import say
 from divprism.errors import ArgumentError, DataError
 from divprism.report.result_files import read_result
 
+Values = dict[str, Any]
 # Settings that change the scores: a command that does not have them reports that.
 _REPORTED = ("kernel_x", "bandwidth_x", "kernel_t", "bandwidth_t", "truncation")
 
@@ -30,8 +31,7 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     if isinstance(content, dict):
         content = content.get("settings", content)
     if not isinstance(content, dict):
-        found = type(content).__name__
-        raise DataError(f"`settings` in {path} must be a JSON object; it is a {found}.")
+        raise DataError(f"`settings` in {path} must be a JSON object.")
     values = {str(key).replace("-", "_"): value for key, value in content.items()}
     if is_result:
         values = _usable(values, context, path, is_curve)
@@ -45,9 +45,7 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-def _usable(
-    values: dict[str, Any], context: typer.Context, path: Path, is_curve: bool
-) -> dict[str, Any]:
+def _usable(values: Values, context: typer.Context, path: Path, is_curve: bool) -> Values:
     """The settings of a result that this command has, and those that no command has."""
     name, options = context.command.name, _options(context.command)
     group: Any = context.find_root().command
@@ -64,7 +62,7 @@ def _usable(
     return kept
 
 
-def _options(command: Any) -> dict[str, Any]:
+def _options(command: Any) -> Values:
     """The parameters of a command by their flags, with underscores."""
     flags = [(flag, parameter) for parameter in command.params for flag in parameter.opts]
     return {flag.lstrip("-").replace("-", "_"): parameter for flag, parameter in flags}

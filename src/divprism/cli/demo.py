@@ -11,7 +11,7 @@ from divprism.cli.job import flag
 from divprism.core.kernels import Gaussian
 from divprism.data.files import write_text
 from divprism.data.readers import load
-from divprism.errors import DataError, MissingExtraError
+from divprism.errors import MissingExtraError
 from divprism.report import MARK, report_page
 from divprism.report.details import detailed
 from divprism.report.table import stdout_width
@@ -20,7 +20,6 @@ from divprism.report.table import stdout_width
 _BANDWIDTH_X, _BANDWIDTH_T = 0.8, 0.4
 _FOLLOWING = 1.1  # Information-Vendi above which outputs depend on their prompts
 _VARIED = 3.0  # distinct answers to a prompt, out of six, above which they vary
-_MARKS = (MARK, "divprism demo")  # in pages of the demo, and in no other file
 _SHOWN = ("vendi", "conditional_vendi", "information_vendi")
 
 
@@ -28,13 +27,13 @@ def demo(
     save: Path | None = flag("Output", None, "Keep generators.jsonl in this folder."),
     report: Path = flag("Output", Path("report.html"), "The HTML page to write."),
 ) -> None:
-    """Score three small text generators, explain the numbers, and write an HTML page.
-
-    Needs no network.
-    """
+    """Score three small text generators, explain the numbers, and write an HTML page."""
     file = resources.files("divprism") / "data" / "demo" / "generators.jsonl"
     with resources.as_file(file) as path:
         samples = load(path)
+    if save is not None:
+        save.mkdir(parents=True, exist_ok=True)
+        write_text(save / "generators.jsonl", file.read_text(encoding="utf-8"))
     models = samples.by_model()
     _print("Three generators, the same six prompts, six answers each. Two answers to one prompt:\n")
     for name, part in models.items():
@@ -45,20 +44,17 @@ def demo(
     kernels = f"bandwidth {_BANDWIDTH_X} (outputs) and {_BANDWIDTH_T} (prompts)"
     _print(f"\nEmbedded by {', '.join(embedders)}; Gaussian kernels, {kernels}.\n")
     _print(f"{'':>8} {'vendi':>7} = {'conditional':>11} x {'information':>11}")
-    # In the order of the file: the ranking of a comparison is not the point here.
-    scores = {name: [comparison.results[name].scores[key] for key in _SHOWN] for name in models}
-    for name, (vendi, conditional, information) in scores.items():
-        _print(f"{name:>8} {vendi:>7.2f} = {conditional:>11.2f} x {information:>11.2f}")
-    _print("")
-    for name, (_, conditional, information) in scores.items():
-        _print(_explanation(name, conditional, information))
+    for name in models:  # in the order of the file: the ranking is not the point here
+        vendi, own, factor = (comparison.results[name].scores[score] for score in _SHOWN)
+        habits = f"{('ignores', 'follows')[factor > _FOLLOWING]} its prompts, "
+        habits += ("repeats itself", "varies")[own > _VARIED]
+        _print(f"{name:>8} {vendi:>7.2f} = {own:>11.2f} x {factor:>11.2f}  {habits}")
+    _print(
+        "\nvendi counts distinct answers, conditional those to one prompt: that is the model's own "
+        "diversity. information is the factor that the prompts add."
+    )
     typer.echo(f"\n{_write_page(comparison, report)}")
     if save is not None:
-        try:
-            save.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"cannot write to {save}: {error.strerror}.") from None
-        write_text(save / "generators.jsonl", file.read_text(encoding="utf-8"))
         flags = f"--bandwidth-x {_BANDWIDTH_X} --bandwidth-t {_BANDWIDTH_T}"
         typer.echo(f"\nKept the texts in {save}. Next, score them like your own data:")
         typer.echo(f"divprism score {save}/generators.jsonl {flags}")
@@ -66,32 +62,16 @@ def demo(
 
 def _print(text: str) -> None:
     for line in text.split("\n"):
-        typer.echo(textwrap.fill(line, stdout_width() or 100, subsequent_indent=" " * 10))
-
-
-def _explanation(name: str, conditional: float, information: float) -> str:
-    """What the scores of a generator mean."""
-    verb, habit = "ignores", "repeats itself"
-    if information > _FOLLOWING:
-        verb = "follows"
-    if conditional > _VARIED:
-        habit = "varies its answers"
-    return (
-        f"The {name} {verb} its prompts (information {information:.2f}) and {habit}: of six "
-        f"answers to a prompt {conditional:.1f} are distinct (conditional)."
-    )
+        indent = " " * 10 * line.startswith(" ")  # below the first letter of an answer
+        typer.echo(textwrap.fill(line, stdout_width() or 100, subsequent_indent=indent))
 
 
 def _write_page(comparison: Comparison, path: Path) -> str:
     """Write the page unless that would replace another file, and return where it is."""
-    page = _MARKS
-    try:
-        if path.is_file():
-            page = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}.") from None
-    if not all(mark in page for mark in _MARKS):
-        return f"{path} is no page of the demo and was left as it is; name another page: --report."
+    if path.is_file():
+        page = path.read_text(encoding="utf-8", errors="replace")
+        if MARK not in page or "divprism demo" not in page:
+            return f"{path} is no page of the demo and stays as it is; name another page: --report."
     document = detailed(comparison)
     first = next(iter(document["models"].values()))
     first["runtime"] = first["runtime"] | {"command": "divprism demo"}

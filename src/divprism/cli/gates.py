@@ -5,11 +5,13 @@ import math
 from divprism.analysis.evaluation import Results
 from divprism.data.readers.guards import shown
 from divprism.errors import ArgumentError, GateError
-from divprism.scores.spec import LABELS, PROMPTS, REPEATED_PROMPTS, Need, score_spec
+from divprism.scores.spec import LABELS, PROMPTS, REPEATED_PROMPTS, score_spec
+
+_UNCHECKED = "--fail-under {} cannot be checked: the score needs {}."
 
 
-def parse_gates(texts: list[str]) -> dict[str, float]:
-    """The least value of each score that --fail-under names."""
+def parse_gates(texts: list[str], *, labels: bool) -> dict[str, float]:
+    """The least value of each score that --fail-under names, if it can be computed."""
     gates: dict[str, float] = {}
     for text in texts:
         name, _, number = (part.strip() for part in text.partition("="))
@@ -21,6 +23,7 @@ def parse_gates(texts: list[str]) -> dict[str, float]:
             example = "a score, once, and a number, such as conditional_vendi=4.5"
             raise ArgumentError(f"--fail-under must be {example}; got {text!r}.")
         gates[score_spec(name, "fail_under").name] = least
+    check_possible(gates, labels=labels)
     return gates
 
 
@@ -31,23 +34,21 @@ def check_possible(gates: dict[str, float], *, labels: bool, prompts: bool = Tru
     for name in gates:
         lacking = score_spec(name).missing_need([need for need in present if present[need]])
         if lacking is not None:
-            raise _unchecked(name, lacking)
-
-
-def _unchecked(name: str, need: Need) -> ArgumentError:
-    return ArgumentError(f"--fail-under {name} cannot be checked: the score needs {need}.")
+            raise ArgumentError(_UNCHECKED.format(name, lacking))
 
 
 def check_gates(results: Results, gates: dict[str, float]) -> None:
     """Refuse results with a score below its gate, or without it: unchecked is not passed."""
     for name, least in gates.items():
-        values = {model: result.scores.get(name) for model, result in results.items()}
         low = []
-        for model, value in values.items():
+        for model, result in results.items():
+            value = result.scores.get(name)
             if value is None:
-                raise _unchecked(name, " and ".join(score_spec(name).needs))
+                raise ArgumentError(_UNCHECKED.format(name, " and ".join(score_spec(name).needs)))
             if value < least:
-                low.append(f"{name} of {shown(model)} is {value:.4g}".replace(" of  is", " is"))
+                subject = f"{name} of {shown(model)}" if model else name
+                low.append(f"{subject} is {value:.4g}, below {least:g}")
         if low:
-            others = f", as for {len(low):,} of {len(results):,} models" if len(low) > 1 else ""
-            raise GateError(f"{low[0]}, below {least:g}{others} (--fail-under).")
+            count = f"{len(low):,} of {len(results):,} models"
+            others = f", as for {count}" if len(low) > 1 else ""
+            raise GateError(f"{low[0]}{others} (--fail-under).")

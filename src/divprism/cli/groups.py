@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from divprism.analysis import groups as library
-from divprism.cli.job import Job, command, flag, select_model
+from divprism.cli.job import ASSESSMENT, Job, command, flag, select_model
 from divprism.data.readers import read_array
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
@@ -20,7 +20,7 @@ _WAYS: dict[str, Callable[[int], library.Grouping]] = {
 }
 
 
-@command("truncation", "plot")
+@command(*ASSESSMENT, "truncation", "plot")
 def groups(
     job: Job,
     by: str = flag("Scoring", "eigen", "How to group.", metavar="|".join([*_WAYS, "FIELD"])),
@@ -37,7 +37,7 @@ def groups(
     if nested and by == "directions" and labels is None:
         raise ArgumentError("--nested needs groups that do not overlap; directions overlap.")
     samples, values = _read(job, by, model, labels)
-    options: dict[str, Any] = {"settings": job.settings(samples), "memory": job.max_memory}
+    options = {"settings": job.settings(samples), "memory": job.max_memory}
     shown_of_each = {"num_modes": num_modes, "num_examples": num_examples, "min_size": min_size}
     grouping = _WAYS[by](num_groups) if values is None else library.LabelGrouping(values)
     result = job.run(library.prompt_groups, samples, grouping=grouping, **shown_of_each, **options)
@@ -65,14 +65,12 @@ def _read(job: Job, by: str, model: str | None, labels: str | None) -> tuple[Sam
     if values is None or len(values) != len(whole):
         raise ArgumentError(f"--by {shown(by)}: {whole.source} has no such field per output.")
     chosen = select_model(whole, model)
-    rows = list(range(len(whole)))
-    if whole.models is not None and chosen.models is not None:
-        rows = [row for row in rows if whole.models[row] == chosen.models[0]]
-    rows = rows[: job.limit]
+    names, wanted = whole.models or values, chosen.models or values
+    rows = [row for row, name in enumerate(names) if name in set(wanted)][: job.limit]
     return chosen.head(len(rows)), [values[row] for row in rows]
 
 
-def _nested(job: Job, samples: Samples, result: library.PromptGroups) -> dict[str, Any]:
+def _nested(job: Job, samples: Samples, result: library.PromptGroups) -> dict[str, object]:
     """Conditional and Cluster scores over more and more of the groups."""
     assert result.labels is not None
     names = {group.name for group in result.groups}

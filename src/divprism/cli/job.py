@@ -1,7 +1,6 @@
 """The flags that commands share, and what commands do with them: read, run, show.
 
-A command takes a `Job` (or a `Reading`) as its first parameter. `command` offers its fields to
-typer as flags, and passes them to the command as one value.
+The first parameter of a command is a `Job` or a `Reading`; `command` offers its fields as flags.
 """
 
 import functools
@@ -26,11 +25,10 @@ from divprism.data.readers.fields import KINDS
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
 from divprism.embedders import OpenAI
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import ArgumentError
 from divprism.report import report_page
 from divprism.report.details import detailed
 from divprism.report.table import Table, stdout_has_color, stdout_width
-from divprism.report.tables import models_of
 from divprism.scores import registry
 from divprism.scores.settings import UNITS, Settings
 
@@ -45,6 +43,8 @@ def flag(panel: str, default: object, text: str, *names: str, **more: Any) -> An
     return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
 
 
+# Flags about intervals and gates, which only scores of whole models have.
+ASSESSMENT = ("interval", "unit", "num_permutations", "fail_under", "report", "details")
 _PANELS = ("Input", "Scoring", "Embedding", "Output", "Advanced")  # in the order of the help
 _input, _scoring, _embedding, _output, _advanced = (partial(flag, panel) for panel in _PANELS)
 
@@ -77,7 +77,7 @@ class Reading:
     num_workers: int | None = _advanced(None, "Threads that decode; default: all cores.", min=1)
     quiet: bool = _output(False, "No notes and no progress on stderr.", "--quiet", "-q")
 
-    def read(self, source: str | None = None, **changed: Any) -> Samples:
+    def read(self, source: str | None = None, **changed: object) -> Samples:
         """The samples in IN, or in another source that is read in the same way."""
         name = source or self.source
         if name is None:
@@ -89,24 +89,23 @@ class Reading:
         say(samples.notes, self.quiet)
         return samples
 
-    def run(self, function: Callable[..., R], data: Any, **options: Any) -> R:
+    def run(self, function: Callable[..., R], data: object, **options: object) -> R:
         """Call a library function that embeds, and print its notes."""
         options |= {"num_workers": self.num_workers, "cache": self.cache}
         if self.no_cache:
             options["cache"] = False
         with working(self.quiet) as progress:
             result = function(data, progress=progress, **options)
-        one = getattr(result, "first", result)  # the models of a source share their notes
-        notes = getattr(one, "notes", ())
+        notes = getattr(getattr(result, "first", result), "notes", ())  # models share theirs
         known = getattr(data, "notes", ())  # printed by `read`
         say([note for note in notes if note not in known], self.quiet)
         return result
 
-    def embedders(self, samples: Samples) -> dict[str, Any]:
+    def embedders(self, samples: Samples) -> Document:
         """The embedder of each side; None for the default of its modality."""
-        chosen: dict[str, Any] = {}
+        chosen: Document = {}
         for name, items in (("embedder_x", samples.outputs), ("embedder_t", samples.prompts)):
-            options: dict[str, Any] = {"device": self.device, "precision": self.dtype}
+            options: Document = {"device": self.device, "precision": self.dtype}
             options |= {"batch_size": self.batch_size, "offline": self.offline or None}
             if isinstance(items, tuple) and items[0].modality == "text":
                 options["modality"] = "text"  # of a model of texts and images, the half that fits
@@ -133,6 +132,9 @@ class Job(Reading):
     bandwidth_t: float | None = _scoring(None, "Gaussian bandwidth of the prompts.")
     bandwidth_rule: str = _scoring("stable", "How bandwidths are chosen: divprism ls rules.")
     truncation: int | None = _scoring(None, "Number of eigenvalues kept of each spectrum.")
+    interval: float | None = _scoring(0.95, "Level of the intervals; 0 for none.")
+    unit: str | None = _scoring(None, "What is resampled.", metavar="|".join(UNITS))
+    num_permutations: int | None = _scoring(None, "Random pairings as a baseline; 0: none.", min=0)
     estimator: str = _advanced("auto", "How spectra are computed: divprism ls estimators.")
     rng: int = _advanced(0, "Seed of everything random.")
     max_memory: str | None = _advanced(None, "Memory to use, such as 4GB; default: half.")
@@ -142,7 +144,10 @@ class Job(Reading):
     form: str = _output("table", "Form of the result.", "--format", metavar="|".join(_FORMATS))
     output: Path | None = _output(None, "Write to a file, not to stdout.", "--output", "-o")
     wide: bool = _output(False, "Show everything: order 2 and more columns.", "--wide")
+    fail_under: list[str] = _output([], "Exit with 5 if a score is lower: conditional_vendi=4.5.")
     plot: Path | None = _output(None, "Also draw a plot to this file: .png, .svg, .pdf.")
+    report: Path | None = _output(None, "Also write an HTML page to this file.")
+    details: bool = _output(False, "Add spectra, curves and groups to the JSON.", "--details")
 
     def __post_init__(self) -> None:
         if self.form not in _FORMATS:
@@ -150,12 +155,15 @@ class Job(Reading):
             raise ArgumentError(f"--format must be one of {names}; got {self.form!r}.")
         if self.plot is not None and self.plot.suffix.lower() not in _PLOTS:
             raise ArgumentError(f"--plot must end in {', '.join(_PLOTS)}; got {self.plot}.")
+        if self.details and self.form != "json":
+            raise ArgumentError("--details adds to the JSON document: it needs --format json.")
 
     def settings(self, samples: Samples) -> Settings:
         """The settings that the flags spell."""
-        plain = {key: getattr(self, key, None) for key in Settings().to_dict()}
+        plain = {key: getattr(self, key) for key in Settings().to_dict()}
+        plain["interval"] = self.interval or None
         for side in ("x", "t"):
-            plain[f"embedder_{side}"] = None  # has options of its own, see below
+            plain[f"embedder_{side}"] = None  # they have options of its own, see below
             # The bandwidth of a config file belongs to the kernel that a flag replaces.
             kernel, bandwidth = f"kernel_{side}", f"bandwidth_{side}"
             if typed(self.context, kernel) and not typed(self.context, bandwidth):
@@ -164,16 +172,26 @@ class Job(Reading):
             raise ArgumentError("--kernel-t gaussian needs vectors, and these prompts are ids.")
         return replace(Settings.from_dict(plain), **self.embedders(samples))
 
-    def show(self, result: Any, document: Document, table: Table, records: Table) -> None:
-        """Print a result (`records` for CSV), then its warnings, and draw the plot."""
+    def show(
+        self, result: Any, document: Document, table: Table, records: Table, labels: object = None
+    ) -> None:
+        """Print a result (`records` is for CSV), then its warnings; write the plot and the page."""
+        full = document
+        if self.details or self.report is not None:
+            with working(self.quiet) as progress:
+                full = detailed(result, labels, progress=progress)
+            for part in full.get("models", {"": full}).values():
+                line = shlex.join(["divprism", *sys.argv[1:]])
+                part["runtime"] = part["runtime"] | {"command": line}
         if self.form == "json":
-            text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+            kept = full if self.details else document
+            text = json.dumps(kept, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         elif self.form == "csv":
             text = records.to_csv()
-        elif self.output is None and self.form == "table":
-            text = table.to_text(stdout_width(), stdout_has_color())
+        elif self.output is None:
+            text = table.render(self.form, stdout_width(), stdout_has_color())
         else:
-            text = table.render(self.form)
+            text = table.render(self.form)  # a file has room for all columns
         if self.output is None:
             typer.echo(text, nl=False)
         else:
@@ -181,69 +199,25 @@ class Job(Reading):
         warn(self.context, result.warnings)
         if self.plot is not None:
             figure, _ = result.plot()
-            try:
-                figure.savefig(self.plot, dpi=150, bbox_inches="tight")
-            except OSError as error:
-                raise DataError(f"cannot write {self.plot}: {error.strerror}.") from None
-
-
-@dataclass(frozen=True)
-class Assessment(Job):
-    """Intervals, baseline and gates of scores, and a page about them."""
-
-    interval: float = _scoring(0.95, "Level of the intervals; 0 for none.")
-    unit: str | None = _scoring(None, "What intervals resample.", metavar="|".join(UNITS))
-    num_permutations: int | None = _scoring(
-        None, "Random pairings to compare Information with; 0 for none.", min=0
-    )
-    fail_under: list[str] = _output([], "Exit with 5 if a score is lower: conditional_vendi=4.5.")
-    report: Path | None = _output(None, "Also write an HTML page to this file.")
-    details: bool = _output(False, "Add spectra, curves and groups to the JSON.", "--details")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.details and self.form != "json":
-            raise ArgumentError("--details adds to the JSON document: it needs --format json.")
-
-    def show_detailed(self, result: Any, table: Table, records: Table, labels: Any = None) -> None:
-        """Show a result; compute its details if the JSON document or the page has them."""
-        document = full = result.to_dict()
-        if self.details or self.report is not None:
-            with working(self.quiet) as progress:
-                full = detailed(result, labels, progress=progress)
-            for part in models_of(full).values():
-                line = shlex.join(["divprism", *sys.argv[1:]])
-                part["runtime"] = part["runtime"] | {"command": line}
-        if self.details:
-            document = full
-        self.show(result, document, table, records)
+            figure.savefig(self.plot, dpi=150, bbox_inches="tight")
         if self.report is not None:
-            write_page([full], self.report, self.quiet)
-
-
-def write_page(documents: list[Document], path: Path, quiet: bool = False) -> None:
-    """Write the page of some results, and print where it is."""
-    write_text(path, report_page(*documents))
-    say([f"wrote {path}; open it in a browser"], quiet)
+            write_text(self.report, report_page(full))
+            say([f"wrote {self.report}; open it in a browser"], self.quiet)
 
 
 def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Turn a function of a `Reading` and its own flags into a command with the flags of both.
-
-    Flags in `without` are not offered; their fields keep the defaults.
-    """
+    """Turn a function of a `Reading` into a command with its flags; those in `without` are None."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         first, *own = inspect.signature(function, eval_str=True).parameters.values()
         shared = inspect.signature(first.annotation).parameters
-        fixed = {name: shared[name].default.default for name in without}
         flags = [item for item in (*shared.values(), *own) if item.name not in without]
         flags.sort(key=_panel)
         kind = inspect.Parameter.KEYWORD_ONLY  # any order will do
 
         @functools.wraps(function)
         def run(**values: Any) -> None:
-            job = first.annotation(**{name: values.pop(name, fixed.get(name)) for name in shared})
+            job = first.annotation(**{name: values.pop(name, None) for name in shared})
             function(job, **values)
 
         signature = inspect.Signature([item.replace(kind=kind) for item in flags])
@@ -259,16 +233,6 @@ def _panel(parameter: inspect.Parameter) -> int:
     return (None, *_PANELS).index(getattr(parameter.default, "rich_help_panel", None))
 
 
-def parse_numbers(text: str | None, name: str) -> list[float] | None:
-    """The numbers of a flag, separated by commas."""
-    if text is None:
-        return None
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ArgumentError(f"{name} must be numbers separated by commas; got {text!r}.") from None
-
-
 def select_model(samples: Samples, model: str | None) -> Samples:
     """The samples of one model, which must be named where there are several."""
     if model is None and len(set(samples.models or [])) < 2:
@@ -277,7 +241,4 @@ def select_model(samples: Samples, model: str | None) -> Samples:
     if model in parts:
         return parts[model]
     names = textwrap.shorten(", ".join(map(shown, parts)), 300, placeholder=" ...")
-    if model is None:
-        count = f"{len(parts):,} models"
-        raise ArgumentError(f"{samples.source} holds {count}; choose one with --model: {names}.")
-    raise ArgumentError(f"{samples.source} has no model {shown(model)}; it holds {names}.")
+    raise ArgumentError(f"{samples.source} holds several models; choose with --model: {names}.")

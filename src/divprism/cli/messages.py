@@ -19,10 +19,7 @@ _RENAMED = {"memory": "max_memory", "precision": "dtype", "num_clusters": "num_g
 
 
 def in_flags(text: str, command: Any) -> str:
-    """A message of the library with flags of `command` in place of Python arguments.
-
-    Arguments that are no flags, such as the fields of a kernel, stay as they are.
-    """
+    """A message of the library with the flags of `command` in place of Python arguments."""
     flags = {parameter.name: parameter.opts[0] for parameter in command.params}
 
     def translate(match: re.Match[str]) -> str:
@@ -30,11 +27,11 @@ def in_flags(text: str, command: Any) -> str:
         if name in _SIDES:
             return _SIDES[name]
         flag = flags.get(_RENAMED.get(name, name), "")
-        if not flag.startswith("--"):  # no option, or a positional argument
+        if not flag.startswith("--"):  # such as the field of a kernel, which flags spell alike
             return match[0]
         if value in (None, "True"):
             return flag
-        return f"{flag} {value.strip(chr(34))}"
+        return f"{flag} {value}"
 
     text = re.sub(r"\b(outputs|prompts) `[xt]`", r"\1", text)  # the noun is there already
     text = re.sub(r"`(\w+)(?:=([^`]*))?`", translate, text)

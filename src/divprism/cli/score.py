@@ -5,7 +5,7 @@ from typing import Any
 
 from divprism.analysis.evaluation import Results, evaluate, evaluate_models
 from divprism.cli.gates import check_gates, check_possible, parse_gates
-from divprism.cli.job import Assessment, command, flag
+from divprism.cli.job import Job, command, flag
 from divprism.data.readers import read_array
 from divprism.errors import ArgumentError
 from divprism.report.tables import evaluation_table, results_table, scores_table
@@ -13,24 +13,23 @@ from divprism.report.tables import evaluation_table, results_table, scores_table
 
 @command("plot")
 def score(
-    job: Assessment,
+    job: Job,
     outputs: str | None = flag("Input", None, "The same as IN."),
     labels: str | None = flag("Input", None, "A group per output; adds the cluster scores."),
     weights: str | None = flag("Input", None, "A weight per output; they sum to one."),
 ) -> None:
     """Score outputs against their prompts: Vendi, Conditional-Vendi and Information-Vendi."""
-    gates = parse_gates(job.fail_under)
-    check_possible(gates, labels=labels is not None)
+    gates = parse_gates(job.fail_under, labels=labels is not None)
     if (job.source is None) == (outputs is None):
         raise ArgumentError("name the outputs once: divprism score IN, or --outputs IN.")
     job = replace(job, source=job.source or outputs)
     if [job.source, job.prompts, labels, weights].count("-") > 1:
         raise ArgumentError("only one of IN, --prompts, --labels and --weights can be - (stdin).")
     if weights is not None and (job.report is not None or job.details):
-        raise ArgumentError("--report and --details need equal weights; leave out --weights.")
+        raise ArgumentError("--report and --details do not go with --weights.")
     samples = job.read()
     check_possible(gates, labels=labels is not None, prompts=samples.prompts is not None)
-    options: dict[str, Any] = {"settings": job.settings(samples), "memory": job.max_memory}
+    options: dict[str, object] = {"settings": job.settings(samples), "memory": job.max_memory}
     for name, path in (("labels", labels), ("weights", weights)):
         if path is not None:
             options[name] = read_array(path, name)
@@ -43,5 +42,6 @@ def score(
     else:
         result = results = job.run(evaluate_models, samples, **options)
         table = results_table(results.documents(), job.wide)
-    job.show_detailed(result, table, scores_table(results.documents()), options.get("labels"))
+    records = scores_table(results.documents())
+    job.show(result, result.to_dict(), table, records, options.get("labels"))
     check_gates(results, gates)

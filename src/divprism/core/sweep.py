@@ -1,8 +1,9 @@
-"""Sweeps: one pass over the kernel tiles of several operators serves products and squared norms of all of them.
+"""Sweeps: one pass over the kernel tiles of several operators, for products and squared norms.
 
-Tiles on and above the diagonal only, each used for both its places; single precision inside a tile where the points are, double
-for the sums over tiles. Tiles that fit a memory budget are kept from the first pass on, the others computed again in each.
-Neither the budget nor the number of workers changes a bit of the answer.
+A sweep computes only tiles on and above the diagonal and uses each of them on both sides. Inside a
+tile it works in the precision of the points, and across tiles in double precision. Tiles that fit
+the memory budget are kept after the first pass; the others are computed again in each pass. Neither
+the budget nor the number of workers changes a bit of the result.
 """
 
 import time
@@ -13,23 +14,25 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from divprism.core.arrays import Array, array_namespace, device_of, is_numpy_array, to_numpy, upload
-from divprism.core.kernels import Categorical
 from divprism.core.operators import (
     HadamardOperator,
     KernelOperator,
     Operator,
     is_identity,
     on_pairs,
-    second_moment,
 )
 from divprism.core.tiles import row_blocks
-from divprism.engines import RESOURCES, Resources, cores, in_order
+from divprism.engines import Resources, cores, in_order
 
-__all__ = ["Sweep", "common_sweeps", "squared_norms", "squares_work"]
+__all__ = ["Sweep", "common_sweeps", "sources_of", "weighted_sum"]
 
-_TILES_PER_TASK = 32  # short tasks: an interrupt waits for the running ones
-_BANDS = 4  # of rows, at least: a small matrix is work for several threads too, and half of it need not be computed
-_NARROWEST = 64  # rows of a band
+# Tiles of one task. Tasks are short because an interrupt waits for the running ones.
+_TILES_PER_TASK = 32
+
+# Least number of bands of rows: with several, even a small matrix is work for all threads, and the
+# half of it below the diagonal is not computed.
+_BANDS = 4
+_NARROWEST_BAND = 64
 
 Source = Callable[[slice, slice], Array]
 
@@ -49,7 +52,11 @@ class _Task:
 
 @dataclass
 class _Result:
-    """What the tiles of a task add to each product (at their rows, and mirrored at their columns) and squared norm."""
+    """Contributions of a task to each product and squared norm.
+
+    `own` belongs to the rows of the task; `mirrored` belongs to its columns and comes from the
+    transposed tiles. `tiles` are those to keep for later passes.
+    """
 
     own: list[Array] = field(default_factory=list)
     mirrored: list[Array] = field(default_factory=list)
@@ -65,7 +72,7 @@ class Sweep:
     sources : sequence of callables
         (rows, columns) -> a tile of kernel values, without masses.
     recipes : sequence of tuples
-        For each matrix, which of the sources multiply to it.
+        For each matrix, the numbers of the sources whose product it is.
     masses : ndarray
         Masses of the points: the matrices are M = W^(1/2) K W^(1/2).
     resources : Resources
@@ -83,13 +90,12 @@ class Sweep:
         keep: int = 0,
     ) -> None:
         self.size = masses.size
-        self._sources, self._recipes, self._masses, self._resources = (
-            sources,
-            recipes,
-            masses,
-            resources,
-        )
+        self._sources = sources
+        self._recipes = recipes
+        self._masses = masses
+        self._resources = resources
         self._tasks = list(_tasks(self.size, resources.tile))
+        # One entry of each source shows the library, the device and the precision of its tiles.
         corner = [source(slice(0, 1), slice(0, 1)) for source in sources]
         self._like = corner[0]
         self.dtypes = [_product(corner, recipe).dtype for recipe in recipes]
@@ -99,29 +105,27 @@ class Sweep:
 
     @classmethod
     def over(cls, operators: Sequence[Operator], resources: Resources, keep: int = 0) -> "Sweep":
-        """A sweep for operators that `common_sweeps` put together."""
-        sources, recipes = _sources_of(operators)
+        """A sweep for operators that `common_sweeps` grouped together."""
+        sources, recipes = sources_of(operators)
         return cls(sources, recipes, operators[0].masses, resources, keep)
 
     @property
     def in_threads(self) -> bool:
-        """Whether tiles gain from threads of ours: other array libraries have their own, or a device."""
+        """Whether to compute tiles in threads; libraries other than NumPy bring their own."""
         return is_numpy_array(self._like)
 
     @property
     def kept_bytes(self) -> int:
-        """What is kept between passes."""
+        """Bytes of the tiles that are kept between passes."""
         return sum(self._task_bytes(self._tasks[number]) for number in self._keeping)
 
     @property
     def full_bytes(self) -> int:
-        """What keeping every tile takes."""
+        """Bytes of all tiles together."""
         return sum(self._task_bytes(task) for task in self._tasks)
 
     def _task_bytes(self, task: _Task) -> int:
-        return (
-            (task.rows.stop - task.rows.start) * (task.span.stop - task.span.start) * self._itemsize
-        )
+        return _length(task.rows) * _length(task.span) * self._itemsize
 
     def _choose_kept(self, budget: int) -> set[int]:
         kept = set()
@@ -138,82 +142,104 @@ class Sweep:
         vectors: Sequence[Array | None] | None = None,
         *,
         squares: bool = False,
-        tell: Callable[[float], None] = lambda share: None,
+        report: Callable[[float], None] = lambda share: None,
     ) -> tuple[list[Array | None], list[float]]:
-        """One pass: M @ V for each operator whose V is given, and ||M||_F^2 of all if asked for.
+        """One pass: M @ V for each matrix with vectors V, and with `squares` each ||M||_F^2.
 
-        M = W^(1/2) K W^(1/2); V has shape (size, columns); products come in double precision.
+        V has shape (size, columns); products are in double precision. `report` is called with the
+        completed share of the pass.
         """
-        vectors = [None] * len(self._recipes) if vectors is None else list(vectors)
-        xp = array_namespace(self._like)
-        device = device_of(self._like)
+        if vectors is None:
+            vectors = [None] * len(self._recipes)
         root = upload(np.sqrt(self._masses), self._like)[:, None]
-        scaled = [
-            v if v is None else xp.astype(v * root, dtype)
-            for v, dtype in zip(vectors, self.dtypes, strict=True)
-        ]
-        totals = [
-            None if v is None else xp.zeros(v.shape, dtype=xp.float64, device=device)
-            for v in scaled
-        ]
+        scaled = self._scaled(vectors, root)
+        totals = self._zeros(scaled, self.size)
         norms = [0.0] * len(self._recipes)
 
         def call(number: int) -> _Result:
             return self._visit(number, scaled, squares)
 
+        # In order, so that sums have the same bits for any number of workers.
         for number, result in enumerate(in_order(call, range(len(self._tasks)), executor)):
             task = self._tasks[number]
             if result.tiles:
                 self._kept[number] = result.tiles
-            for place, total in enumerate(totals):
+            for matrix, total in enumerate(totals):
                 if total is not None:
-                    total[task.rows, :] += result.own[place]
-                    total[task.span, :] += result.mirrored[place]
-            if squares:
-                norms = [norm + square for norm, square in zip(norms, result.squares, strict=True)]
-            tell((number + 1) / len(self._tasks))
-        return [None if total is None else total * root for total in totals], norms
+                    total[task.rows, :] += result.own[matrix]
+                    total[task.span, :] += result.mirrored[matrix]
+            for matrix, square in enumerate(result.squares):
+                norms[matrix] += square
+            report((number + 1) / len(self._tasks))
+        products: list[Array | None] = []
+        for total in totals:
+            if total is not None:
+                total = total * root
+            products.append(total)
+        return products, norms
+
+    def _scaled(self, vectors: Sequence[Array | None], root: Array) -> list[Array | None]:
+        """W^(1/2) V for each matrix, in the precision of its tiles."""
+        xp = array_namespace(self._like)
+        scaled: list[Array | None] = []
+        for v, dtype in zip(vectors, self.dtypes, strict=True):
+            if v is not None:
+                v = xp.astype(v * root, dtype)
+            scaled.append(v)
+        return scaled
+
+    def _zeros(self, vectors: Sequence[Array | None], length: int) -> list[Array | None]:
+        """Zeros in double precision with the columns of each of the vectors."""
+        xp, device = array_namespace(self._like), device_of(self._like)
+        totals: list[Array | None] = []
+        for v in vectors:
+            total = None
+            if v is not None:
+                total = xp.zeros((length, v.shape[1]), dtype=xp.float64, device=device)
+            totals.append(total)
+        return totals
 
     def seconds(self, columns: int) -> tuple[float, float]:
-        """About how long all tiles take to compute, and a pass to multiply, by trying one tile."""
+        """Estimated time to compute all tiles, and to multiply by them, from timing one tile."""
         rows = self._tasks[0].rows
         task = _Task(rows, (rows,))
-        xp = array_namespace(self._like)
-        vectors = [
-            xp.zeros((self.size, columns), dtype=dtype, device=device_of(self._like))
-            for dtype in self.dtypes
-        ]
+        xp, device = array_namespace(self._like), device_of(self._like)
+        vectors: list[Array | None] = []
+        for dtype in self.dtypes:
+            vectors.append(xp.zeros((self.size, columns), dtype=dtype, device=device))
         with self._resources.workers(threads=self.in_threads):
             start = time.perf_counter()
             tiles = [source(rows, rows) for source in self._sources]
             built = time.perf_counter()
-            self._multiply(tiles, task, rows, vectors, self._nothing(task, vectors))
+            self._multiply(tiles, task, rows, vectors, self._empty_result(task, vectors))
             multiplied = time.perf_counter()
-        runs = sum(len(task.columns) for task in self._tasks) / (cores() if self.in_threads else 1)
-        return runs * (built - start), 2 * runs * (
-            multiplied - built
-        )  # an off-diagonal tile is used twice
+        runs: float = sum(len(task.columns) for task in self._tasks)
+        if self.in_threads:
+            runs /= cores()
+        # The timed tile is on the diagonal; all others are multiplied twice, the second time as
+        # their transpose.
+        return runs * (built - start), 2 * runs * (multiplied - built)
 
-    def _nothing(self, task: _Task, vectors: Sequence[Array | None]) -> _Result:
+    def _empty_result(self, task: _Task, vectors: Sequence[Array | None]) -> _Result:
         """A result to add to."""
-        xp, device = array_namespace(self._like), device_of(self._like)
-        result = _Result(squares=[0.0] * len(self._recipes))
-        for lengths, sums in ((task.rows, result.own), (task.span, result.mirrored)):
-            for v in vectors:
-                shape = (0, 0) if v is None else (lengths.stop - lengths.start, v.shape[1])
-                sums.append(xp.zeros(shape, dtype=xp.float64, device=device))
-        return result
+        return _Result(
+            own=self._zeros(vectors, _length(task.rows)),
+            mirrored=self._zeros(vectors, _length(task.span)),
+        )
 
     def _visit(self, number: int, vectors: Sequence[Array | None], squares: bool) -> _Result:
-        """What one task adds; tiles that are to be kept come along."""
+        """Contributions of one task, and the tiles that are to be kept."""
         task, kept = self._tasks[number], self._kept.get(number)
-        result = self._nothing(task, vectors)
-        for place, columns in enumerate(task.columns):
-            tiles = (
-                kept[place] if kept else [source(task.rows, columns) for source in self._sources]
-            )
-            if kept is None and number in self._keeping:
-                result.tiles.append(tiles)
+        result = self._empty_result(task, vectors)
+        if squares:
+            result.squares = [0.0] * len(self._recipes)
+        for step, columns in enumerate(task.columns):
+            if kept is not None:
+                tiles = kept[step]
+            else:
+                tiles = [source(task.rows, columns) for source in self._sources]
+                if number in self._keeping:
+                    result.tiles.append(tiles)
             self._multiply(tiles, task, columns, vectors, result)
             if squares:
                 self._add_squares(tiles, task.rows, columns, result)
@@ -227,149 +253,104 @@ class Sweep:
         vectors: Sequence[Array | None],
         result: _Result,
     ) -> None:
-        here = slice(columns.start - task.span.start, columns.stop - task.span.start)
-        for place, (recipe, v) in enumerate(zip(self._recipes, vectors, strict=True)):
+        in_span = slice(columns.start - task.span.start, columns.stop - task.span.start)
+        for matrix, (recipe, v) in enumerate(zip(self._recipes, vectors, strict=True)):
             if v is None:
                 continue
             tile = _product(tiles, recipe)
-            result.own[place] += tile @ v[columns, :]
+            result.own[matrix] += tile @ v[columns, :]
+            # A tile on the diagonal is its own mirror image.
             if columns != task.rows:
-                result.mirrored[place][here, :] += tile.T @ v[task.rows, :]
+                result.mirrored[matrix][in_span, :] += tile.T @ v[task.rows, :]
 
     def _add_squares(
         self, tiles: list[Array], rows: slice, columns: slice, result: _Result
     ) -> None:
-        twice = 1 + (rows != columns)
+        # An off-diagonal tile stands for its mirror image too.
+        times = 1 + (rows != columns)
+        # (a b)^2 = a^2 b^2: each source is squared once for all matrices.
         squared = [tile * tile for tile in tiles]
-        for place, recipe in enumerate(self._recipes):
-            total = _weighted_sum(
-                _product(squared, recipe), self._masses[rows], self._masses[columns]
-            )
-            result.squares[place] += twice * total
+        for matrix, recipe in enumerate(self._recipes):
+            product = _product(squared, recipe)
+            total = weighted_sum(product, self._masses[rows], self._masses[columns])
+            result.squares[matrix] += times * total
+
+
+def _length(rows: slice) -> int:
+    return rows.stop - rows.start
 
 
 def _tasks(size: int, tile: int) -> Iterator[_Task]:
-    blocks = list(row_blocks(size, min(tile, max(_NARROWEST, -(-size // _BANDS)))))
-    for i, rows in enumerate(blocks):
-        for first in range(i, len(blocks), _TILES_PER_TASK):
+    band = max(_NARROWEST_BAND, -(-size // _BANDS))
+    blocks = list(row_blocks(size, min(tile, band)))
+    for number, rows in enumerate(blocks):
+        for first in range(number, len(blocks), _TILES_PER_TASK):
             yield _Task(rows, tuple(blocks[first : first + _TILES_PER_TASK]))
 
 
 def _product(tiles: Sequence[Array], recipe: tuple[int, ...]) -> Array:
     product = tiles[recipe[0]]
-    for place in recipe[1:]:
-        product = product * tiles[place]
+    for number in recipe[1:]:
+        product = product * tiles[number]
     return product
 
 
-def _sources_of(operators: Sequence[Operator]) -> tuple[list[Source], list[tuple[int, ...]]]:
+def sources_of(operators: Sequence[Operator]) -> tuple[list[Source], list[tuple[int, ...]]]:
     """Where tiles come from, and which of the sources multiply to each operator."""
-    places: dict[KernelOperator, int] = {}
+    numbers: dict[KernelOperator, int] = {}
     sources: list[Source] = []
-    # products first: they know which points of a factor their pairs consist of
-    for operator in sorted(
-        operators, key=lambda operator: not isinstance(operator, HadamardOperator)
-    ):
-        indices = (
-            (operator.left_index, operator.right_index)
-            if isinstance(operator, HadamardOperator)
-            else (None,)
-        )
-        for factor, index in zip(operator.factors, indices, strict=True):
-            if factor not in places:
-                places[factor] = len(sources)
-                sources.append(
-                    factor.values if index is None else on_pairs(factor, index, repeated=True)
-                )
-    return sources, [tuple(places[factor] for factor in operator.factors) for operator in operators]
+
+    def add(factor: KernelOperator, source: Source) -> None:
+        numbers[factor] = len(sources)
+        sources.append(source)
+
+    # Products first: they know which points of a factor their pairs consist of.
+    for operator in operators:
+        if isinstance(operator, HadamardOperator):
+            for factor in operator.factors:
+                if factor not in numbers:
+                    add(factor, on_pairs(factor, operator.index_of(factor), repeated=True))
+    for operator in operators:
+        for factor in operator.factors:
+            if factor not in numbers:
+                add(factor, factor.values)
+    recipes = []
+    for operator in operators:
+        recipes.append(tuple(numbers[factor] for factor in operator.factors))
+    return sources, recipes
 
 
 def common_sweeps(operators: Sequence[Operator]) -> list[list[Operator]]:
-    """Operators that one sweep can serve: a product with those of its factors that have a point per pair."""
+    """Groups of operators that one sweep can serve.
+
+    A product shares its sweep with those of its factors that have one point for each pair.
+    """
     groups: list[list[Operator]] = []
-    left = list(operators)
-    for joint in (operator for operator in operators if isinstance(operator, HadamardOperator)):
-        indices = dict(zip(joint.factors, (joint.left_index, joint.right_index), strict=True))
-        group: list[Operator] = [
-            o
-            for o in left
-            if o is joint
-            or (isinstance(o, KernelOperator) and o in indices and is_identity(indices[o], o.size))
-        ]
-        groups.append(group)
-        left = [operator for operator in left if operator not in group]
-    return groups + [[operator] for operator in left]
+    rest = list(operators)
+    for joint in operators:
+        if isinstance(joint, HadamardOperator):
+            group = [operator for operator in rest if _fits(operator, joint)]
+            groups.append(group)
+            rest = [operator for operator in rest if operator not in group]
+    return groups + [[operator] for operator in rest]
 
 
-def squared_norms(operators: Sequence[Operator], resources: Resources = RESOURCES) -> list[float]:
-    """||M||_F^2 of each operator: all that order-2 entropies need (Conditional Vendi, eq. 4 and 11). No eigenvalue is computed.
+def _fits(operator: Operator, joint: HadamardOperator) -> bool:
+    """Whether an operator is the product itself, or a factor of it with one point for each pair."""
+    if operator is joint:
+        return True
+    if operator not in joint.factors:
+        return False
+    return is_identity(joint.index_of(operator), operator.size)
 
-    Summed in double precision over tiles of half the matrix. One sweep over pairs serves the product and both its factors,
-    because sums over pairs, with the masses of pairs, are sums over points. O(n^2 d), or O(n d^2) where the kernel has d < n
-    features; memory of a few tiles.
+
+def weighted_sum(block: Array, rows: np.ndarray, columns: np.ndarray) -> float:
+    """rows' block columns, where `rows` and `columns` are masses.
+
+    Each row is summed in the precision of the block, the rows in double precision.
     """
-    norms: dict[Operator, float] = {}
-    for operator in operators:
-        if isinstance(operator, HadamardOperator) and _must_sweep(operator):
-            sources, _ = _sources_of([operator])
-            sweep = Sweep(sources, [(0, 1), (0,), (1,)], operator.masses, resources)
-            found = _squares(sweep, resources)
-            norms.update(zip((operator, *operator.factors), found, strict=True))
-    for operator in operators:
-        if operator not in norms:
-            norms[operator] = sum(_part_norm(part, resources) for part in operator.parts())
-    return [norms[operator] for operator in operators]
-
-
-def squares_work(operators: Sequence[Operator]) -> float:
-    """Operations that the longest of the sweeps for squared norms takes."""
-    parts = [part for operator in operators for part in operator.parts()]
-    swept = [part for part in parts if not part.is_diagonal and not _moment_is_cheaper(part)]
-    return max(
-        (part.size**2 * sum(factor.width for factor in part.factors) for part in swept), default=0
-    )
-
-
-def _part_norm(part: Operator, resources: Resources) -> float:
-    """||M||_F^2 of a connected operator, through its features if they are fewer than its points."""
-    if part.is_diagonal:
-        return float(part.masses @ part.masses)
-    if _moment_is_cheaper(part):
-        moment = second_moment(part)
-        return float(array_namespace(moment).sum(moment * moment))
-    if part.size <= resources.tile:
-        everything = slice(0, part.size)
-        block = part.values(everything, everything)
-        return _weighted_sum(block * block, part.masses, part.masses)
-    return _squares(Sweep.over([part], resources), resources)[0]
-
-
-def _squares(sweep: Sweep, resources: Resources) -> list[float]:
-    with resources.workers(threads=sweep.in_threads) as executor:
-        return sweep.run(
-            executor,
-            squares=True,
-            tell=lambda share: resources.report_progress("sums of squares", share),
-        )[1]
-
-
-def _must_sweep(operator: HadamardOperator) -> bool:
-    split = any(isinstance(factor.kernel, Categorical) for factor in operator.factors)
-    return not split and not _moment_is_cheaper(operator)
-
-
-def _moment_is_cheaper(operator: Operator) -> bool:
-    """Whether n D^2 products for F' F are fewer than the n^2 d / 2 for half of the kernel matrix."""
-    dimension = operator.feature_dimension
-    width = sum(factor.width for factor in operator.factors)
-    return dimension is not None and 2 * dimension**2 < operator.size * width
-
-
-def _weighted_sum(block: Array, rows: np.ndarray, columns: np.ndarray) -> float:
-    """rows' block columns; each row is added up in the precision of the block, the rows in double.
-
-    Equal masses reach the block as exact ones: rounded to single precision, 1 / n would put all sums off by the same factor.
-    """
+    # Equal masses become exact ones: 1 / n rounded to single precision would bias every sum.
     largest = columns.max()
-    per_row = block @ array_namespace(block).astype(upload(columns / largest, block), block.dtype)
+    relative = upload(columns / largest, block)
+    per_row = block @ array_namespace(block).astype(relative, block.dtype)
     return float(largest * (rows @ to_numpy(per_row).astype(np.float64)))

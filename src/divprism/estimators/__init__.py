@@ -1,4 +1,4 @@
-"""Estimators: ways to get the spectrum of an operator. Each is a frozen value, passed as `estimator=`."""
+"""Estimators: methods to compute the spectrum of an operator, passed as `estimator=`."""
 
 from divprism.estimators.auto import Auto
 from divprism.estimators.base import Cost, Entropy, Estimator, Question

@@ -1,4 +1,4 @@
-"""Block Lanczos: an orthonormal basis of the span of V, A V, ..., A^(m-1) V, and A compressed to it."""
+"""Block Lanczos: an orthonormal basis of V, A V, ..., A^(m-1) V, and A projected on it."""
 
 import numpy as np
 
@@ -8,21 +8,22 @@ __all__ = ["BlockKrylov"]
 
 
 class BlockKrylov:
-    """The Krylov space of a symmetric matrix A and a block of vectors V, grown by one product A @ block at a time.
+    """The Krylov space of a symmetric matrix A and a block V, grown by one product at a time.
 
-    The s columns run together: their common space holds that of each column alone, so its quadrature is finer than s separate
-    recurrences with the same products, and every step finds the same top eigenvectors once, not s times.
+    The s columns of V share one space. It contains the Krylov space of each column, so its
+    quadrature is finer than s separate recurrences with the same products, and it finds each of
+    the top eigenvectors once rather than s times.
 
     Attributes
     ----------
     block : array (n, s)
-        What to multiply next.
+        The vectors to multiply next.
     start : ndarray (s, s)
         V = first block @ start.
     compressed : ndarray (p, p)
         Q' A Q on the p = s x steps basis vectors, in double precision.
     coupling : ndarray (s, s)
-        Norm that is left outside the basis: Q_next' A Q_last.
+        Q_next' A Q_last, the part of A that leaves the basis.
     """
 
     def __init__(self, vectors: Array) -> None:
@@ -37,15 +38,11 @@ class BlockKrylov:
 
     @property
     def steps(self) -> int:
-        """Products so far."""
+        """Number of products so far."""
         return self.compressed.shape[0] // self.width
 
     def extend(self, product: Array) -> None:
-        """Take in A @ block, and make the next block orthogonal to all before it.
-
-        Projected before and after normalising: where the space is exhausted, what is left of the product is rounding error,
-        which need not be orthogonal to anything.
-        """
+        """Add A @ block to the space, and make the next block orthogonal to all before it."""
         xp = array_namespace(product)
         old, s = self.compressed.shape[0], self.width
         grown = np.zeros((old + s, old + s))
@@ -54,11 +51,13 @@ class BlockKrylov:
             grown[old:, old - s : old] = self.coupling
             grown[old - s : old, old:] = self.coupling.T
         self._basis = xp.concat([self._basis, self.block], axis=1)
+        diagonal = to_numpy(xp.astype(self.block, xp.float64).T @ xp.astype(product, xp.float64))
+        grown[old:, old:] = 0.5 * (diagonal + diagonal.T)
+        # Projected twice before normalising, as usual against rounding, and once after: if the
+        # space is exhausted, the rest is rounding error, which need not be orthogonal to anything.
         remainder = xp.astype(product, self._basis.dtype)
         for _ in range(2):
             remainder = remainder - self._basis @ (self._basis.T @ remainder)
-        diagonal = to_numpy(xp.astype(self.block, xp.float64).T @ xp.astype(product, xp.float64))
-        grown[old:, old:] = 0.5 * (diagonal + diagonal.T)
         block, first = xp.linalg.qr(remainder)
         block = block - self._basis @ (self._basis.T @ block)
         self.block, second = xp.linalg.qr(block)
@@ -66,11 +65,13 @@ class BlockKrylov:
         self.compressed = grown
 
     def release(self) -> None:
-        """Let the basis go: what is told from here on needs the compressed matrix only."""
+        """Free the basis: all later results need the compressed matrix only."""
         self._basis = self._basis[:0, :0]
         self.block = self.block[:0, :0]
 
     def is_exhausted(self, noise: float) -> bool:
-        """Whether nothing but rounding error of size `noise` is left outside the basis."""
+        """Whether only rounding error of size `noise` is left outside the basis."""
+        if not self.steps:
+            return False
         floor = max(noise, 4 * self.epsilon * float(np.abs(self.compressed).max(initial=0.0)))
-        return bool(np.linalg.norm(self.coupling, 2) <= floor) if self.steps else False
+        return bool(np.linalg.norm(self.coupling, 2) <= floor)

@@ -1,79 +1,104 @@
-"""From a Krylov space to a spectral measure with an error: block Gauss and Gauss-Radau rules, deflation, calibration.
+"""Spectral measures with errors from Krylov spaces: quadrature, deflation, calibration.
 
-For random v with E v v' = 1, tr f(A) is the mean of v' f(A) v. What is done here, for all f at once, is to turn a block of
-probes v_1 .. v_s into weights on values so that sum(weights * f(values)) estimates tr f(A):
+For a random vector v with E[v v'] = 1, the mean of v' f(A) v is tr f(A). This module turns a block
+of such probes v_1 ... v_s into weights on values such that sum(weights * f(values)) estimates
+tr f(A) for all f at once. It combines three techniques.
 
-- Quadrature. With theta_j, y_j the eigenpairs of A compressed to the common Krylov space, v' f(A) v is about
-  sum_j (v . y_j)^2 f(theta_j), exact for polynomials up to degree 2 m - 1 (Gauss). Forcing eigenvalues at zero gives the
-  Gauss-Radau rule. For x log x and for powers that are no whole number the two err in opposite directions, because the even
-  and the odd derivatives each keep their sign. How far the truth lies from either is read off their last moves.
-- Deflation. For any fixed orthonormal y_i and numbers lambda_i, sum_i ((v . y_i)^2 - 1) f(lambda_i) has mean zero and can be
-  subtracted. The y_i that take out most of the variance are the Ritz vectors of *other* probes: being independent of v they
-  need not have converged, and bias nothing. So the probes are dealt into folds, and each fold is deflated by the Krylov
-  space of the folds before it. Given those, its errors have mean zero: errors of different folds are uncorrelated, and
-  their squares add up to an honest error. (Were each fold deflated by all others, its error would be tied to theirs.)
-- Calibration. tr A and tr A^2 are known. The weights of each probe are changed, as little as possible in the norm of what
-  deflation left, so that they reproduce both: the regression estimator with x and x^2 as control variates. By how much the
-  two were off, in standard deviations, has mean zero for every probe; the probes are then weighted, as equally as possible,
-  so that it is zero on average. That mends what the regression got wrong. Beforehand a fold counts for more the less variance
-  deflation left in it.
+Quadrature
+    Let theta_j, y_j be the eigenpairs of A projected on the common Krylov space of m steps. Then
+    v' f(A) v is about sum_j (v . y_j)^2 f(theta_j), which is exact for polynomials up to degree
+    2 m - 1: the Gauss rule. Changing the projected matrix so that zero becomes an eigenvalue gives
+    the Gauss-Radau rule. The errors of the two rules have the signs of an even and of an odd
+    derivative of f of high order, which for x log x and for powers with a fractional exponent are
+    opposite. The changes of the rules in the last step show where between them the true value lies.
+
+Deflation
+    For fixed orthonormal y_i and numbers lambda_i, sum_i ((v . y_i)^2 - 1) f(lambda_i) has mean
+    zero and may be subtracted to reduce the variance. The best y_i are the Ritz vectors of *other*
+    probes: they are independent of v, so even vectors that have not converged cause no bias. The
+    probes are therefore divided into folds, and each fold is deflated with the Krylov space of the
+    folds before it. Given those, its error has mean zero, so errors of different folds are
+    uncorrelated and their squares add up to a valid standard error. (If each fold were deflated
+    with all others, its error would depend on theirs.)
+
+Calibration
+    tr A and tr A^2 are known. The weights of each probe are changed to reproduce both, by the
+    smallest change in the norm of the variance that deflation leaves: this is the regression
+    estimator with x and x^2 as control variates. The deviation of a probe before the change, in
+    standard deviations, is its surprise, which has mean zero. The average over the probes gives
+    folds with less remaining variance more weight, and then adjusts these shares as little as
+    possible so that the surprises average to zero. That corrects errors of the regression.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
 from divprism.core.spectrum import Spectrum
 from divprism.estimators._krylov import BlockKrylov
 
-__all__ = ["Batch", "measure"]
+__all__ = ["Batch", "Function", "measure"]
+
+Function: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""A function f of eigenvalues, applied entry by entry."""
 
 _FOLDS = 8
-_UNCERTAIN = 0.1  # of the gap between the Gauss and the Radau rule: how well the place of the truth between them is known
-_SINGULAR = 1e-13  # of a 2 x 2 matrix: where all values are equal, x and x^2 are one control
-_RANK = 1e-9  # eigenvalues below this share of the largest are left out of inverses
-_MEAN_OF_SEMICIRCLE = 4 / (3 * np.pi)  # mean distance from zero, radius one
+
+# How well the position of the true value between the Gauss and the Radau rule is known, as a share
+# of the gap between them.
+_POSITION_ERROR = 0.1
+
+# Singular values of the 2 x 2 covariance below this share of the largest count as zero: if all
+# eigenvalues are equal, x and x^2 are the same control variate.
+_SINGULAR = 1e-13
+
+# Eigenvalues below this share of the largest are left out of inverses.
+_RANK = 1e-9
+
+# Mean distance from zero under a semicircle distribution of radius one.
+_MEAN_OF_SEMICIRCLE = 4 / (3 * np.pi)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Nodes, and for each probe their weights."""
+    """A quadrature rule: nodes, shape (p,), and their weights for each probe, shape (s, p)."""
 
     nodes: np.ndarray
     weights: np.ndarray
 
-    def trace(self, f: Callable[[np.ndarray], np.ndarray]) -> float:
+    def trace(self, f: Function) -> float:
         """Mean over the probes of sum(weights * f(nodes))."""
         return float(self.weights.mean(axis=0) @ f(np.maximum(self.nodes, 0.0)))
 
 
 @dataclass(frozen=True)
-class _Solved:
+class _Eigenpairs:
     """Eigenpairs of a compressed matrix, largest first."""
 
     nodes: np.ndarray
     vectors: np.ndarray
 
     @classmethod
-    def of(cls, matrix: np.ndarray) -> "_Solved":
+    def of(cls, matrix: np.ndarray) -> "_Eigenpairs":
         nodes, vectors = np.linalg.eigh(matrix)
         return cls(nodes[::-1], vectors[:, ::-1])
 
     def rule(self, start: np.ndarray) -> Rule:
-        """The quadrature for probes that the first block of the basis spans, V = block @ start."""
+        """The rule for the probes V = block @ start, with `block` the first of the basis."""
         return Rule(self.nodes, (start.T @ self.vectors[: start.shape[0]]) ** 2)
 
 
 class Batch:
-    """What one block of probes tells about one matrix.
+    """The information that one block of probes gives about one matrix.
 
     Parameters
     ----------
     krylov : BlockKrylov
-        The space that the probes span; read again at each call of `rules`.
+        The Krylov space of the probes, which may grow between calls.
     noise : float
         Radius of the eigenvalues that rounding puts in place of zeros.
     """
@@ -81,38 +106,40 @@ class Batch:
     def __init__(self, krylov: BlockKrylov, noise: float) -> None:
         self.krylov = krylov
         self.noise = noise
-        self._solved: dict[int, _Solved] = {}
+        self._solved: dict[int, _Eigenpairs] = {}
         self._rules: dict[int, tuple[Rule, Rule]] = {}
 
     @property
     def exhausted(self) -> bool:
-        """Whether the quadrature is exact."""
+        """Whether the Krylov space is invariant, so that the quadrature is exact."""
         return self.krylov.is_exhausted(self.noise)
 
-    def solved(self, steps: int) -> _Solved:
-        """Eigenpairs of the matrix compressed to the space after some steps."""
+    def solved(self, steps: int) -> _Eigenpairs:
+        """Eigenpairs of the matrix compressed to the space after `steps` steps."""
         if steps not in self._solved:
             size = steps * self.krylov.width
-            self._solved[steps] = _Solved.of(self.krylov.compressed[:size, :size])
+            self._solved[steps] = _Eigenpairs.of(self.krylov.compressed[:size, :size])
         return self._solved[steps]
 
     def rules(self, steps: int) -> tuple[Rule, Rule]:
-        """The Gauss and the Gauss-Radau rule after some steps."""
+        """The Gauss and the Gauss-Radau rule after `steps` steps."""
         if steps not in self._rules:
             gauss = self.solved(steps).rule(self.krylov.start)
-            exact = steps == self.krylov.steps and self.exhausted
-            self._rules[steps] = (
-                gauss,
-                gauss if exact else _Solved.of(self._with_zeros(steps)).rule(self.krylov.start),
-            )
+            radau = gauss
+            is_exact = steps == self.krylov.steps and self.exhausted
+            if not is_exact:
+                radau = _Eigenpairs.of(self._with_zeros(steps)).rule(self.krylov.start)
+            self._rules[steps] = (gauss, radau)
         return self._rules[steps]
 
     def _with_zeros(self, steps: int) -> np.ndarray:
-        """The compressed matrix with its last diagonal block changed so that zero is an eigenvalue, once for every probe."""
+        """The compressed matrix with its last diagonal block changed to have s zero eigenvalues."""
         s = self.krylov.width
         p = steps * s
         if steps == 1:
             return np.zeros((s, s))
+        # With T the matrix before the last step and B its coupling to that step, the Schur
+        # complement D - B T^-1 B' of the last block D has to vanish.
         changed = self.krylov.compressed[:p, :p].copy()
         before = self.solved(steps - 1)
         large = before.nodes > _RANK * before.nodes[0]
@@ -121,73 +148,88 @@ class Batch:
         return changed
 
     def floor(self, size: int) -> float:
-        """Values below this cannot be told from zero: rounding in the matrix, in the basis, and what came out below zero."""
+        """Values below this are indistinguishable from zero."""
+        # Three sources: rounding in the matrix, rounding in the basis, and the most negative node
+        # with a margin, since a semidefinite matrix has none.
         krylov, nodes = self.krylov, self.solved(self.krylov.steps).nodes
         basis = krylov.epsilon * math.sqrt(krylov.compressed.shape[0] / size) * float(nodes[0])
         return max(self.noise, basis, -1.2 * float(nodes[-1]))
 
-    def gap(self, f: Callable[[np.ndarray], np.ndarray]) -> float:
-        """How much the two rules differ on tr f."""
+    def gap(self, f: Function) -> float:
+        """Difference between the two rules for tr f."""
         gauss, radau = self.rules(self.krylov.steps)
         return abs(gauss.trace(f) - radau.trace(f))
 
-    def mixture(self, f: Callable[[np.ndarray], np.ndarray]) -> float:
-        """Where between Gauss (0) and Radau (1) tr f lies, from the last move of each: both close in on it at one rate."""
+    def mixture(self, f: Function) -> float:
+        """Position of tr f between the Gauss rule (0) and the Radau rule (1)."""
         steps = self.krylov.steps
         if steps < 3:
             return 0.5
-        before, now = (tuple(rule.trace(f) for rule in self.rules(m)) for m in (steps - 1, steps))
-        moves = abs(now[0] - before[0]), abs(now[1] - before[1])
-        return moves[0] / (moves[0] + moves[1]) if sum(moves) > 0 else 0.5
+        # Both rules approach the true value at the same rate, so each is as far from it as its
+        # last change is large.
+        gauss_before, radau_before = (rule.trace(f) for rule in self.rules(steps - 1))
+        gauss_now, radau_now = (rule.trace(f) for rule in self.rules(steps))
+        gauss_change, radau_change = abs(gauss_now - gauss_before), abs(radau_now - radau_before)
+        total = gauss_change + radau_change
+        if total == 0:
+            return 0.5
+        return gauss_change / total
 
     def top_error(self) -> float:
-        """Error of the largest eigenvalue, by its residual."""
+        """Error bound of the largest eigenvalue, from its residual."""
         solved, krylov = self.solved(self.krylov.steps), self.krylov
         residual = float(np.linalg.norm(krylov.coupling @ solved.vectors[-krylov.width :, 0]))
         gap = solved.nodes[0] - solved.nodes[1]
-        return min(residual, residual**2 / gap) if gap > 0 else residual
+        if gap <= 0:
+            return residual
+        # The error of a separated eigenvalue is quadratic in the residual.
+        return min(residual, residual**2 / gap)
 
     def folds(self) -> Iterator["_Fold"]:
-        """The probes in groups, each with what those before it deflate."""
+        """The probes in groups, each with its deflation by the groups before it."""
         krylov = self.krylov
         coordinates = np.zeros((krylov.compressed.shape[0], krylov.width))
         coordinates[: krylov.width] = krylov.start
         vectors = self.solved(krylov.steps).vectors
-        base = self.rules(krylov.steps)[0].weights.mean(axis=0)
-        # a node stands for as many directions as its weight says, of which a space can hold one; for one alone, if the weight
-        # could be one but for chance (squares of normal numbers have variance two)
+        gauss, _ = self.rules(krylov.steps)
+        multiplicity = gauss.weights.mean(axis=0)
+        # The weight of a node is the number of directions it stands for, of which a space contains
+        # one. It counts as a single direction if the weight is one up to chance: squares of normal
+        # numbers have variance two, and three standard deviations are allowed.
         single = 1 + 3 * math.sqrt(2 / krylov.width)
         for members in np.array_split(np.arange(krylov.width), min(_FOLDS, krylov.width)):
             if members[0] == 0:
-                yield _Fold(members, Rule(np.zeros(0), np.zeros((members.size, 0))), base)
+                nothing = Rule(np.zeros(0), np.zeros((members.size, 0)))
+                yield _Fold(members, nothing, multiplicity)
                 continue
             ritz, space = _ritz_pairs(krylov.compressed, coordinates[:, : members[0]], krylov.steps)
-            rule = Rule(ritz, 1 - (coordinates[:, members].T @ space) ** 2)
-            held = np.minimum(((space.T @ vectors) ** 2).sum(axis=0), 1)
-            yield _Fold(members, rule, np.where(base > single, base, 1.0) - held)
+            deflation = Rule(ritz, 1 - (coordinates[:, members].T @ space) ** 2)
+            # The share of each node's direction that the deflating space contains.
+            contained = np.minimum(((space.T @ vectors) ** 2).sum(axis=0), 1)
+            remaining = np.where(multiplicity > single, multiplicity, 1.0) - contained
+            yield _Fold(members, deflation, remaining)
 
-    def atoms(
-        self, f: Callable[[np.ndarray], np.ndarray], *, size: int, known: tuple[float, float]
-    ) -> "_Atoms":
-        """The measure of each probe; `f` decides the mixture of the rules and what the probes count."""
+    def atoms(self, f: Function, *, size: int, known: tuple[float, float]) -> "_Atoms":
+        """The measure of each probe; `f` decides the mixture of rules and the precision."""
         steps, s = self.krylov.steps, self.krylov.width
+        # The rules of the step before serve as alternatives.
         rules = [*self.rules(steps), *self.rules(max(1, steps - 1))]
         folds = list(self.folds())
+        # All rules on common values: those of each rule, then those that deflate each fold.
         parts = [*rules, *(fold.deflation for fold in folds)]
-        ends = np.cumsum([0, *(part.nodes.size for part in parts)])
-        place = [slice(start, stop) for start, stop in pairwise(ends)]
         values = np.concatenate([part.nodes for part in parts])
+        ends = np.cumsum([0, *(part.nodes.size for part in parts)])
+        columns = [slice(start, stop) for start, stop in pairwise(ends)]
         keep = values > self.floor(size)
+        ridge = self.krylov.epsilon**2 * size
         by_rule = np.zeros((len(rules), s, values.size))
         precision, surprise = np.zeros(s), np.zeros((s, 2))
-        for fold, where in zip(folds, place[len(rules) :], strict=True):
-            calibration = _Calibration(
-                values, keep, place[0], fold.base, known, self.krylov.epsilon**2 * size
-            )
+        for fold, deflated in zip(folds, columns[len(rules) :], strict=True):
+            calibration = _Calibration(values, keep, columns[0], fold.remaining, known, ridge)
             for number, rule in enumerate(rules):
                 rows = np.zeros((fold.members.size, values.size))
-                rows[:, place[number]] = rule.weights[fold.members]
-                rows[:, where] = fold.deflation.weights
+                rows[:, columns[number]] = rule.weights[fold.members]
+                rows[:, deflated] = fold.deflation.weights
                 by_rule[number, fold.members], surprise[fold.members] = calibration.apply(rows)
             precision[fold.members] = 1 / calibration.variance(f)
         share = self.mixture(f)
@@ -197,19 +239,23 @@ class Batch:
 
 @dataclass(frozen=True)
 class _Fold:
-    """Some probes, what is subtracted from them, and the norm of what that leaves, on the nodes of the Gauss rule."""
+    """Some probes and their deflation.
+
+    `remaining` is the multiplicity that deflation leaves at each node of the Gauss rule; the
+    variance of a probe is proportional to it.
+    """
 
     members: np.ndarray
     deflation: Rule
-    base: np.ndarray
+    remaining: np.ndarray
 
 
 class _Calibration:
-    """Weights -> weights with the known trace and sum of squares, as far as rounding leaves these two to be seen.
+    """Changes weights so that they reproduce the known trace and sum of squares.
 
-    The change is base * (a + b x) x on the nodes of the Gauss rule. What the probes say about tr A and tr A^2 carries rounding
-    errors itself; without the ridge for those, a bulk of tiny eigenvalues would be moved by huge factors to mend an error in
-    the largest.
+    The change is remaining * (a + b x) x on the nodes of the Gauss rule. The probes' values of tr A
+    and tr A^2 have rounding errors themselves. Without a ridge of that size, an error in the
+    largest eigenvalue would be corrected by changing many tiny ones by huge factors.
     """
 
     def __init__(
@@ -217,44 +263,56 @@ class _Calibration:
         values: np.ndarray,
         keep: np.ndarray,
         gauss: slice,
-        base: np.ndarray,
+        remaining: np.ndarray,
         known: tuple[float, float],
         ridge: float,
     ) -> None:
         top = float(values.max())
         self._values, self._gauss, self._keep, self._ridge = values, gauss, keep, ridge
-        self._base = np.where(keep[gauss], np.maximum(base, 0.0), 0.0)
+        self._remaining = np.where(keep[gauss], np.maximum(remaining, 0.0), 0.0)
+        # In units of the largest value, so that both control variates have comparable size.
         self._controls = np.where(keep, np.stack([values / top, (values / top) ** 2]), 0.0)
-        weighted = 2 * self._base * self._controls[:, gauss]
+        # Squares of normal numbers have variance two.
+        weighted = 2 * self._remaining * self._controls[:, gauss]
         covariance = self._controls[:, gauss] @ weighted.T + ridge * np.eye(2)
         self._spread = np.sqrt(np.diag(covariance))
         self._solve = np.linalg.lstsq(covariance, weighted, rcond=_SINGULAR)[0]
         self._target = np.array([known[0] / top, known[1] / top**2])
 
     def apply(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Calibrated weights, a row for each row, and by how many standard deviations each row was off before."""
+        """Calibrated weights, and the deviation of each row before, in standard deviations."""
         rows = rows.copy()
-        off = self._target - rows @ self._controls.T
-        rows[:, self._gauss] += off @ self._solve
-        return rows, off / self._spread
+        deviation = self._target - rows @ self._controls.T
+        rows[:, self._gauss] += deviation @ self._solve
+        return rows, deviation / self._spread
 
-    def variance(self, f: Callable[[np.ndarray], np.ndarray]) -> float:
-        """About what is left of the variance of tr f of a probe."""
+    def variance(self, f: Function) -> float:
+        """Approximate variance of tr f of a probe after calibration."""
         nodes = self._values[self._gauss]
         wanted = np.where(self._keep[self._gauss], f(np.maximum(nodes, 0.0)), 0.0)
         rest = wanted - (self._solve @ wanted) @ self._controls[:, self._gauss]
-        return (
-            2 * float(self._base @ rest**2)
-            + self._ridge * float(np.abs(wanted).max()) ** 2
-            + np.finfo(np.float64).tiny
-        )
+        sampling = 2 * float(self._remaining @ rest**2)
+        rounding = self._ridge * float(np.abs(wanted).max()) ** 2
+        # Never zero: precisions are its reciprocals.
+        return sampling + rounding + np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True)
 class _Atoms:
-    """Values and, on them, the measure of each probe: by the mixture of rules preferred, and by each rule.
+    """Values and the measure of each probe on them.
 
-    `precision` is the reciprocal of the variance of each probe, `surprise` two numbers per probe with mean zero.
+    Attributes
+    ----------
+    values : ndarray, shape (v,)
+        The values above the rounding floor.
+    probes : ndarray, shape (s, v)
+        Weights of each probe by the preferred mixture of rules.
+    precision : ndarray, shape (s,)
+        Reciprocal of the variance of each probe.
+    surprise : ndarray, shape (s, 2)
+        Deviation of each probe from the known traces before calibration; its mean is zero.
+    by_rule : ndarray, shape (4, s, v)
+        Weights of each probe by each rule.
     """
 
     values: np.ndarray
@@ -265,7 +323,7 @@ class _Atoms:
 
 
 def _ritz_pairs(matrix: np.ndarray, start: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ritz values and vectors of a small matrix on the Krylov space of some vectors; largest first."""
+    """Ritz values and vectors of a small matrix on the Krylov space of `start`; largest first."""
     scale = np.abs(matrix).max()
     basis = last = np.linalg.qr(start)[0]
     for _ in range(steps - 1):
@@ -273,6 +331,7 @@ def _ritz_pairs(matrix: np.ndarray, start: np.ndarray, steps: int) -> tuple[np.n
         for _ in range(2):
             product -= basis @ (basis.T @ product)
         last, size = np.linalg.qr(product)
+        # Directions in which the space is exhausted are dropped.
         last = last[:, np.abs(np.diag(size)) > _RANK * scale]
         if last.shape[1] == 0:
             break
@@ -283,63 +342,43 @@ def _ritz_pairs(matrix: np.ndarray, start: np.ndarray, steps: int) -> tuple[np.n
 
 
 def measure(
-    batches: Sequence[Batch],
-    f: Callable[[np.ndarray], np.ndarray],
-    *,
-    size: int,
-    squares: float,
-    trace: float,
+    batches: Sequence[Batch], f: Function, *, size: int, squares: float, trace: float
 ) -> Spectrum:
     """The spectral measure that batches of probes of one matrix estimate together.
 
     Parameters
     ----------
     batches
-        At least one.
+        At least one batch.
     f
         Function whose trace matters most.
     size
         Rows of the matrix.
     squares, trace
-        Known ||A||_F^2 and tr A.
+        The known ||A||_F^2 and tr A.
     """
     atoms = [batch.atoms(f, size=size, known=(trace, squares)) for batch in batches]
-    nodes, precision, surprise = (
-        np.concatenate([getattr(a, name) for a in atoms])
-        for name in ("values", "precision", "surprise")
-    )
-    ends = np.cumsum([0, *(a.precision.size for a in atoms)])
-
-    def mean(shares: np.ndarray, name: str = "probes") -> np.ndarray:
-        pieces = [
-            shares[start:stop] @ getattr(a, name)
-            for a, (start, stop) in zip(atoms, pairwise(ends), strict=True)
-        ]
-        return np.concatenate(pieces, axis=-1)
-
+    precision = np.concatenate([batch.precision for batch in atoms])
+    surprise = np.concatenate([batch.surprise for batch in atoms])
+    probes = [batch.probes for batch in atoms]
     shares = _balanced(precision, surprise)
-    weights, rules = mean(shares), mean(shares, "by_rule")
-    left_out = np.array(
-        [
-            mean(_balanced(np.where(others, precision, 0.0), surprise))
-            for others in ~np.eye(shares.size, dtype=bool)
-        ]
-    )
-    # few probes that count tell their spread poorly: by Student's distribution errors exceed it more often
+    weights = _average(shares, probes)
+    rules = _average(shares, [batch.by_rule for batch in atoms])
+    left_out = np.empty((shares.size, weights.size))
+    for probe in range(shares.size):
+        others = np.arange(shares.size) != probe
+        left_out[probe] = _average(_balanced(np.where(others, precision, 0.0), surprise), probes)
+    # The spread of few effective probes is itself uncertain: errors exceed it more often, by
+    # Student's distribution, whose larger variance widens the replicates.
     freedom = max(3.0, 1 / float(shares @ shares) - 2)
     left_out = weights + math.sqrt(freedom / (freedom - 2)) * (left_out - weights)
-    # what rounding may have put in place of zeros, or hidden: half of the missing eigenvalues, spread over a semicircle
-    missing = max(0.0, size - float(weights.sum()))
+    nodes = np.concatenate([batch.values for batch in atoms])
     floor = max(batch.floor(size) for batch in batches)
-    values = np.append(nodes, max(_MEAN_OF_SEMICIRCLE * floor, np.finfo(np.float64).tiny))
-    shifts = np.array(
-        [
-            np.append(_UNCERTAIN * (rules[0] - rules[1]), 0.0),
-            np.append(np.zeros(weights.size), missing / 2),
-            # rounding in a product moves an eigenvalue by about a tenth of floor^2 over the eigenvalue (measured)
-            np.append(0.1 * weights * (floor / nodes) ** 2, 0.0),
-        ]
-    )
+    shifts = _shifts(nodes, weights, rules, size=size, floor=floor)
+    # One more value, for the eigenvalues that rounding hides: spread over a semicircle of the
+    # radius of the noise.
+    hidden = max(_MEAN_OF_SEMICIRCLE * floor, np.finfo(np.float64).tiny)
+    values = np.append(nodes, hidden)
     order = np.argsort(values)[::-1]
     return Spectrum(
         values[order] / trace,
@@ -354,15 +393,41 @@ def measure(
     )
 
 
-def _balanced(precision: np.ndarray, surprise: np.ndarray) -> np.ndarray:
-    """Shares of the probes that sum to one and average the surprises to zero, near those that the precisions give.
+def _average(shares: np.ndarray, measures: Sequence[np.ndarray]) -> np.ndarray:
+    """Weighted mean over the probes of all batches, each on the values of its own batch."""
+    start, pieces = 0, []
+    for weights in measures:
+        stop = start + weights.shape[-2]
+        pieces.append(shares[start:stop] @ weights)
+        start = stop
+    return np.concatenate(pieces, axis=-1)
 
-    Their change is the least in sum(change^2 / share): on average over the probes, what it does to tr f is what regressing
-    tr f on the surprises would do.
+
+def _shifts(
+    nodes: np.ndarray, weights: np.ndarray, rules: np.ndarray, *, size: int, floor: float
+) -> np.ndarray:
+    """Changes of the weights as large as the systematic errors; the last column is hidden values.
+
+    In order: the position of the true value between the two rules; half of the missing eigenvalues,
+    which rounding may have hidden or put in place of zeros; and rounding in the products, which
+    moves an eigenvalue by about a tenth of floor^2 over the eigenvalue (measured).
+    """
+    missing = max(0.0, size - float(weights.sum()))
+    between_rules = np.append(_POSITION_ERROR * (rules[0] - rules[1]), 0.0)
+    hidden = np.append(np.zeros(weights.size), missing / 2)
+    rounding = np.append(0.1 * weights * (floor / nodes) ** 2, 0.0)
+    return np.array([between_rules, hidden, rounding])
+
+
+def _balanced(precision: np.ndarray, surprise: np.ndarray) -> np.ndarray:
+    """Shares of the probes, near their precisions, that average the surprises to zero.
+
+    The shares sum to one. Among all such shares the change from the precisions is the smallest in
+    sum(change^2 / share). Averaged over the probes, its effect on tr f is that of a regression of
+    tr f on the surprises.
     """
     shares = precision / precision.sum()
     centred = surprise - shares @ surprise
-    pull = np.linalg.lstsq((centred * shares[:, None]).T @ centred, shares @ surprise, rcond=_RANK)[
-        0
-    ]
+    covariance = (centred * shares[:, None]).T @ centred
+    pull = np.linalg.lstsq(covariance, shares @ surprise, rcond=_RANK)[0]
     return shares * (1 - centred @ pull)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from divprism.core.norms import squares_work
 from divprism.core.operators import Operator
 from divprism.core.spectrum import Spectrum
-from divprism.core.sweep import squares_work
 from divprism.engines import RESOURCES, Resources
 from divprism.estimators._direct import direct_spectra
 from divprism.estimators.base import QUESTION, Cost, Entropy, Estimator, Question, check_tolerance
@@ -16,13 +16,16 @@ from divprism.estimators.subsample import Subsample
 
 __all__ = ["Auto", "Choice"]
 
-_TOO_LONG = 1e14  # operations that take a quarter of an hour
-_CHEAP = 3000  # size of a matrix that is solved in about a second
+# Operations that take a quarter of an hour.
+_TOO_LONG = 1e14
+
+# Size of a matrix that is solved in about a second.
+_CHEAP = 3000
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What `Auto` would take, and what that costs."""
+    """The estimator that `Auto` selects, and its cost."""
 
     estimator: Estimator
     cost: Cost
@@ -30,17 +33,20 @@ class Choice:
 
 @dataclass(frozen=True)
 class Auto(Estimator):
-    """The default: exact where that is cheap, else precise to `tolerance`.
+    """The default: exact if that is cheap, otherwise precise to `tolerance`.
 
-    The rule, for each of K_X, K_T and their product, n being the number of distinct items in a connected part of it:
+    The rule, for each of K_X, K_T and their product, with n the number of distinct items in a
+    connected part of it:
 
-    1. order 2 without truncation: squared norms, exactly; beyond 10^14 operations (n about 300,000), `Subsample`;
-    2. a kernel with fewer than n and at most 3,000 features (Cosine, low Polynomial): `Dual`, exact;
+    1. order 2 without truncation: squared norms, exactly; beyond 10^14 operations (n about
+       300,000), `Subsample`;
+    2. a kernel with fewer than n and at most 3,000 features (Cosine, Polynomial of low degree):
+       `Dual`, exact;
     3. n of at most 3,000: `Exact`;
-    4. else `Lanczos(tolerance=tolerance)`: the standard error of a score is about the tolerance times the score, or less; a
-       score that misses it clearly says so in its warnings.
+    4. otherwise `Lanczos(tolerance=tolerance)`: the standard error of a score is at most about the
+       tolerance times the score; a score that clearly misses it carries a warning.
 
-    `select` tells which it would be and what it costs.
+    `select` returns the choice and its cost.
 
     Attributes
     ----------
@@ -66,9 +72,9 @@ class Auto(Estimator):
         Parameters
         ----------
         n, d_x, d_t
-            Number of distinct items, widths of outputs and prompts; without d_t for the outputs alone.
+            Number of distinct items, widths of outputs and prompts; no d_t for the outputs alone.
         features
-            Dimension of the kernel's feature map, where that is finite.
+            Dimension of the feature map of the kernel, if finite.
         """
         estimator: Estimator = Lanczos(tolerance=self.tolerance)
         if features is not None and features < min(n, _CHEAP + 1):
@@ -81,36 +87,38 @@ class Auto(Estimator):
         width = sum(factor.width for factor in part.factors)
         return self.select(part.size, width, features=part.feature_dimension).estimator
 
+    def _is_large(self, operator: Operator) -> bool:
+        """Whether a connected part of the operator is left to `Lanczos`."""
+        if operator.is_diagonal:
+            return False
+        parts = (part for part in operator.parts() if not part.is_diagonal)
+        return any(isinstance(self._select(part), Lanczos) for part in parts)
+
     def spectra(
         self,
         operators: Sequence[Operator],
         question: Question = QUESTION,
         resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
-        """The spectrum of each operator; kernel matrices are computed once."""
-        beyond = Lanczos(tolerance=self.tolerance)
-        large = [
-            operator
-            for operator in operators
-            if not operator.is_diagonal
-            and any(not p.is_diagonal and self._select(p) == beyond for p in operator.parts())
-        ]
+        """The spectrum of each operator; each kernel matrix is computed once."""
+        large = [operator for operator in operators if self._is_large(operator)]
         small = [operator for operator in operators if operator not in large]
         exact = direct_spectra(
-            small, resources, by_moment=lambda part: self._select(part) == Dual()
+            small, resources, by_moment=lambda part: isinstance(self._select(part), Dual)
         )
-        found = dict(zip(small, exact, strict=True))
-        found.update(zip(large, beyond.spectra(large, question, resources), strict=True))
-        return [found[operator] for operator in operators]
+        spectra = dict(zip(small, exact, strict=True))
+        lanczos = Lanczos(tolerance=self.tolerance)
+        spectra.update(zip(large, lanczos.spectra(large, question, resources), strict=True))
+        return [spectra[operator] for operator in operators]
 
     def entropies(
         self, operators: Sequence[Operator], question: Question, resources: Resources = RESOURCES
     ) -> list[list[Entropy]]:
-        """Entropies by the rule."""
+        """For each order of the question, the entropy of each operator, by the rule."""
         if question.squares_suffice and squares_work(operators) > _TOO_LONG:
             return Subsample(tolerance=self.tolerance).entropies(operators, question, resources)
         return super().entropies(operators, question, resources)
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
-        """That of the choice."""
+        """Cost of the selected estimator."""
         return self.select(n, d_x, d_t).cost

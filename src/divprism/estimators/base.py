@@ -1,17 +1,16 @@
-"""What an estimator is."""
+"""The contract of an estimator."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from divprism.core.entropy import entropy_estimate
+from divprism.core.norms import squared_norms
 from divprism.core.operators import Operator
 from divprism.core.spectrum import Estimate, Spectrum
-from divprism.core.sweep import squared_norms
 from divprism.core.validation import whole_number
 from divprism.engines import RESOURCES, Resources
 from divprism.errors import ArgumentError
@@ -29,9 +28,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Question:
-    """What a spectrum is wanted for: a randomised method spends its effort where these entropies need it.
+    """The entropies that a spectrum is for: a randomised method spends its effort on them.
 
-    `orders` and `truncation` as in the scores; `rng` seeds whatever is drawn.
+    `orders` and `truncation` are those of the scores; `rng` is the seed of all random numbers.
     """
 
     orders: tuple[float, ...] = (1.0,)
@@ -40,36 +39,33 @@ class Question:
 
     @property
     def squares_suffice(self) -> bool:
-        """Whether squared norms answer everything: order 2 and no truncation."""
+        """Whether squared norms answer the whole question: order 2 without truncation."""
         return self.truncation is None and set(self.orders) == {2.0}
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What an answer takes: floating-point operations, bytes beside the data, and passes over the data or its kernel matrix."""
+    """Cost of a result: floating-point operations, bytes beside the data, passes over the data."""
 
     flops: float
     bytes: float
     sweeps: int = 1
 
 
-def check_tolerance(tolerance: Any) -> None:
-    """Refuse a tolerance that is not a positive number."""
-    if (
-        isinstance(tolerance, bool)
-        or not isinstance(tolerance, int | float | np.number)
-        or not 0 < tolerance < math.inf
-    ):
+def check_tolerance(tolerance: object) -> None:
+    """Raise ArgumentError unless the tolerance is a positive finite number."""
+    is_number = isinstance(tolerance, int | float | np.number) and not isinstance(tolerance, bool)
+    if not is_number or not 0 < float(tolerance) < math.inf:  # type: ignore[arg-type]
         raise ArgumentError(f"`tolerance` must be positive and finite; got {tolerance!r}.")
 
 
 QUESTION = Question()
-"""Order 1, nothing cut."""
+"""The default: order 1 without truncation."""
 
 
 @dataclass(frozen=True)
 class Entropy:
-    """An entropy in nats with its error, the name of the method that found it, and the spectrum, if it took one."""
+    """An entropy in nats with its error, the method that computed it, and the spectrum if any."""
 
     estimate: Estimate
     method: str
@@ -77,9 +73,10 @@ class Entropy:
 
 
 class Estimator(ABC):
-    """A way to get the spectra of trace-one matrices.
+    """A method to compute the spectra of trace-one matrices.
 
-    A new estimator is a frozen dataclass that defines `spectra` and `cost`, and one row in the contract table of the tests.
+    A new estimator is a frozen dataclass that defines `spectra` and `cost`, and one row in the
+    table of estimators in the tests.
     """
 
     @abstractmethod
@@ -89,44 +86,53 @@ class Estimator(ABC):
         question: Question = QUESTION,
         resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
-        """The spectrum of each operator; work that several share is done once."""
+        """The spectrum of each operator; work that several operators share is done once."""
 
     @abstractmethod
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
-        """What n distinct items of width d_x take; with d_t, all of K_X, K_T and their product."""
+        """Cost for n distinct items of width d_x; with d_t, for K_X, K_T and their product."""
 
     def spectrum(
         self, operator: Operator, question: Question = QUESTION, resources: Resources = RESOURCES
     ) -> Spectrum:
-        """The spectrum of one operator."""
+        """The spectrum of a single operator."""
         return self.spectra([operator], question, resources)[0]
 
     @property
     def promise(self) -> float:
-        """Relative error of a score that is aimed at; infinite where the effort is fixed."""
+        """Relative error of a score that the method aims at; infinite for a fixed effort."""
         return math.inf
 
     @property
     def squares_are_exact(self) -> bool:
-        """Whether order 2 without truncation is answered by squared norms, exactly, in place of a spectrum."""
+        """Whether exact squared norms replace the spectrum at order 2 without truncation."""
         return True
 
     def entropies(
         self, operators: Sequence[Operator], question: Question, resources: Resources = RESOURCES
     ) -> list[list[Entropy]]:
-        """For each order of the question, the entropies of the operators, from one set of spectra for all orders."""
+        """For each order of the question, the entropy of each operator.
+
+        All orders use the same spectra.
+        """
         if self.squares_are_exact and question.squares_suffice:
-            norms = zip(operators, squared_norms(operators, resources), strict=True)
-            found = [
-                Entropy(Estimate(-math.log(norm / o.masses.sum() ** 2)), "frobenius")
-                for o, norm in norms
-            ]
-            return [found for _ in question.orders]
+            entropies = _from_squares(operators, resources)
+            return [entropies for _ in question.orders]
         spectra = self.spectra(operators, question, resources)
-        return [
-            [
-                Entropy(entropy_estimate(one, order, question.truncation), one.method, one)
-                for one in spectra
-            ]
-            for order in question.orders
-        ]
+        by_order = []
+        for order in question.orders:
+            entropies = []
+            for spectrum in spectra:
+                estimate = entropy_estimate(spectrum, order, question.truncation)
+                entropies.append(Entropy(estimate, spectrum.method, spectrum))
+            by_order.append(entropies)
+        return by_order
+
+
+def _from_squares(operators: Sequence[Operator], resources: Resources) -> list[Entropy]:
+    """Entropies of order 2: minus the logarithm of ||M||_F^2 over the squared trace."""
+    entropies = []
+    for operator, norm in zip(operators, squared_norms(operators, resources), strict=True):
+        value = -math.log(norm / operator.masses.sum() ** 2)
+        entropies.append(Entropy(Estimate(value), "frobenius"))
+    return entropies

@@ -15,10 +15,11 @@ __all__ = ["Dual"]
 
 @dataclass(frozen=True)
 class Dual(Estimator):
-    """Eigenvalues of the D x D second moment of the features: pick it for Cosine, or Polynomial of low degree, with D < n.
+    """Eigenvalues of the D x D second moment of the features, exact: pick it for D < n.
 
-    Equals `Exact` (F F' and F' F share their non-zero eigenvalues; Truncated Vendi, eq. 9). Demands a kernel with a finite
-    feature map; the product K_X o K_T has D = D_x D_t features. O(n D^2 + D^3) time and 8 D (n + D) bytes.
+    That is the case for Cosine and for Polynomial of low degree. Equals `Exact` (F F' and F' F
+    share their non-zero eigenvalues; Truncated Vendi, eq. 9). Needs a kernel with a finite feature
+    map; the product K_X o K_T has D = D_x D_t features. O(n D^2 + D^3) time and 8 D (n + D) bytes.
     """
 
     def spectra(
@@ -31,15 +32,20 @@ class Dual(Estimator):
         return direct_spectra(operators, resources, by_moment=_has_features)
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
-        """With d_x and d_t features: of the cosine kernel, those are the widths."""
-        sizes = [d_x] if d_t is None else [d_x, d_t, d_x * d_t]
-        return Cost(sum(n * size**2 + 4 / 3 * size**3 for size in sizes), 16 * max(sizes) ** 2)
+        """Cost for d_x and d_t features; under the cosine kernel these are the widths."""
+        sizes = [d_x]
+        if d_t is not None:
+            sizes += [d_t, d_x * d_t]
+        flops = sum(n * size**2 + 4 / 3 * size**3 for size in sizes)
+        return Cost(flops, 16 * max(sizes) ** 2)
 
 
 def _has_features(part: Operator) -> bool:
+    """Return True, or raise ArgumentError if the operator has no finite feature map."""
     if part.feature_dimension is None:
         names = " o ".join(type(factor.kernel).__name__ for factor in part.factors)
         raise ArgumentError(
-            f"Dual() needs a finite feature map, which {names} does not have. Use Exact() or Auto()."
+            f"Dual() needs a finite feature map, which {names} does not have. "
+            "Use Exact() or Auto()."
         )
     return True

@@ -14,10 +14,11 @@ __all__ = ["Exact"]
 
 @dataclass(frozen=True)
 class Exact(Estimator):
-    """All eigenvalues of the whole matrix: pick it when n is a few thousand, or to check another estimator.
+    """All eigenvalues of the whole matrix: pick it for a few thousand items, or as a reference.
 
-    Equals `scipy.linalg.eigvalsh(K / n)`, in double precision whatever the data; demands nothing of the kernel. O(n^3) time
-    and 8 n^2 bytes per matrix, n the number of distinct items; a block-diagonal matrix costs the sum over its blocks.
+    Equals `scipy.linalg.eigvalsh(K / n)`, in double precision whatever the dtype of the data.
+    Supports every kernel. O(n^3) time and 8 n^2 bytes per matrix, with n the number of distinct
+    items; a block-diagonal matrix costs the sum over its blocks.
     """
 
     def spectra(
@@ -27,9 +28,11 @@ class Exact(Estimator):
         resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
         """The spectrum of each operator; each kernel matrix is computed once."""
-        return direct_spectra(operators, resources, by_moment=lambda part: False)
+        return direct_spectra(operators, resources)
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
-        """Three matrices are held while a product is solved."""
-        matrices = 1 if d_t is None else 3
-        return Cost(matrices * 4 / 3 * n**3 + n**2 * (d_x + (d_t or 0)), 8 * n**2 * matrices)
+        """Cost of one matrix, or with d_t of three, which are held at the same time."""
+        width, matrices = d_x, 1
+        if d_t is not None:
+            width, matrices = d_x + d_t, 3
+        return Cost(matrices * 4 / 3 * n**3 + n**2 * width, 8 * n**2 * matrices)

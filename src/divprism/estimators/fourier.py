@@ -1,13 +1,12 @@
-"""Fourier: random features, one pass over the data."""
+"""Fourier: random features, in one pass over the data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.core.arrays import upload
+from divprism.core.arrays import Array
 from divprism.core.features import FourierMap, draw_frequencies, require_fourier_features
-from divprism.core.kernels import Points
 from divprism.core.moments import FeatureMoments
 from divprism.core.operators import HadamardOperator, KernelOperator, Operator
 from divprism.core.spectrum import Spectrum
@@ -17,20 +16,23 @@ from divprism.estimators.base import QUESTION, Cost, Estimator, Question, whole_
 
 __all__ = ["Fourier"]
 
-_CHUNK = 1 << 24  # bytes of features at a time
+# Bytes of features held at a time.
+_CHUNK = 1 << 24
 
 
 @dataclass(frozen=True)
 class Fourier(Estimator):
-    """Random Fourier features (FKEA): pick it for a million items and more, or for streams.
+    """Random Fourier features (FKEA): pick it for a million items or more, or for streams.
 
-    Eigenvalues of the 2 r x 2 r moment of r random frequencies (Truncated Vendi, eq. 12). Demands Gaussian kernels. The
-    spectrum of r features is too concentrated by a term of about 1 / r; the same moment holds two sets of r / 2 and four of
-    r / 4, from which the entropy is extrapolated to r = infinity, and eight sets of 7 r / 8, whose spread is the error told. It
-    wants r well above the score: a spectrum cannot have more than 2 r eigenvalues, and an error as large as the score's own
-    says so.
+    Eigenvalues of the 2 r x 2 r moment of r random frequencies (Truncated Vendi, eq. 12). Needs
+    Gaussian kernels. The spectrum of r features is too concentrated, by a term of about 1 / r. The
+    same moment contains two sets of r / 2 frequencies and four of r / 4, from which the entropy is
+    extrapolated to r = infinity, and eight sets of 7 r / 8, whose spread gives the stated error.
+    Choose r well above the score: a spectrum has at most 2 r eigenvalues, and if r is too small the
+    stated error is as large as the score itself.
 
-    O(n (d + r) r) time, one pass; 32 r^2 bytes for each of K_X, K_T and their product, whatever n, one after the other.
+    O(n (d + r) r) time in one pass; 32 r^2 bytes for each of K_X, K_T and their product in turn,
+    whatever n.
 
     Attributes
     ----------
@@ -45,7 +47,7 @@ class Fourier(Estimator):
 
     @property
     def squares_are_exact(self) -> bool:
-        """Order 2 is answered by the features too: the user wants one pass."""
+        """False: order 2 uses the features too, because the method promises a single pass."""
         return False
 
     def spectra(
@@ -54,14 +56,15 @@ class Fourier(Estimator):
         question: Question = QUESTION,
         resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
-        """The spectrum of each operator; the frequencies of K_X and K_T serve their product, whose phases are the sums."""
-        require_fourier_features(*(factor.kernel for operator in operators for factor in operator.factors))
+        """The spectrum of each operator; the product uses the frequencies of both factors."""
+        factors = [factor for operator in operators for factor in operator.factors]
+        require_fourier_features(*(factor.kernel for factor in factors))
         resources.require(
             64 * self.num_features**2, f"Fourier({self.num_features})", "take fewer features"
         )
         rng = np.random.default_rng(question.rng)
         maps: dict[KernelOperator, FourierMap] = {}
-        for factor in (factor for operator in operators for factor in operator.factors):
+        for factor in factors:
             if factor not in maps:
                 maps[factor] = FourierMap(draw_frequencies(factor.width, self.num_features, rng))
         return [self._moments(operator, maps, resources).spectrum() for operator in operators]
@@ -72,29 +75,26 @@ class Fourier(Estimator):
         moments = FeatureMoments(2 * self.num_features, is_random=True)
         blocks = list(row_blocks(operator.size, max(1, _CHUNK // (16 * self.num_features))))
         for number, rows in enumerate(blocks):
-            phases = sum(
-                maps[factor].phases(points) for factor, points in _points_of(operator, rows)
-            )
+            phases = _phases(operator, maps, rows)
             moments.update(FourierMap.features(phases), operator.masses[rows])
             resources.report_progress("random features", (number + 1) / len(blocks))
         return moments
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
-        """One pass over the data, and a dozen small eigenproblems for each matrix."""
-        r, matrices = self.num_features, 1 if d_t is None else 3
-        flops = 2 * n * r * (d_x + (d_t or 0)) * (1 if d_t is None else 2) + matrices * (
-            4 * n * r**2 + 80 * r**3
-        )
-        return Cost(flops, 64 * r**2)
+        """Cost of one pass over the data, and a dozen small eigenproblems for each matrix."""
+        r = self.num_features
+        width, matrices = d_x, 1
+        if d_t is not None:
+            # The product computes the phases of both factors once more.
+            width, matrices = 2 * (d_x + d_t), 3
+        return Cost(2 * n * r * width + matrices * (4 * n * r**2 + 80 * r**3), 64 * r**2)
 
 
-def _points_of(operator: Operator, rows: slice) -> list[tuple[KernelOperator, Points]]:
-    """The points of each factor at some rows of the operator."""
+def _phases(operator: Operator, maps: dict[KernelOperator, FourierMap], rows: slice) -> Array:
+    """Phases of some rows of an operator; those of a product are the sums of its factors'."""
     if isinstance(operator, HadamardOperator):
-        sides = (operator.left, operator.left_index), (operator.right, operator.right_index)
-        return [
-            (factor, factor.points.take(upload(index[rows], factor.points.rows)))
-            for factor, index in sides
-        ]
+        left = operator.left.points_at(operator.left_index[rows])
+        right = operator.right.points_at(operator.right_index[rows])
+        return maps[operator.left].phases(left) + maps[operator.right].phases(right)
     [factor] = operator.factors
-    return [(factor, factor.points[rows])]
+    return maps[factor].phases(factor.points[rows])

@@ -1,7 +1,7 @@
-"""Lanczos: entropies without eigendecomposition, with an error."""
+"""Lanczos: entropies with an error, without an eigendecomposition."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -18,41 +18,56 @@ from divprism.engines import RESOURCES, Resources, side_by_side, spell_bytes, sp
 from divprism.errors import ArgumentError
 from divprism.estimators._direct import direct_spectra, largest_part
 from divprism.estimators._krylov import BlockKrylov
-from divprism.estimators._quadrature import Batch, measure
+from divprism.estimators._quadrature import Batch, Function, measure
 from divprism.estimators.base import QUESTION, Cost, Estimator, Question, check_tolerance
 
 __all__ = ["Lanczos"]
 
-_DEPTH = 24  # steps at most, where the depth is left open
-_USUAL = 8  # steps that most data need
-_LONG = 5.0  # seconds from which work is announced
-_FEWEST = 4  # steps before the error is looked at
+# Steps of the recurrence: the most if the depth is open, those that most data need, and those
+# before the error is first estimated.
+_MOST_STEPS = 24
+_USUAL_STEPS = 8
+_FEWEST_STEPS = 4
+
+# Probes in all, and in one batch.
 _MOST_PROBES = 256
-_BATCH = 64  # probes at most in one batch
-_SETTLED = 2.0  # gap between the two rules, in tolerances: where the truth lies between them is known to a tenth of it
-_HIGH = 8.0  # beyond this order only the largest eigenvalues matter, and powers would underflow
-_SAMPLE = 256  # points whose kernel values are computed again in double precision
+_MOST_IN_BATCH = 64
+
+# Seconds from which on work is announced.
+_LONG = 5.0
+
+# Gap between the two rules, in tolerances, at which the depth suffices: the position of the true
+# value between them is known to a tenth of the gap.
+_SETTLED = 2.0
+
+# Beyond this order only the largest eigenvalues matter, and powers would underflow.
+_HIGH_ORDER = 8.0
+
+# Points whose kernel values are computed again in double precision.
+_SAMPLE = 256
 
 
 @dataclass(frozen=True)
 class Lanczos(Estimator):
-    """A dozen products with the matrix in place of its eigenvalues: pick it from a few thousand items on.
+    """A dozen products with the matrix replace its eigenvalues: pick it from a few thousand items.
 
-    Stochastic Lanczos quadrature with a block of random probes, deflated and calibrated (see `_quadrature`). Any kernel, any
-    order and truncation; K_X, K_T and their product are served by the same sweeps and the same probes, so that the error of
-    a conditional score is that of the difference. Matrices of up to num_probes x depth items are solved exactly.
+    Stochastic Lanczos quadrature with a block of random probes, deflated and calibrated (see
+    `_quadrature`). Supports every kernel, order and truncation. K_X, K_T and their product use the
+    same sweeps and the same probes, so common errors cancel in a conditional score. Matrices of up
+    to num_probes x depth items are solved exactly.
 
-    O(n^2 d) for the kernel values, once if they fit the memory budget, else in each of `depth` sweeps; O(n^2 num_probes depth)
-    for the products; memory of 4 n^2 bytes for the kept kernel values of both sides, or as little as 12 n num_probes depth.
+    O(n^2 d) for the kernel values, once if they fit the memory budget, else in each of `depth`
+    sweeps; O(n^2 num_probes depth) for the products. 4 n^2 bytes for the kept kernel values of both
+    sides, or as little as 12 n num_probes depth.
 
     Attributes
     ----------
     num_probes : int or None
-        Random vectors; None adds some until the error meets `tolerance`.
+        Number of random vectors; None adds vectors until the error meets `tolerance`.
     depth : int or None
-        Steps of the recurrence; None goes on until the quadrature meets `tolerance`.
+        Steps of the recurrence; None continues until the quadrature meets `tolerance`.
     tolerance : float
-        Standard error of the entropies wanted, which is the relative error of the scores.
+        Standard error of the entropies to aim at, which is the relative error of the scores.
     """
 
     num_probes: int | None = None
@@ -60,42 +75,54 @@ class Lanczos(Estimator):
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
-        for name, least in (("num_probes", 8), ("depth", 2)):
-            value = getattr(self, name)
-            if isinstance(value, np.integer):
-                object.__setattr__(self, name, int(value))
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least
-            ):
-                raise ArgumentError(
-                    f"`{name}` must be a whole number of at least {least}, or None to choose it; got {value!r}."
-                )
+        self._check("num_probes", 8)
+        self._check("depth", 2)
         check_tolerance(self.tolerance)
 
-    @property
-    def _first(self) -> int:
-        return self.num_probes or (32 if self.tolerance < 5e-3 else 16)
+    def _check(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ArgumentError(
+                f"`{name}` must be a whole number of at least {least}, or None to choose it; "
+                f"got {value!r}."
+            )
+        object.__setattr__(self, name, int(value))
 
     @property
-    def _full(self) -> int:
-        """Size from which a matrix is not solved whole."""
-        return self._first * (self.depth or _DEPTH)
+    def _first_probes(self) -> int:
+        """Probes of the first batch."""
+        if self.num_probes is not None:
+            return self.num_probes
+        if self.tolerance < 5e-3:
+            return 32
+        return 16
+
+    @property
+    def _exact_size(self) -> int:
+        """Size up to which a matrix is solved exactly: the Krylov space would fill it."""
+        return self._first_probes * (self.depth or _MOST_STEPS)
 
     @property
     def promise(self) -> float:
-        """The tolerance, where probes may be added to meet it."""
-        return self.tolerance if self.num_probes is None else math.inf
+        """The tolerance if probes can be added to meet it, otherwise infinity."""
+        if self.num_probes is not None:
+            return math.inf
+        return self.tolerance
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
-        """Operations and bytes for n distinct items, all kernel values kept, at the usual number of steps."""
-        matrices, factors = (1, 1) if d_t is None else (3, 2)
-        steps = self.depth or _USUAL
-        width = d_x + (d_t or 0)
-        flops = n**2 * width + 2 * n**2 * matrices * self._first * steps
+        """Cost at the usual number of steps, with all kernel values kept."""
+        width, matrices, factors = d_x, 1, 1
+        if d_t is not None:
+            width, matrices, factors = d_x + d_t, 3, 2
+        steps = self.depth or _USUAL_STEPS
+        flops = n**2 * width + 2 * n**2 * matrices * self._first_probes * steps
         return Cost(flops, 2 * n**2 * factors + self._least_bytes(n, matrices), steps)
 
     def _least_bytes(self, n: int, matrices: int) -> float:
-        return 4 * n * matrices * self._first * ((self.depth or _DEPTH) + 8)
+        """Bytes of the bases and of a few blocks of vectors, in single precision."""
+        return 4 * n * matrices * self._first_probes * ((self.depth or _MOST_STEPS) + 8)
 
     def spectra(
         self,
@@ -104,20 +131,18 @@ class Lanczos(Estimator):
         resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
         """The spectrum of each operator."""
-        small = [operator for operator in operators if largest_part(operator) <= self._full]
-        found = dict(
-            zip(small, direct_spectra(small, resources, by_moment=lambda part: False), strict=True)
-        )
-        large = [operator for operator in operators if operator not in found]
+        small = [operator for operator in operators if largest_part(operator) <= self._exact_size]
+        spectra = dict(zip(small, direct_spectra(small, resources), strict=True))
+        large = [operator for operator in operators if operator not in spectra]
         if large:
             run = _Run(self, large, question, resources)
             with resources.workers(threads=run.sweeps[0].in_threads) as executor:
-                found.update(zip(large, run.spectra(executor), strict=True))
-        return [found[operator] for operator in operators]
+                spectra.update(zip(large, run.spectra(executor), strict=True))
+        return [spectra[operator] for operator in operators]
 
 
 class _Run:
-    """One estimation: the sweeps, the probes, and when to stop."""
+    """One estimation: the sweeps, the probes, and the rule to stop."""
 
     def __init__(
         self,
@@ -129,21 +154,11 @@ class _Run:
         self.settings, self.question, self.resources = settings, question, resources
         self.operators, self.noise = self._in_precision(operators)
         self.rng = np.random.default_rng(question.rng)
-        self.f = _trace_function(question.orders[0])
-        largest = max(operator.size for operator in operators)
-        least = settings._least_bytes(largest, len(operators))
-        resources.require(
-            least,
-            f"Lanczos() on {largest:,} items",
-            "use Nystrom(num_landmarks) or Fourier(num_features)",
-        )
-        room = resources.budget - least
+        # Depth and probes are chosen for the first order; the others use the same measure.
+        self.order = question.orders[0]
+        self.function = _trace_function(self.order)
         self.groups = common_sweeps(self.operators)
-        self.sweeps = []
-        for group in self.groups:
-            sweep = Sweep.over(group, resources, max(0, int(room)))
-            room -= sweep.full_bytes
-            self.sweeps.append(sweep)
+        self.sweeps = self._build_sweeps()
         self._announce()
         self.squares: dict[Operator, float] = {}
         self.batches: dict[Operator, list[Batch]] = {operator: [] for operator in self.operators}
@@ -151,218 +166,254 @@ class _Run:
     def _in_precision(
         self, operators: Sequence[Operator]
     ) -> tuple[Sequence[Operator], dict[Operator, float]]:
-        """The operators in single precision if that is enough, and the radius of their rounding noise.
-
-        Orders below one see the noise in place of zeros; at others it adds at most what it would if all eigenvalues were zero.
-        """
+        """The operators, in single precision if that suffices, and their rounding noise."""
+        # Orders below one are sensitive to noise in place of zeros. At others it adds at most the
+        # entropy that it would have if all eigenvalues were zero.
         if min(self.question.orders) >= 1:
             single = in_single(operators)
             noise = {operator: _rounding(operator) for operator in single}
-            worst = max(
-                o.size * radius / o.masses.sum() * -math.log(radius) for o, radius in noise.items()
-            )
+            worst = max(_noise_entropy(operator, noise[operator]) for operator in single)
             if worst < 2 * self.settings.tolerance:
                 return single, noise
         return operators, {operator: _rounding(operator) for operator in operators}
 
+    def _build_sweeps(self) -> list[Sweep]:
+        largest = max(operator.size for operator in self.operators)
+        least = self.settings._least_bytes(largest, len(self.operators))
+        self.resources.require(
+            least,
+            f"Lanczos() on {largest:,} items",
+            "use Nystrom(num_landmarks) or Fourier(num_features)",
+        )
+        room = self.resources.budget - least
+        sweeps = []
+        for group in self.groups:
+            sweep = Sweep.over(group, self.resources, max(0, int(room)))
+            room -= sweep.full_bytes
+            sweeps.append(sweep)
+        return sweeps
+
     def _announce(self) -> None:
-        """Tell what is planned, if it is long."""
+        """Report the plan if the work takes long."""
         if self.resources.progress is None:
             return
-        full, kept = (
-            sum(getattr(sweep, name) for sweep in self.sweeps)
-            for name in ("full_bytes", "kept_bytes")
-        )
-        times = [sweep.seconds(self.settings._first) for sweep in self.sweeps]
-        steps = self.settings.depth or _USUAL
+        full = sum(sweep.full_bytes for sweep in self.sweeps)
+        kept = sum(sweep.kept_bytes for sweep in self.sweeps)
+        steps = self.settings.depth or _USUAL_STEPS
+        # Tiles that are not kept are computed again in each step.
         builds = 1 + (steps - 1) * (1 - kept / full)
-        seconds = sum(builds * build + steps * multiply for build, multiply in times)
-        if seconds > _LONG:
-            held = (
-                f"{spell_bytes(kept)} of kernel values"
-                if kept == full
-                else f"{spell_bytes(kept)} of {spell_bytes(full)} kept"
-            )
-            self.resources.report_progress(
-                f"Lanczos: {steps} sweeps or so, {held}, about {spell_seconds(seconds)}", 0.0
-            )
+        seconds = 0.0
+        for sweep in self.sweeps:
+            build, multiply = sweep.seconds(self.settings._first_probes)
+            seconds += builds * build + steps * multiply
+        if seconds <= _LONG:
+            return
+        held = f"{spell_bytes(kept)} of {spell_bytes(full)} kept"
+        if kept == full:
+            held = f"{spell_bytes(kept)} of kernel values"
+        plan = f"Lanczos: {steps} sweeps or so, {held}, about {spell_seconds(seconds)}"
+        self.resources.report_progress(plan, 0.0)
 
     def spectra(self, executor: Executor) -> list[Spectrum]:
         """Run batches of probes until the error meets the tolerance."""
-        self._add_batch(executor, self.settings._first, self.settings.depth)
+        tolerance = self.settings.tolerance
+        probes = self.settings._first_probes
+        self._add_batch(executor, probes, self.settings.depth)
         spectra, error = self._assess(executor)
-        probes = self.settings._first
-        while (
-            self.settings.num_probes is None
-            and error > self.settings.tolerance
-            and probes < _MOST_PROBES
-        ):
-            wanted = math.ceil(probes * ((error / self.settings.tolerance) ** 2 - 1) / 8) * 8
-            more = min(max(wanted, 8), _BATCH, _MOST_PROBES - probes)
-            self._add_batch(
-                executor,
-                more,
-                max(batch.krylov.steps for held in self.batches.values() for batch in held),
-            )
+        if self.settings.num_probes is not None:
+            return spectra
+        while error > tolerance and probes < _MOST_PROBES:
+            # The variance falls as one over the number of probes.
+            wanted = math.ceil(probes * ((error / tolerance) ** 2 - 1) / 8) * 8
+            more = min(max(wanted, 8), _MOST_IN_BATCH, _MOST_PROBES - probes)
+            self._add_batch(executor, more, self._deepest())
             probes += more
             spectra, error = self._assess(executor)
         return spectra
 
+    def _deepest(self) -> int:
+        """Largest number of steps of any batch so far."""
+        return max(batch.krylov.steps for held in self.batches.values() for batch in held)
+
     def _assess(self, executor: Executor) -> tuple[list[Spectrum], float]:
-        """The measures so far, and the root of the summed squared errors of their entropies."""
+        """The spectra so far, and the root of the summed squared errors of their entropies."""
 
-        def look(o: Operator) -> tuple[Spectrum, float]:
-            found = measure(
-                self.batches[o],
-                self.f,
-                size=o.size,
-                squares=self.squares[o],
-                trace=float(o.masses.sum()),
+        def spectrum_and_error(operator: Operator) -> tuple[Spectrum, float]:
+            spectrum = measure(
+                self.batches[operator],
+                self.function,
+                size=operator.size,
+                squares=self.squares[operator],
+                trace=float(operator.masses.sum()),
             )
-            return found, entropy_estimate(
-                found, self.question.orders[0], self.question.truncation
-            ).standard_error
+            estimate = entropy_estimate(spectrum, self.order, self.question.truncation)
+            return spectrum, estimate.standard_error
 
-        looks = side_by_side(look, self.operators, executor)
-        return [found for found, _ in looks], math.hypot(*(error for _, error in looks))
+        assessed = side_by_side(spectrum_and_error, self.operators, executor)
+        spectra = [spectrum for spectrum, _ in assessed]
+        return spectra, math.hypot(*(error for _, error in assessed))
 
     def _add_batch(self, executor: Executor, probes: int, depth: int | None) -> None:
         """Run one block of probes to a depth, or until going deeper no longer pays."""
-        starts = _common_probes(self.operators, probes, self.rng)
-        fresh = {}
-        for operator, dtype in zip(self.operators, self._dtypes(), strict=True):
-            vectors = array_namespace(starts[operator]).astype(starts[operator], dtype)
-            fresh[operator] = Batch(BlockKrylov(vectors), self.noise[operator])
-            self.batches[operator].append(fresh[operator])
+        fresh = self._new_batches(probes)
         previous = math.inf
-        for step in range(1, (depth or _DEPTH) + 1):
+        for step in range(1, (depth or _MOST_STEPS) + 1):
             active = [operator for operator in self.operators if not fresh[operator].exhausted]
             if not active:
                 break
             self._sweep(executor, fresh, active, step)
-            if depth is None and step >= self._fewest and self._is_settled(executor, fresh):
+            if depth is None and step >= self._fewest_steps and self._is_settled(executor, fresh):
                 _, error = self._assess(executor)
-                # a step more costs 1 / step of what the probes have cost so far; as many more probes would gain half of that
-                slow = error > previous * (1 - 0.5 / step) and self.question.truncation is None
-                if error <= self.settings.tolerance or slow:
+                # Another step costs 1 / step of the cost so far. Spending as much on more probes
+                # reduces the error by half of that share.
+                is_slow = error > previous * (1 - 0.5 / step) and self.question.truncation is None
+                if error <= self.settings.tolerance or is_slow:
                     break
                 previous = error
         for batch in fresh.values():
             batch.krylov.release()
 
+    def _new_batches(self, probes: int) -> dict[Operator, Batch]:
+        """A batch of new probes for each operator, added to those that exist."""
+        starts = _common_probes(self.operators, probes, self.rng)
+        dtypes = self._dtypes()
+        fresh = {}
+        for operator in self.operators:
+            start = starts[operator]
+            vectors = array_namespace(start).astype(start, dtypes[operator])
+            fresh[operator] = Batch(BlockKrylov(vectors), self.noise[operator])
+            self.batches[operator].append(fresh[operator])
+        return fresh
+
     @property
-    def _fewest(self) -> int:
-        """Steps before the error is looked at: where a truncation cuts, few nodes agree by chance."""
-        return _FEWEST if self.question.truncation is None else 2 * _FEWEST
+    def _fewest_steps(self) -> int:
+        """Steps before the error is estimated."""
+        # Few nodes may agree by chance at the cut of a truncation.
+        if self.question.truncation is not None:
+            return 2 * _FEWEST_STEPS
+        return _FEWEST_STEPS
 
     def _is_settled(self, executor: Executor, batches: dict[Operator, Batch]) -> bool:
-        """Whether the quadrature is exact beside the tolerance."""
+        """Whether the error of the quadrature is small beside the tolerance."""
 
         def gap(operator: Operator) -> float:
-            return _entropy_gap(
-                batches[operator], self.f, self.question.orders[0], float(operator.masses.sum())
-            )
+            trace = float(operator.masses.sum())
+            return _entropy_gap(batches[operator], self.function, self.order, trace)
 
-        return max(side_by_side(gap, self.operators, executor)) < _SETTLED * self.settings.tolerance
+        widest = max(side_by_side(gap, self.operators, executor))
+        return widest < _SETTLED * self.settings.tolerance
 
-    def _tell(self, step: int, share: float) -> None:
-        usual = self.settings.depth or _USUAL
+    def _report(self, step: int, share: float) -> None:
+        # The number of steps is not known in advance, so the fraction stays below one.
+        usual = self.settings.depth or _USUAL_STEPS
         self.resources.report_progress(f"sweep {step}", min(0.99, (step - 1 + share) / usual))
 
-    def _dtypes(self) -> list[Any]:
-        place = {
-            o: dtype
-            for group, sweep in zip(self.groups, self.sweeps, strict=True)
-            for o, dtype in zip(group, sweep.dtypes, strict=True)
-        }
-        return [place[operator] for operator in self.operators]
+    def _dtypes(self) -> dict[Operator, Any]:
+        """Precision of the kernel values of each operator."""
+        dtypes: dict[Operator, Any] = {}
+        for group, sweep in zip(self.groups, self.sweeps, strict=True):
+            dtypes.update(zip(group, sweep.dtypes, strict=True))
+        return dtypes
 
     def _sweep(
         self, executor: Executor, batches: dict[Operator, Batch], active: list[Operator], step: int
     ) -> None:
-        """One product for each active operator, and the squared norms if they are not known yet."""
+        """One product for each active operator, and its squared norm if not known yet."""
         for group, sweep in zip(self.groups, self.sweeps, strict=True):
-            vectors = [
-                batches[operator].krylov.block if operator in active else None for operator in group
-            ]
-            unknown = any(operator not in self.squares for operator in group)
-            if not unknown and all(v is None for v in vectors):
+            vectors: list[Array | None] = [None] * len(group)
+            for number, operator in enumerate(group):
+                if operator in active:
+                    vectors[number] = batches[operator].krylov.block
+            is_first = any(operator not in self.squares for operator in group)
+            if not is_first and all(v is None for v in vectors):
                 continue
             products, squares = sweep.run(
-                executor, vectors, squares=unknown, tell=partial(self._tell, step)
+                executor, vectors, squares=is_first, report=partial(self._report, step)
             )
-            if unknown:
+            if is_first:
                 self.squares.update(zip(group, squares, strict=True))
-            made = [
-                (operator, product)
-                for operator, product in zip(group, products, strict=True)
-                if product is not None
-            ]
-            side_by_side(lambda pair: batches[pair[0]].krylov.extend(pair[1]), made, executor)
+            extended = []
+            for operator, product in zip(group, products, strict=True):
+                if product is not None:
+                    extended.append((batches[operator].krylov, product))
+            side_by_side(lambda pair: pair[0].extend(pair[1]), extended, executor)
 
 
-def _trace_function(order: float) -> Callable[[np.ndarray], np.ndarray]:
-    """f with tr f(A) the heart of the entropy."""
+def _trace_function(order: float) -> Function:
+    """The function f with tr f(A) in the entropy of an order."""
     if order == 1 or math.isinf(order):
         return lambda x: np.where(x > 0, -x * np.log(np.maximum(x, 1e-300)), 0.0)
-    return lambda x: x ** min(order, _HIGH)
+    return lambda x: x ** min(order, _HIGH_ORDER)
 
 
-def _entropy_gap(
-    batch: Batch, f: Callable[[np.ndarray], np.ndarray], order: float, trace: float
-) -> float:
+def _entropy_gap(batch: Batch, f: Function, order: float, trace: float) -> float:
     """The gap between the two rules, as a difference of entropies of A / tr A."""
     gap = batch.gap(f)
     if order == 1 or math.isinf(order):
         return gap / trace
-    return gap / (abs(1 - order) * batch.rules(batch.krylov.steps)[0].trace(f))
+    gauss, _ = batch.rules(batch.krylov.steps)
+    return gap / (abs(1 - order) * gauss.trace(f))
+
+
+def _noise_entropy(operator: Operator, radius: float) -> float:
+    """Entropy that rounding noise would add if all eigenvalues were zero."""
+    return operator.size * radius / operator.masses.sum() * -math.log(radius)
 
 
 def _common_probes(
     operators: Sequence[Operator], probes: int, rng: np.random.Generator
 ) -> dict[Operator, Array]:
-    """Random signs for every pair; for a factor with merged points, their sums over the pairs of each point.
+    """Random signs for every pair; for a factor with merged points, their sums over the pairs.
 
-    With P the isometry from points to pairs the factor's matrix over pairs is P M P', so the probe P' v sees of M what v sees
-    of that: errors common to the product and the factor cancel in differences.
+    With P the isometry from points to pairs, the matrix of the factor over pairs is P M P'. The
+    probe P' v thus has the same quadratic forms with M as v with P M P', and errors common to the
+    product and the factor cancel in differences.
     """
     joints = [operator for operator in operators if isinstance(operator, HadamardOperator)]
-    signs = {joint: rng.choice([-1.0, 1.0], size=(joint.size, probes)) for joint in joints}
+    signs: dict[Operator, np.ndarray] = {}
+    for joint in joints:
+        signs[joint] = rng.choice([-1.0, 1.0], size=(joint.size, probes))
     starts = {}
     for operator in operators:
-        home = next((joint for joint in joints if operator in joint.factors), None)
+        joint_of = _product_of(operator, joints)
         if operator in signs:
-            own = signs[operator]
-        elif home is None:
-            own = rng.choice([-1.0, 1.0], size=(operator.size, probes))
+            start = signs[operator]
+        elif joint_of is None:
+            start = rng.choice([-1.0, 1.0], size=(operator.size, probes))
         else:
-            index = home.left_index if operator is home.left else home.right_index
-            own = np.zeros((operator.size, probes))
-            np.add.at(
-                own, index, signs[home] * np.sqrt(home.masses / operator.masses[index])[:, None]
-            )
-        starts[operator] = upload(own, operator.factors[0].points.rows)
+            index = joint_of.index_of(operator)
+            scale = np.sqrt(joint_of.masses / operator.masses[index])
+            start = np.zeros((operator.size, probes))
+            np.add.at(start, index, signs[joint_of] * scale[:, None])
+        starts[operator] = upload(start, operator.factors[0].points.rows)
     return starts
+
+
+def _product_of(operator: Operator, joints: list[HadamardOperator]) -> HadamardOperator | None:
+    """The first product that an operator is a factor of."""
+    for joint in joints:
+        if operator in joint.factors:
+            return joint
+    return None
 
 
 def _rounding(operator: Operator) -> float:
     """Radius of the eigenvalues that rounding errors of the kernel values put in place of zeros.
 
-    Independent errors of size e in the entries of K make a cloud of radius 2 e times the root of the largest mass. Their size
-    is measured: a sample of the values is computed again in double precision.
+    Independent errors of size e in the entries of K produce a cloud of eigenvalues of radius 2 e
+    times the root of the largest mass. The size is measured, on a sample of the values that is
+    computed again in double precision.
     """
-    places = np.unique(np.linspace(0, operator.size - 1, _SAMPLE).astype(np.int64))
-    everything = slice(0, places.size)
-    single, double = (
-        operator.sample(places, double=double).values(everything, everything)
-        for double in (False, True)
-    )
-    off = ~np.eye(places.size, dtype=bool)
-    found, right = to_numpy(single)[off], to_numpy(double)[off].astype(np.float64)
-    least = (
-        machine_epsilon(single)
-        * max(float(np.sqrt((right**2).mean())), math.sqrt(1 / operator.size))
-        / 4
-    )
-    error = float(np.sqrt(((found - right) ** 2).mean()))
+    index = np.unique(np.linspace(0, operator.size - 1, _SAMPLE).astype(np.int64))
+    everything = slice(0, index.size)
+    single = operator.sample(index, double=False).values(everything, everything)
+    double = operator.sample(index, double=True).values(everything, everything)
+    # The diagonal is exact.
+    off_diagonal = ~np.eye(index.size, dtype=bool)
+    computed = to_numpy(single)[off_diagonal]
+    accurate = to_numpy(double)[off_diagonal].astype(np.float64)
+    error = float(np.sqrt(((computed - accurate) ** 2).mean()))
+    # Rounding of a typical value, in case the sample happens to be exact.
+    typical = max(float(np.sqrt((accurate**2).mean())), math.sqrt(1 / operator.size))
+    least = machine_epsilon(single) * typical / 4
     return 2 * max(error, least) * math.sqrt(float(operator.masses.max()))

@@ -1,4 +1,4 @@
-"""Nystrom: the spectrum seen from some of the items."""
+"""Nystrom: the spectrum from the columns of some items, the landmarks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,38 +15,43 @@ from divprism.estimators.base import QUESTION, Cost, Estimator, Question, whole_
 
 __all__ = ["Nystrom"]
 
-_RANK = 1e-12  # eigenvalues of the landmarks' matrix below this share of the largest count as zero
-_CHUNK = 1 << 24  # bytes of columns at a time
+# Eigenvalues of the matrix of landmarks below this share of the largest count as zero.
+_RANK = 1e-12
+
+# Bytes of columns held at a time.
+_CHUNK = 1 << 24
 
 
 @dataclass(frozen=True)
 class Nystrom(Estimator):
-    """Landmarks: pick it for truncated scores with t well below the number of landmarks, or when memory is short.
+    """Landmarks: pick it if memory is short, or if t is well below the number of landmarks.
 
-    The matrix is replaced by C W^+ C', C its columns at random landmarks and W their rows; where all items of a connected part
-    would be landmarks, it is solved exactly.
-    What that leaves of the trace is spread over the eigenvalues found, as the papers' truncation does (Truncated Vendi, Def.
-    2): a truncated score with t eigenvalues sees only the t largest, and those are found first. Without truncation the rest of
-    the spectrum is unknown but for its sum; the error told is how much it matters where the rest goes.
+    The matrix is replaced by C W^+ C', with C its columns at random landmarks and W their rows. A
+    connected part with no more items than landmarks is solved exactly.
 
-    Any kernel. O(n m (d + m)) time for m landmarks, one pass for each matrix; 24 m^2 bytes.
+    The trace that C W^+ C' misses is spread over the computed eigenvalues, as in the papers'
+    truncation (Truncated Vendi, Def. 2). A truncated score depends on the t largest eigenvalues
+    only, which converge first. Without truncation only the sum of the other eigenvalues is known;
+    the stated error is the change of the score between different ways to distribute that sum.
+
+    Supports every kernel. O(n m (d + m)) time for m landmarks, one pass for each matrix; 24 m^2
+    bytes.
 
     Attributes
     ----------
     num_landmarks : int
-        Items to see the others from, drawn by their masses without replacement.
+        Number of landmarks, sampled by mass without replacement.
     """
 
     num_landmarks: int = 1000
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "num_landmarks", whole_number(self.num_landmarks, "num_landmarks", 2)
-        )
+        count = whole_number(self.num_landmarks, "num_landmarks", 2)
+        object.__setattr__(self, "num_landmarks", count)
 
     @property
     def squares_are_exact(self) -> bool:
-        """Order 2 is answered by the landmarks too: the user wants one pass."""
+        """False: order 2 uses the landmarks too, because the method promises a single pass."""
         return False
 
     def spectra(
@@ -60,49 +65,60 @@ class Nystrom(Estimator):
             24 * self.num_landmarks**2, f"Nystrom({self.num_landmarks})", "take fewer landmarks"
         )
         small = [operator for operator in operators if largest_part(operator) <= self.num_landmarks]
-        found = dict(
-            zip(small, direct_spectra(small, resources, by_moment=lambda part: False), strict=True)
-        )
+        spectra = dict(zip(small, direct_spectra(small, resources), strict=True))
         rng = np.random.default_rng(question.rng)
-        found.update((o, self._spectrum(o, rng, resources)) for o in operators if o not in found)
-        return [found[operator] for operator in operators]
+        for operator in operators:
+            if operator not in spectra:
+                spectra[operator] = self._spectrum(operator, rng, resources)
+        return [spectra[operator] for operator in operators]
 
     def _spectrum(
         self, operator: Operator, rng: np.random.Generator, resources: Resources
     ) -> Spectrum:
         trace = float(operator.masses.sum())
         count = self.num_landmarks
-        places = rng.choice(operator.size, count, replace=False, p=operator.masses / trace)
-        root = np.sqrt(operator.masses)
-        values_at = operator.columns(places)
-        inner, gram = np.zeros((count, count)), np.zeros((count, count))
-        blocks = list(row_blocks(operator.size, max(1, _CHUNK // (8 * count))))
-        for number, rows in enumerate(blocks):
-            block = (
-                to_numpy(values_at(rows)).astype(np.float64) * root[rows, None] * root[None, places]
-            )
-            gram += block.T @ block
-            here = np.flatnonzero((places >= rows.start) & (places < rows.stop))
-            inner[here] = block[places[here] - rows.start]
-            resources.report_progress("landmarks", (number + 1) / len(blocks))
-        inner = 0.5 * (inner + inner.T)
-        all_found, half_found = (
-            _eigenvalues(inner[:k, :k], gram[:k, :k]) for k in (count, max(1, count // 2))
-        )
-        floor = max(operator.noise * trace, count * np.finfo(np.float64).eps * float(all_found[0]))
-        all_found, half_found = all_found[all_found > floor], half_found[half_found > floor]
-        unseen = np.delete(operator.masses, places).max() / trace
-        return _topped_up(all_found / trace, half_found / trace, operator.size, float(unseen))
+        landmarks = rng.choice(operator.size, count, replace=False, p=operator.masses / trace)
+        inner, gram = _inner_and_gram(operator, landmarks, resources)
+        # Half of the landmarks show how far the eigenvalues have converged.
+        half = max(1, count // 2)
+        fine = _eigenvalues(inner, gram)
+        coarse = _eigenvalues(inner[:half, :half], gram[:half, :half])
+        floor = max(operator.noise * trace, count * np.finfo(np.float64).eps * float(fine[0]))
+        fine, coarse = fine[fine > floor], coarse[coarse > floor]
+        unseen = float(np.delete(operator.masses, landmarks).max() / trace)
+        return _topped_up(fine / trace, coarse / trace, operator.size, unseen)
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
-        """One pass for each matrix."""
-        m, matrices = self.num_landmarks, 1 if d_t is None else 3
-        width = d_x if d_t is None else 2 * (d_x + d_t)
+        """Cost of one pass for each matrix."""
+        m = self.num_landmarks
+        width, matrices = d_x, 1
+        if d_t is not None:
+            width, matrices = 2 * (d_x + d_t), 3
         return Cost(2 * n * m * width + matrices * (n * m**2 + 15 * m**3), 24 * m**2)
+
+
+def _inner_and_gram(
+    operator: Operator, landmarks: np.ndarray, resources: Resources
+) -> tuple[np.ndarray, np.ndarray]:
+    """W and C' C for the columns C of the landmarks and their rows W."""
+    count = landmarks.size
+    root = np.sqrt(operator.masses)
+    values_at = operator.columns(landmarks)
+    inner, gram = np.zeros((count, count)), np.zeros((count, count))
+    blocks = list(row_blocks(operator.size, max(1, _CHUNK // (8 * count))))
+    for number, rows in enumerate(blocks):
+        values = to_numpy(values_at(rows)).astype(np.float64)
+        block = values * root[rows, None] * root[None, landmarks]
+        gram += block.T @ block
+        inside = np.flatnonzero((landmarks >= rows.start) & (landmarks < rows.stop))
+        inner[inside] = block[landmarks[inside] - rows.start]
+        resources.report_progress("landmarks", (number + 1) / len(blocks))
+    return 0.5 * (inner + inner.T), gram
 
 
 def _eigenvalues(inner: np.ndarray, gram: np.ndarray) -> np.ndarray:
     """Eigenvalues of C W^+ C' from W and C' C, largest first."""
+    # C W^+ C' shares its non-zero eigenvalues with W^(-1/2) C' C W^(-1/2), which is m x m.
     values, vectors = np.linalg.eigh(inner)
     large = values > _RANK * values[-1]
     half_inverse = vectors[:, large] / np.sqrt(values[large])
@@ -110,21 +126,24 @@ def _eigenvalues(inner: np.ndarray, gram: np.ndarray) -> np.ndarray:
 
 
 def _topped_up(values: np.ndarray, coarse: np.ndarray, size: int, unseen: float) -> Spectrum:
-    """Eigenvalues with the missing mass spread over them, and three changes that tell the error.
+    """Eigenvalues with the missing mass spread over them, and three alternatives as its error.
 
-    The missing mass spread evenly over all other eigenvalues; gathered in eigenvalues as large as the largest mass of an item
-    that is no landmark, as if those had nothing in common; and the eigenvalues that half of the landmarks give.
+    The alternatives: the missing mass spread evenly over all other eigenvalues; gathered in
+    eigenvalues as large as the largest mass of an item that is no landmark, as if those items had
+    similarity zero; and the eigenvalues from half of the landmarks.
     """
-    missing, missing_coarse = max(0.0, 1 - float(values.sum())), max(0.0, 1 - float(coarse.sum()))
+    missing = max(0.0, 1 - float(values.sum()))
+    missing_coarse = max(0.0, 1 - float(coarse.sum()))
     others = max(1, size - values.size)
-    topped = values + missing / values.size
+    ones = np.ones(values.size)
     measures = [
-        (topped, np.ones(values.size)),
-        (np.append(values, missing / others), np.append(np.ones(values.size), others)),
-        (np.append(values, unseen), np.append(np.ones(values.size), missing / unseen)),
+        (values + missing / values.size, ones),
+        (np.append(values, missing / others), np.append(ones, others)),
+        (np.append(values, unseen), np.append(ones, missing / unseen)),
         (coarse + missing_coarse / coarse.size, np.ones(coarse.size)),
     ]
-    nodes = np.concatenate([nodes for nodes, _ in measures])
+    # All measures on the same nodes, so that alternatives are shifts of the weights.
+    nodes = np.concatenate([own for own, _ in measures])
     weights = np.zeros((len(measures), nodes.size))
     start = 0
     for number, (own, counts) in enumerate(measures):

@@ -1,12 +1,12 @@
-"""Subsample: order 2 from a random part of the rows, for n beyond n^2 work."""
+"""Subsample: order 2 from random rows, if n^2 operations take too long."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.core.arrays import Array, array_namespace, to_numpy, upload
+from divprism.core.arrays import array_namespace, to_numpy, upload
 from divprism.core.operators import HadamardOperator, Operator
 from divprism.core.spectrum import Estimate, Spectrum
 from divprism.core.tiles import row_blocks
@@ -24,27 +24,31 @@ from divprism.estimators.base import (
 
 __all__ = ["Subsample"]
 
-_FIRST = 4096
-_CHUNK = 512
+# Rows to start with where their number is open.
+_FIRST_ROWS = 4096
+
+# Rows of a block.
+_CHUNK_ROWS = 512
 
 
 @dataclass(frozen=True)
 class Subsample(Estimator):
-    """Order 2 from random rows: pick it for the rke scores of a million items and more.
+    """Order 2 from random rows: pick it for the rke scores of a million items or more.
 
-    ||K / n||_F^2 is a mean over pairs of items. The mean over the pairs of m items drawn without replacement (with the
-    diagonal, which is known) is unbiased; with unequal weights it is a ratio of two such sums. Its error is a jackknife over
-    the rows, with the correction for a finite population. K_X, K_T and their product see the same rows, so that a conditional
-    score carries the error of the difference. Exact with all rows.
+    ||K / n||_F^2 is a mean over pairs of items. The mean over the pairs of m items, sampled without
+    replacement, plus the known diagonal is unbiased; with unequal weights it is a ratio of two such
+    sums. Its error is a jackknife over the rows with the correction for a finite population. K_X,
+    K_T and their product use the same rows, so common errors cancel in a conditional score. With
+    all rows the result is exact.
 
-    Any kernel; order 2 without truncation only. O(m^2 d) time, memory of a few tiles.
+    Supports every kernel; order 2 without truncation only. O(m^2 d) time, memory of a few tiles.
 
     Attributes
     ----------
     num_rows : int or None
-        Rows to draw; None doubles their number until the error meets the tolerance.
+        Number of rows; None doubles it until the error meets the tolerance.
     tolerance : float
-        Relative error of a score wanted.
+        Relative error of a score to aim at.
     """
 
     num_rows: int | None = None
@@ -57,12 +61,14 @@ class Subsample(Estimator):
 
     @property
     def promise(self) -> float:
-        """The tolerance, where rows may be added to meet it."""
-        return self.tolerance if self.num_rows is None else math.inf
+        """The tolerance if rows can be added to meet it, otherwise infinity."""
+        if self.num_rows is not None:
+            return math.inf
+        return self.tolerance
 
     @property
     def squares_are_exact(self) -> bool:
-        """The rows drawn answer, not all of them."""
+        """False: a sample of the rows replaces all of them."""
         return False
 
     def spectra(
@@ -71,90 +77,103 @@ class Subsample(Estimator):
         question: Question = QUESTION,
         resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
-        """Refused: a part of the rows tells squared norms, not eigenvalues."""
+        """Raise ArgumentError: a sample of rows gives squared norms but no eigenvalues."""
         raise ArgumentError(
-            "Subsample() serves order 2 without truncation: the rke scores. Use Auto() for other orders."
+            "Subsample() serves order 2 without truncation: the rke scores. "
+            "Use Auto() for other orders."
         )
 
     def entropies(
         self, operators: Sequence[Operator], question: Question, resources: Resources = RESOURCES
     ) -> list[list[Entropy]]:
-        """Entropies of order 2."""
+        """Entropies of order 2, once for each order of the question."""
         if not question.squares_suffice:
             self.spectra(operators, question, resources)
-        home = next(
-            (operator for operator in operators if isinstance(operator, HadamardOperator)), None
-        )
-        rng = np.random.default_rng(question.rng)
-        common = None if home is None else rng.permutation(home.size)
-        orders = [
-            rng.permutation(operator.size) if common is None else common for operator in operators
-        ]
-        count = self.num_rows or _FIRST
+        joint = _first_product(operators)
+        orders = _row_orders(operators, joint, np.random.default_rng(question.rng))
+        available = max(len(order) for order in orders)
+        count = self.num_rows or _FIRST_ROWS
         while True:
-            found = [
-                _from_rows(o, home, order[:count], resources)
-                for o, order in zip(operators, orders, strict=True)
-            ]
-            error = math.hypot(*(estimate.standard_error for estimate in found))
-            if (
-                self.num_rows is not None
-                or error <= self.tolerance
-                or count >= max(map(len, orders))
-            ):
-                return [
-                    [Entropy(estimate, "subsample") for estimate in found] for _ in question.orders
-                ]
+            estimates = []
+            for operator, order in zip(operators, orders, strict=True):
+                estimates.append(_from_rows(operator, joint, order[:count], resources))
+            error = math.hypot(*(estimate.standard_error for estimate in estimates))
+            is_done = self.num_rows is not None or error <= self.tolerance
+            if is_done or count >= available:
+                break
             count *= 2
+        entropies = [Entropy(estimate, "subsample") for estimate in estimates]
+        return [entropies for _ in question.orders]
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
-        """For the rows given, or for all."""
+        """Cost for `num_rows` rows, or for all if their number is open."""
         rows = min(n, self.num_rows or n)
-        return Cost(2 * rows**2 * (d_x + (d_t or 0)), 8 * rows * (d_x + (d_t or 0)))
+        width = d_x + (d_t or 0)
+        return Cost(2 * rows**2 * width, 8 * rows * width)
+
+
+def _first_product(operators: Sequence[Operator]) -> HadamardOperator | None:
+    for operator in operators:
+        if isinstance(operator, HadamardOperator):
+            return operator
+    return None
+
+
+def _row_orders(
+    operators: Sequence[Operator], joint: HadamardOperator | None, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """A random order of the rows for each operator; with a product, one order of its pairs."""
+    if joint is None:
+        return [rng.permutation(operator.size) for operator in operators]
+    common = rng.permutation(joint.size)
+    return [common for _ in operators]
 
 
 def _from_rows(
-    operator: Operator, home: HadamardOperator | None, chosen: np.ndarray, resources: Resources
+    operator: Operator, joint: HadamardOperator | None, chosen: np.ndarray, resources: Resources
 ) -> Estimate:
-    """-log ||M||_F^2 from some of the points; for a factor of `home` from some of its pairs, which have the same sum."""
-    if home is None or operator is home:
-        masses, places = operator.masses, np.sort(chosen)
-        part = operator.sample(places, double=False)
+    """-log ||M||_F^2 from some points; for a factor of `joint` from some of its pairs."""
+    index = np.sort(chosen)
+    if joint is None or operator is joint:
+        masses = operator.masses
+        part = operator.sample(index, double=False)
     else:
-        masses, places = home.masses, np.sort(chosen)
-        part = operator.sample(
-            (home.left_index if operator is home.left else home.right_index)[places], double=False
-        )
+        # The sum over pairs, with the masses of pairs, equals the sum over the factor's points.
+        masses = joint.masses
+        part = operator.sample(joint.index_of(operator)[index], double=False)
     masses = masses / masses.sum()
-    size, count = masses.size, places.size
-    sums, own = (
-        np.concatenate([_row_sums(part, rows, masses[places]) for rows in _told(count, resources)]),
-        masses[places],
-    )
+    own = masses[index]
+    sums = _all_row_sums(part, own, resources)
+    size, count = masses.size, index.size
     diagonal, total = float(masses @ masses), float(sums.sum())
     if count == size:
         return Estimate(-math.log(diagonal + total))
-    present = own * (own.sum() - own)  # what the sums would be if all kernel values were one
+    # The sums if all kernel values were one: the denominator of the ratio.
+    present = own * (own.sum() - own)
     value = -math.log(diagonal + (1 - diagonal) * total / float(present.sum()))
+    # Without a row, the sums lose its pairs on both sides of the diagonal.
     without = diagonal + (1 - diagonal) * (total - 2 * sums) / (present.sum() - 2 * present)
     scale = math.sqrt((count - 1) / count * (1 - count / size))
     return Estimate(value, scale * (-np.log(without) - value))
 
 
-def _told(count: int, resources: Resources) -> Iterator[slice]:
-    blocks = list(row_blocks(count, _CHUNK))
+def _all_row_sums(part: Operator, masses: np.ndarray, resources: Resources) -> np.ndarray:
+    blocks = list(row_blocks(masses.size, _CHUNK_ROWS))
+    sums = []
     for number, rows in enumerate(blocks):
-        yield rows
+        sums.append(_row_sums(part, rows, masses))
         resources.report_progress("sums of squares", (number + 1) / len(blocks))
+    return np.concatenate(sums)
 
 
 def _row_sums(part: Operator, rows: slice, masses: np.ndarray) -> np.ndarray:
     """For some rows, the sum over all other rows of w_i w_j k_ij^2."""
     total = np.zeros(rows.stop - rows.start)
-    for columns in row_blocks(masses.size, _CHUNK):
-        block: Array = part.values(rows, columns)
-        weights = array_namespace(block).astype(
-            upload(masses[columns] / masses.max(), block), block.dtype
-        )
+    for columns in row_blocks(masses.size, _CHUNK_ROWS):
+        block = part.values(rows, columns)
+        # Relative to the largest, so that equal masses are exact in single precision.
+        relative = upload(masses[columns] / masses.max(), block)
+        weights = array_namespace(block).astype(relative, block.dtype)
         total += to_numpy((block * block) @ weights)
+    # The diagonal, k_ii = 1, is left out.
     return masses[rows] * (masses.max() * total - masses[rows])

@@ -1,16 +1,12 @@
 """Groups of prompts with the kinds of their outputs: a table for people, and one for files."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from divprism.report.documents import Document
 from divprism.report.table import Cell, Column, Table
 from divprism.report.tables import kernel_note, order_note, warnings_in
 from divprism.report.texts import number_of
 from divprism.report.words import at_equal_size, entry_label, equal_size_note, group_title
 
 __all__ = ["group_records", "groups_listing"]
-
-Document = Mapping[str, Any]
 
 _LARGE_GAP = 0.05  # nats between the groups together and the conditional score
 _ROUNDING = 1e-9

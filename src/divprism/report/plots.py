@@ -1,5 +1,6 @@
 """Plots by matplotlib: each function draws plain values, or a result document, on given axes."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -97,22 +98,22 @@ def _label_log_axis(axis: "Axis") -> None:
     """Label a log axis with plain numbers such as 2, 5 and 10, and draw no minor ticks."""
     from matplotlib.ticker import NullLocator, StrMethodFormatter
 
-    low, high = sorted(axis.get_view_interval())
-    axis.set_major_locator(_log_locator(high / low))
+    ends = np.log10(axis.get_view_interval())
+    axis.set_major_locator(_log_locator(float(np.ptp(ends))))
     # LogFormatter would round 0.25 to "2e-01".
     axis.set_major_formatter(StrMethodFormatter("{x:,.6g}"))
     # Minor ticks would take most of the time of drawing a page.
     axis.set_minor_locator(NullLocator())
 
 
-def _log_locator(ratio: float) -> "Locator":
-    """Return a locator with at least two ticks on a log axis whose ends have this ratio."""
+def _log_locator(num_decades: float) -> "Locator":
+    """Return a locator with at least two ticks on a log axis of this length."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
-    if ratio >= 100:
+    if num_decades >= 2:
         return LogLocator(subs=(1.0,), numticks=_MOST_TICKS)
     # A range of factor 5 holds two of 1, 2, 5, 10, ...; a shorter one is nearly linear.
-    if ratio >= 5:
+    if num_decades >= math.log10(5):
         return LogLocator(subs=(1.0, 2.0, 5.0), numticks=_MOST_TICKS)
     return MaxNLocator(_MOST_TICKS - 2, steps=[1, 2, 5, 10])
 

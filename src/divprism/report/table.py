@@ -12,10 +12,10 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 from divprism.errors import ArgumentError, MissingExtraError, Notice
-from divprism.report.texts import literal, visible
+from divprism.report.texts import latex_literal, literal, one_line, visible, without_formula
 
 __all__ = [
     "RENDERINGS",
@@ -30,7 +30,6 @@ __all__ = [
 
 _GAP = 2  # blanks between columns
 _NARROWEST = 8  # letters that a shortened column of texts keeps
-_FORMULA_STARTS = "=+-@\t\r"  # a spreadsheet runs a cell of text that starts with one of these
 
 
 def terminal_width() -> int:
@@ -97,12 +96,19 @@ class Column:
         """Whether the column holds texts, which are aligned to the left."""
         return not self.form
 
+    @property
+    def alignment(self) -> Literal["left", "right"]:
+        """The side that the cells are aligned to: texts to the left, numbers to the right."""
+        if self.is_text:
+            return "left"
+        return "right"
+
     def show(self, cell: Cell) -> str:
         """A cell for people."""
         if cell is None:
             return ""
         if isinstance(cell, str):
-            return _one_line(cell)
+            return one_line(cell)
         if isinstance(cell, Measured):
             text = format(cell.value, self.form)
             half = cell.half_width
@@ -166,62 +172,68 @@ class Table:
         from rich.table import Table as RichTable
 
         kept, cells = self._fit(width)
-        grid = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        grid = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
         for index in kept:
             column = self.columns[index]
-            justify: Any = "left" if column.is_text else "right"
-            grid.add_column(column.title, justify=justify, no_wrap=True)
+            title = _plain(one_line(column.title), "bold")
+            grid.add_column(title, justify=column.alignment, no_wrap=True)
         for row in cells:
-            grid.add_row(*(_plain(text) for text in row))
+            grid.add_row(*map(_plain, row))
         buffer = io.StringIO()
-        colors: Any = "standard" if color else None
+        colors: Literal["standard"] | None = None
+        if color:
+            colors = "standard"
         console = Console(
             file=buffer,
+            # rich wants a width; without one from us no line may break.
             width=width or 100_000,
             color_system=colors,
             force_terminal=color,
             highlight=False,
         )
         if self.title:
-            console.print(_plain(_one_line(self.title), "bold"), soft_wrap=width is None)
+            console.print(_plain(one_line(self.title), "bold"), soft_wrap=width is None)
         console.print(grid)
         for note in self._notes(kept):
-            console.print(_plain(_one_line(note), "dim"), soft_wrap=width is None)
+            console.print(_plain(one_line(note), "dim"), soft_wrap=width is None)
         return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
     def _fit(self, width: int | None) -> tuple[list[int], list[list[str]]]:
         """The columns that fit into a width, and their cells."""
-        shown = [
-            [column.show(cell) for column, cell in zip(self.columns, row, strict=True)]
-            for row in self.rows
-        ]
-        from rich.cells import cell_len
-
-        natural = []
-        for index, column in enumerate(self.columns):
-            lengths = [cell_len(row[index]) for row in shown]
-            natural.append(max([cell_len(column.title), *lengths]))
+        shown = self._shown_rows()
+        widths = self._natural_widths(shown)
         kept = list(range(len(self.columns)))
         if width is None:
             return kept, shown
 
         def excess() -> int:
-            return sum(natural[index] + _GAP for index in kept) - _GAP - width
+            return sum(widths[index] + _GAP for index in kept) - _GAP - width
 
-        droppable = sorted(
-            (index for index in kept if self.columns[index].priority),
-            key=lambda index: (self.columns[index].priority, index),
-        )
+        def priority(index: int) -> tuple[int, int]:
+            return self.columns[index].priority, index
+
+        # Of columns with the same priority, the last one goes first.
+        droppable = [index for index in sorted(kept, key=priority) if self.columns[index].priority]
         while excess() > 0 and droppable:
             kept.remove(droppable.pop())
-        if excess() > 0:
-            texts = [index for index in kept if self.columns[index].is_text]
-            for index in sorted(texts, key=lambda index: -natural[index]):
-                natural[index] = max(_NARROWEST, natural[index] - max(0, excess()))
+        # Only texts can be shortened: a number that is cut would be another number.
+        texts = [index for index in kept if self.columns[index].is_text]
+        for index in sorted(texts, key=widths.__getitem__, reverse=True):
+            widths[index] = max(_NARROWEST, widths[index] - max(0, excess()))
         rows = []
         for row in shown:
-            rows.append([_shorten(row[index], natural[index]) for index in kept])
+            rows.append([_shorten(row[index], widths[index]) for index in kept])
         return kept, rows
+
+    def _natural_widths(self, shown: Sequence[Sequence[str]]) -> list[int]:
+        """The width of every column in cells of a terminal; a Chinese letter takes two."""
+        from rich.cells import cell_len
+
+        widths = []
+        for index, column in enumerate(self.columns):
+            lengths = [cell_len(row[index]) for row in shown]
+            widths.append(max([cell_len(column.title), *lengths]))
+        return widths
 
     def _notes(self, kept: Sequence[int]) -> list[str]:
         """The notes, and which columns did not fit."""
@@ -233,9 +245,9 @@ class Table:
 
     def to_markdown(self) -> str:
         """A Markdown table, the notes below it."""
-        aligned = ["---" if column.is_text else "---:" for column in self.columns]
-        lines = [_markdown_row(column.title for column in self.columns)]
-        lines.append(f"|{'|'.join(aligned)}|")
+        rules = {"left": "---", "right": "---:"}
+        aligned = [rules[column.alignment] for column in self.columns]
+        lines = [_markdown_row(self._titles()), f"|{'|'.join(aligned)}|"]
         for row in self._shown_rows():
             lines.append(_markdown_row(row))
         if self.title:
@@ -249,11 +261,12 @@ class Table:
         comments = [r"% needs \usepackage{booktabs}"]
         for text in (self.title, *self.notes):
             if text:
-                comments.append(f"% {' '.join(visible(text).split())}")
-        alignment = "".join("l" if column.is_text else "r" for column in self.columns)
+                # A line break would end the comment, and the rest would be typeset.
+                comments.append(f"% {one_line(text)}")
+        # booktabs names the alignments by their first letters.
+        alignment = "".join(column.alignment[0] for column in self.columns)
         lines = [*comments, rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
-        lines.append(_latex_row(column.title for column in self.columns))
-        lines.append(r"\midrule")
+        lines += [_latex_row(self._titles()), r"\midrule"]
         for row in self._shown_rows():
             lines.append(_latex_row(row))
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
@@ -270,15 +283,15 @@ class Table:
 
     def to_html(self) -> str:
         """An HTML table without scripts or styles of its own; every text is escaped."""
-        heads = "".join(f"<th>{escape(column.title)}</th>" for column in self.columns)
+        heads = "".join(f"<th>{escape(title)}</th>" for title in self._titles())
         lines = ["<table>"]
         if self.title:
             lines.append(f"<caption>{escape(visible(self.title))}</caption>")
         lines.append(f"<thead><tr>{heads}</tr></thead>")
         lines.append("<tbody>")
         for row in self._shown_rows():
-            cells = "".join(f"<td>{escape(text)}</td>" for text in row)
-            lines.append(f"<tr>{cells}</tr>")
+            cells = [f"<td>{escape(text)}</td>" for text in row]
+            lines.append(f"<tr>{''.join(cells)}</tr>")
         lines += ["</tbody>", "</table>"]
         for note in (*self.notes, *map(str, self.warnings)):
             lines.append(f"<p>{escape(visible(note))}</p>")
@@ -287,7 +300,9 @@ class Table:
     def to_frame(self) -> Any:
         """A data frame with a column for every number: pandas, or polars if only that is there."""
         names, records = self._records()
-        columns = {name: [record[index] for record in records] for index, name in enumerate(names)}
+        columns = {}
+        for index, name in enumerate(names):
+            columns[name] = [record[index] for record in records]
         for package in ("pandas", "polars"):
             try:
                 module = __import__(package)
@@ -302,11 +317,14 @@ class Table:
         """The table with some of its columns, in the order of `keys`."""
         index = {column.key: number for number, column in enumerate(self.columns)}
         chosen = [index[key] for key in keys]
-        return replace(
-            self,
-            columns=tuple(self.columns[number] for number in chosen),
-            rows=tuple(tuple(row[number] for number in chosen) for row in self.rows),
-        )
+        rows = []
+        for row in self.rows:
+            rows.append(tuple(row[number] for number in chosen))
+        columns = tuple(self.columns[number] for number in chosen)
+        return replace(self, columns=columns, rows=tuple(rows))
+
+    def _titles(self) -> list[str]:
+        return [one_line(column.title) for column in self.columns]
 
     def _shown_rows(self) -> list[list[str]]:
         rows = []
@@ -369,11 +387,6 @@ def _shorten(text: str, width: int) -> str:
     return text[:1]
 
 
-def _one_line(text: str) -> str:
-    """A text without line breaks and without characters that control a terminal."""
-    return visible(" ".join(text.split()))
-
-
 def _plain(text: str, style: str = "") -> Any:
     """A text that rich prints as it is: square brackets in it are no markup."""
     from rich.text import Text
@@ -382,29 +395,20 @@ def _plain(text: str, style: str = "") -> Any:
 
 
 def _csv_cell(value: str | int | float | None) -> str | int | float:
+    """A value as a spreadsheet may open it: a text is neither a formula nor drives a terminal."""
     if value is None:
         return ""
-    if isinstance(value, str) and value.startswith(tuple(_FORMULA_STARTS)):
-        return f"'{value}"
-    return value
+    if not isinstance(value, str):
+        return value
+    return without_formula(value)
 
 
-def _markdown_row(cells: Any) -> str:
-    return f"| {' | '.join(literal(cell) for cell in cells)} |"
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(literal, cells))} |"
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "^": r"\^{}",
-    "~": r"\~{}",
-    "±": r"$\pm$",
-    **{letter: f"\\{letter}" for letter in "_%&#${}"},
-}
-
-
-def _latex_row(cells: Any) -> str:
-    escaped = ["".join(_LATEX.get(letter, letter) for letter in cell) for cell in cells]
-    return " & ".join(escaped) + r" \\"
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(map(latex_literal, cells)) + r" \\"
 
 
 RENDERINGS: dict[str, Callable[[Table], str]] = {

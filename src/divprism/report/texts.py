@@ -14,12 +14,15 @@ __all__ = [
     "distinct_names",
     "fitted",
     "isolated",
+    "latex_literal",
     "literal",
     "number_of",
+    "one_line",
     "ranked",
     "sentence",
     "shortened",
     "visible",
+    "without_formula",
 ]
 
 _KEPT_CONTROLS = "\n\t"
@@ -52,7 +55,12 @@ def _is_hidden(letter: str) -> bool:
     return letter in _DIRECTION_MARKS or unicodedata.category(letter) in _HIDDEN_CATEGORIES
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    r"""Return a text without line breaks and hidden letters.
+
+    >>> one_line("a\n  b")
+    'a b'
+    """
     return visible(" ".join(text.split()))
 
 
@@ -62,7 +70,7 @@ def shortened(text: str, width: int) -> str:
     >>> shortened("one   two three", 10)
     'one two...'
     """
-    line = _one_line(text)
+    line = one_line(text)
     if len(line) <= width:
         return line
     return f"{line[: width - 3].rstrip()}..."
@@ -87,7 +95,7 @@ def fitted(text: str, width: float) -> str:
     >>> fitted("one   two", 9), fitted("meta-llama/instruct-8b", 12)
     ('one two', 'meta...t-8b')
     """
-    line = _one_line(text)
+    line = one_line(text)
     if sum(map(_breadth, line)) <= width:
         return line
     front, back = "", ""
@@ -182,8 +190,43 @@ def literal(text: str) -> str:
     >>> literal("a|b <i>")
     'a\\|b &lt;i>'
     """
+    # Unlike `one_line`, blanks at the ends stay: they are harmless in Markdown.
     line = visible(re.sub(r"\s+", " ", text))
     return "".join(_MARKDOWN.get(letter, letter) for letter in line)
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "^": r"\^{}",
+    "~": r"\~{}",
+    "±": r"$\pm$",
+    **{letter: f"\\{letter}" for letter in "_%&#${}"},
+}
+
+
+def latex_literal(text: str) -> str:
+    r"""Return a text that LaTeX typesets as it is.
+
+    >>> print(latex_literal("50% of a_b"))
+    50\% of a\_b
+    """
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def without_formula(text: str) -> str:
+    """Return a text that a spreadsheet does not run as a formula.
+
+    >>> without_formula("=1+1"), without_formula("plain")
+    ("'=1+1", 'plain')
+    """
+    # Hidden letters go first: one of them could stand before the start of a formula.
+    shown = visible(text)
+    if shown.startswith(_FORMULA_STARTS):
+        return f"'{shown}"
+    return shown
 
 
 def number_of(count: int, noun: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from divprism import __version__
 from divprism.errors import DataError, Notice
 from divprism.report.documents import (
     Document,
@@ -36,10 +37,17 @@ from divprism.report.tables import (
     interval_remarks,
     results_table,
 )
-from divprism.report.texts import distinct_names, fitted, isolated, number_of, sentence, shortened
+from divprism.report.texts import (
+    distinct_names,
+    fitted,
+    isolated,
+    number_of,
+    sentence,
+    shortened,
+    visible,
+)
 from divprism.report.words import comparison_sentences, headline
 from divprism.scores.spec import SCORES
-from divprism.version import __version__
 
 __all__ = ["PageView", "page_view"]
 
@@ -283,7 +291,7 @@ def _model_section(key: str, name: str, document: Document) -> ModelSection:
 
 def _comparison_section(main: Document, models: Documents) -> ComparisonSection:
     results = results_table(models, wide=True)
-    note = "; ".join(results.notes)
+    note = sentence("; ".join(results.notes))
     factors = factors_chart("factors", models)
     if "ranks" not in main:
         table = table_view(results, note)
@@ -344,7 +352,7 @@ def _reproduce(models: Documents) -> list[Step]:
         Step(
             "The settings, with every default resolved. On the command line, keep them in a file "
             "and pass it as --config FILE:",
-            json.dumps(settings, indent=1, ensure_ascii=False),
+            visible(json.dumps(settings, indent=1, ensure_ascii=False)),
         )
     )
     data_hash = first["data"].get("hash")

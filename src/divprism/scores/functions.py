@@ -14,11 +14,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from divprism.core.kernels import Kernel
-from divprism.scores.problem import pose
-from divprism.scores.score import Score, compute_scores
+from divprism.core.arrays import distinct_rows
+from divprism.core.kernels import Categorical, Kernel
+from divprism.core.validation import clean_ids, clean_rows
+from divprism.errors import DataError
+from divprism.scores.problem import entropies, pose
+from divprism.scores.score import Score, assemble, compute_scores
 from divprism.scores.settings import ScoreOptions, read_options
-from divprism.scores.spec import score_spec
+from divprism.scores.spec import REPEATED_PROMPTS, ScoreSpec, score_spec
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -30,6 +33,10 @@ __all__ = [
     "conditional_vendi",
     "information_rke",
     "information_vendi",
+    "per_prompt_rke",
+    "per_prompt_vendi",
+    "prompt_rke",
+    "prompt_vendi",
     "rke",
     "vendi",
 ]
@@ -44,17 +51,57 @@ def _score(
     weights = rest.pop("weights", None)
     settings, resources = read_options(rest, ScoreOptions, name)
     spec = score_spec(name)
-    # None means "not given" here, so that the settings keep their own kernel and order.
-    changes = {keyword: value for keyword, value in given.items() if value is not None}
-    # Posing at order 2 lets data of single precision stay single.
-    if spec.order is not None:
-        changes["order"] = spec.order
+    changes = _changes(spec, given)
     if "t" not in data:
         # Settings of a result with prompts serve scores of the outputs alone, too.
         changes["kernel_t"] = None
     settings = replace(settings, **changes)
     problem = pose(**data, settings=settings, weights=weights, resources=resources)
+    if spec.missing_need(problem.present) == REPEATED_PROMPTS:
+        raise DataError(
+            f"{name} needs prompts that repeat; each of these {problem.n:,} has one output, so the "
+            "score would be 1 whatever the outputs are. Use conditional_vendi."
+        )
     return compute_scores(problem, [spec])[name]
+
+
+def _changes(spec: ScoreSpec, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a call changes: what was given, and the order if the score fixes it."""
+    # None means "not given" here, so that the settings keep their own kernel and order.
+    changes = {keyword: value for keyword, value in given.items() if value is not None}
+    # Posing at order 2 lets data of single precision stay single.
+    if spec.order is not None:
+        changes["order"] = spec.order
+    return changes
+
+
+def _prompt_score(name: str, t: object, given: Mapping[str, Any], options: ScoreOptions) -> Score:
+    """A score of the prompts alone."""
+    rest = dict(options)
+    weights = rest.pop("weights", None)
+    settings, resources = read_options(rest, ScoreOptions, name)
+    spec = score_spec(name)
+    settings = replace(settings, **_changes(spec, given))
+    kernel = settings.kernel_t
+    if kernel is None and clean_ids(t, "t") is not None:
+        kernel = Categorical()
+    # Posed as the only side, and named as the prompts that it is.
+    alone = replace(settings, kernel_x=kernel, kernel_t=None)
+    problem = pose(t, settings=alone, weights=weights, resources=resources)
+    order = spec.order_under(settings.order)
+    [solved] = entropies(problem, ["x"], [order])
+    resolved = replace(problem.settings, kernel_x=None, kernel_t=problem.settings.kernel_x)
+    return assemble(spec, {"t": solved["x"]}, replace(problem, settings=resolved))
+
+
+def _per_prompt_score(
+    name: str, x: object, t: object, given: Mapping[str, Any], options: ScoreOptions
+) -> Score:
+    """A score that compares prompts as ids."""
+    codes = clean_ids(t, "t")
+    if codes is None:
+        codes = distinct_rows(clean_rows(t, "t"))[1]
+    return _score(name, {"x": x, "t": codes}, {**given, "kernel_t": Categorical()}, options)
 
 
 def vendi(
@@ -241,6 +288,104 @@ def information_rke(
     """
     given = {"kernel_x": kernel_x, "kernel_t": kernel_t}
     return _score("information_rke", {"x": x, "t": t}, given, options)
+
+
+def prompt_vendi(
+    t: object,
+    *,
+    kernel: Kernel | None = None,
+    order: float | str | None = None,
+    **options: "Unpack[ScoreOptions]",
+) -> Score:
+    """Effective number of kinds of prompt: exp H(K_T / n).
+
+    What "per kind of prompt" counts in `conditional_vendi`. Between 1 and the number of distinct
+    prompts. Cost as of `vendi`, on the distinct prompts.
+
+    Parameters
+    ----------
+    t : array (n, d_t), or flat collection of n group ids
+        The prompt of each output, as in `conditional_vendi`.
+    kernel, order, bandwidth_rule, truncation, weights, estimator, rng, settings, memory, executor,
+    progress
+        As in `vendi`; from `settings` the kernel of the prompts is taken.
+
+    Examples
+    --------
+    Four prompts, five outputs each:
+
+    >>> import divprism as dp
+    >>> round(dp.prompt_vendi(["a dog", "a cat", "a fox", "an owl"] * 5), 12)
+    4.0
+    """
+    return _prompt_score("prompt_vendi", t, {"kernel_t": kernel, "order": order}, options)
+
+
+def prompt_rke(
+    t: object, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]"
+) -> Score:
+    """`prompt_vendi` at order 2: 1 / ||K_T / n||_F^2, without eigenvalues. Arguments as there.
+
+    >>> import divprism as dp
+    >>> round(dp.prompt_rke([1, 1, 2, 2]), 12)
+    2.0
+    """
+    return _prompt_score("prompt_rke", t, {"kernel_t": kernel}, options)
+
+
+def per_prompt_vendi(
+    x: object,
+    t: object,
+    *,
+    kernel: Kernel | None = None,
+    order: float | str | None = None,
+    **options: "Unpack[ScoreOptions]",
+) -> Score:
+    """Effective number of distinct outputs per exact prompt: `conditional_vendi` with ids.
+
+    Two prompts count as the same only if they are equal, so the score is at most the number of
+    outputs that a prompt has. At order 1 it is the geometric mean over prompts, by their shares,
+    of the `vendi` of their outputs. Cost: the sum over prompts of that of `vendi`.
+
+    Parameters
+    ----------
+    x : array (n, d)
+        A row per output.
+    t : array (n, d_t), or flat collection of n ids
+        The prompt of each output; rows and ids are compared for equality.
+    kernel, order, bandwidth_rule, truncation, weights, estimator, rng, settings, memory, executor,
+    progress
+        As in `vendi`. The bandwidth of the outputs is chosen once, on all of them.
+
+    Raises
+    ------
+    DataError
+        If no prompt repeats: the score would be 1 whatever the outputs are.
+
+    Examples
+    --------
+    Two answers to each of three prompts, the same two under the last:
+
+    >>> import numpy as np, divprism as dp
+    >>> x, t = np.eye(5)[[0, 1, 2, 3, 4, 4]], ["a", "a", "b", "b", "c", "c"]
+    >>> round(dp.per_prompt_vendi(x, t, kernel=dp.Cosine()) ** 3, 9)
+    4.0
+    """
+    return _per_prompt_score(
+        "per_prompt_vendi", x, t, {"kernel_x": kernel, "order": order}, options
+    )
+
+
+def per_prompt_rke(
+    x: object, t: object, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]"
+) -> Score:
+    """`per_prompt_vendi` at order 2: no eigenvalue is computed. Arguments as there.
+
+    >>> import numpy as np, divprism as dp
+    >>> round(dp.per_prompt_rke(np.eye(4), ["a", "a", "b", "b"], kernel=dp.Cosine()), 12)
+    2.0
+    """
+    return _per_prompt_score("per_prompt_rke", x, t, {"kernel_x": kernel}, options)
 
 
 def cluster_vendi(

@@ -82,8 +82,10 @@ Short names of models are in `ALIASES`.
 _NAMES = {kind: name for name, kind in (KERNELS | ESTIMATORS | BANDWIDTH_RULES).items()}
 
 
-def parse(text: str, table: dict[str, type], noun: str) -> Any:
+def parse(text: str, table: dict[str, type], noun: str, **given: Any) -> Any:
     """The object that a spelling stands for; `noun` names its kind in messages.
+
+    `given` are settings that the spelling leaves out.
 
     >>> parse("polynomial(degree=2)", KERNELS, "kernel")
     Polynomial(degree=2, scale=None, offset=1.0)
@@ -94,7 +96,7 @@ def parse(text: str, table: dict[str, type], noun: str) -> Any:
     name, arguments = match[1], match[2] or ""
     kind = table[name]
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    values = keywords(arguments, text, noun)
+    values = keywords(arguments, text, noun) | given
     for key in values:
         if key not in fields:
             takes = ", ".join(fields) or "no settings"
@@ -136,8 +138,8 @@ def _literal(node: ast.expr) -> Any:
     return ast.literal_eval(node)
 
 
-def spell(value: Any) -> str:
-    """The spelling of an object: `parse` turns it back into an equal one.
+def spell(value: Any, leave_out: str | None = None) -> str:
+    """The spelling of an object, without one of its settings: `parse` turns it back.
 
     >>> spell(Gaussian(25.0)), spell(Cosine())
     ('gaussian(bandwidth=25.0)', 'cosine')
@@ -145,30 +147,37 @@ def spell(value: Any) -> str:
     name = _name(type(value))
     arguments = []
     for field in dataclasses.fields(value):
-        arguments.append(f"{field.name}={getattr(value, field.name)!r}")
+        if field.name != leave_out:
+            arguments.append(f"{field.name}={getattr(value, field.name)!r}")
     if not arguments:
         return name
     return f"{name}({', '.join(arguments)})"
 
 
-def kernel(name: str | None, bandwidth: float | None, side: str) -> Kernel | None:
+def kernel(name: str | None, bandwidth: float | None) -> Kernel | None:
     """The kernel of one side from its name and its bandwidth.
 
     None leaves the bandwidth of a Gaussian kernel to the rule.
 
-    >>> kernel("gaussian", 2.0, "x"), kernel(None, None, "x")
+    >>> kernel("gaussian", 2.0), kernel(None, None)
     (Gaussian(bandwidth=2.0), None)
     """
-    if name is None or name == "gaussian":
-        if bandwidth is None:
+    if bandwidth is None:
+        if name is None or name == "gaussian":
             return None
-        return Gaussian(bandwidth)
-    if bandwidth is not None:
-        raise ArgumentError(
-            f"the bandwidth of `{side}` goes with a kernel that has one; its kernel is {name!r}."
-        )
-    parsed: Kernel = parse(name, KERNELS, "kernel")
-    return parsed
+        parsed: Kernel = parse(name, KERNELS, "kernel")
+        return parsed
+    with_bandwidth: Kernel = parse(name or "gaussian", KERNELS, "kernel", bandwidth=bandwidth)
+    return with_bandwidth
+
+
+def spell_kernel(kernel: Kernel) -> tuple[str, float | None]:
+    """The name of a kernel and its bandwidth, which `kernel` takes back.
+
+    >>> spell_kernel(Gaussian(2.0)), spell_kernel(Cosine())
+    (('gaussian', 2.0), ('cosine', None))
+    """
+    return spell(kernel, leave_out="bandwidth"), kernel.bandwidth
 
 
 def is_registered(value: object) -> bool:

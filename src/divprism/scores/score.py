@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from divprism.core.kernels import Gaussian
 from divprism.core.spectrum import Estimate, Spectrum
 from divprism.errors import Notice
 from divprism.estimators import Entropy
@@ -317,8 +316,8 @@ def saturation(operator: str, entropy: float, problem: Problem) -> list[Notice]:
     under the exact prompt, which is a sensible question.
     """
     side = {"x": problem.x, "t": problem.t}.get(operator)
-    # Only a Gaussian kernel has a bandwidth that could be wrong.
-    if side is None or not isinstance(side.kernel, Gaussian) or side.size < _FEWEST:
+    # Without a bandwidth there is nothing that could be wrong with it.
+    if side is None or side.kernel.bandwidth is None or side.size < _FEWEST:
         return []
     count = math.exp(entropy)
     noun = {"x": "outputs", "t": "prompts"}[operator]

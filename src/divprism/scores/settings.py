@@ -12,7 +12,7 @@ from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
-from divprism.core.kernels import Gaussian, Kernel
+from divprism.core.kernels import Kernel
 from divprism.core.validation import (
     check_memory,
     check_order,
@@ -160,6 +160,7 @@ class Settings:
 
         A bandwidth has a key of its own beside the name of its kernel.
 
+        >>> from divprism import Gaussian
         >>> plain = Settings(kernel_x=Gaussian(2.0), order=math.inf).to_dict()
         >>> plain["kernel_x"], plain["bandwidth_x"], plain["order"], plain["estimator"]
         ('gaussian', 2.0, 'inf', 'auto(tolerance=0.001)')
@@ -196,6 +197,7 @@ class Settings:
     def from_dict(cls, plain: Mapping[str, Any]) -> "Settings":
         """Settings from the plain values of `to_dict`; keys that are absent keep their defaults.
 
+        >>> from divprism import Gaussian
         >>> settings = Settings(kernel_x=Gaussian(2.0), truncation=50)
         >>> Settings.from_dict(settings.to_dict()) == settings
         True
@@ -211,7 +213,7 @@ class Settings:
         for side in ("x", "t"):
             name = values.pop(f"kernel_{side}", None)
             bandwidth = values.pop(f"bandwidth_{side}", None)
-            values[f"kernel_{side}"] = registry.kernel(name, bandwidth, side)
+            values[f"kernel_{side}"] = registry.kernel(name, bandwidth)
             if f"embedder_{side}" in values:
                 text = values[f"embedder_{side}"]
                 values[f"embedder_{side}"] = registry.embedder(text, precision=precision)
@@ -232,9 +234,7 @@ def _check_instance(value: object, kind: type, name: str, example: str) -> None:
 def _spell_kernel(kernel: Kernel | None) -> tuple[str | None, float | None]:
     if kernel is None:
         return None, None
-    if isinstance(kernel, Gaussian):
-        return "gaussian", kernel.bandwidth
-    return registry.spell(kernel), None
+    return registry.spell_kernel(kernel)
 
 
 def _spell_or_none(value: object | None) -> str | None:

@@ -50,7 +50,7 @@ Limits = Callable[[int, float, int | None], tuple[float, float]]
 
 
 def _limits_of_count(n: int, order: float, truncation: int | None) -> tuple[float, float]:
-    """An effective number of items: from 1 to all of them, or to the number of eigenvalues kept."""
+    """An effective number of items: from one to all of them, or to the eigenvalues kept."""
     if truncation is None:
         return 1.0, float(n)
     return 1.0, float(min(n, truncation))
@@ -150,6 +150,8 @@ def _terms(**signs: int) -> Mapping[str, int]:
 _OUTPUTS = _terms(x=1)
 _CONDITIONAL = _terms(joint=1, t=-1)
 _INFORMATION = _terms(x=1, t=1, joint=-1)
+_PROMPTS = _terms(t=1)
+_PER_PROMPT = _terms(within_prompts=1, prompt_ids=-1)
 _WITHIN_LABELS = _terms(within_labels=1)
 
 SCORES: tuple[ScoreSpec, ...] = (
@@ -187,6 +189,28 @@ SCORES: tuple[ScoreSpec, ...] = (
         limits=_limits_of_information,
     ),
     ScoreSpec(
+        name="prompt_vendi",
+        title="Prompt-Vendi",
+        heading="prompt kinds",
+        family="prompts",
+        terms=_PROMPTS,
+        order=None,
+        needs=(PROMPTS,),
+        meaning="kinds of prompt",
+        limits=_limits_of_count,
+    ),
+    ScoreSpec(
+        name="per_prompt_vendi",
+        title="Per-prompt Vendi",
+        heading="per prompt",
+        family="per_prompt",
+        terms=_PER_PROMPT,
+        order=None,
+        needs=(PROMPTS, REPEATED_PROMPTS),
+        meaning="distinct outputs per exact prompt",
+        limits=_limits_of_conditional,
+    ),
+    ScoreSpec(
         name="rke",
         title="RKE",
         heading="rke",
@@ -218,6 +242,28 @@ SCORES: tuple[ScoreSpec, ...] = (
         needs=(PROMPTS,),
         meaning="factor of the prompts, order 2",
         limits=_limits_of_information,
+    ),
+    ScoreSpec(
+        name="prompt_rke",
+        title="Prompt-RKE",
+        heading="prompt kinds (2)",
+        family="prompts",
+        terms=_PROMPTS,
+        order=2.0,
+        needs=(PROMPTS,),
+        meaning="kinds of prompt, order 2",
+        limits=_limits_of_count,
+    ),
+    ScoreSpec(
+        name="per_prompt_rke",
+        title="Per-prompt RKE",
+        heading="per prompt (2)",
+        family="per_prompt",
+        terms=_PER_PROMPT,
+        order=2.0,
+        needs=(PROMPTS, REPEATED_PROMPTS),
+        meaning="per exact prompt, order 2",
+        limits=_limits_of_conditional,
     ),
     ScoreSpec(
         name="cluster_vendi",

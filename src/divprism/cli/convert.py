@@ -1,0 +1,42 @@
+"""`divprism embed` and `divprism report`: files to vectors, results to a page."""
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from divprism.cli.job import Reading, command, flag
+from divprism.cli.messages import say, warn
+from divprism.data.files import write_text
+from divprism.embedders.embedding import embed as embed_samples
+from divprism.embedders.embedding import save_embedded
+from divprism.errors import ArgumentError
+from divprism.report import report_page
+from divprism.report.result_files import read_result
+
+
+@command()
+def embed(
+    job: Reading,
+    output: Path = flag("Output", ..., "Folder to write the vectors to.", "--output", "-o"),
+) -> None:
+    """Embed outputs and prompts, and keep the vectors in a folder for `divprism score`."""
+    samples = job.read()
+    embedded = job.run(embed_samples, samples, **job.embedders(samples))
+    save_embedded(output, samples, embedded)
+    sides: dict[str, Any] = {"outputs": embedded.outputs, "prompts": embedded.prompts}
+    shapes = [f"{name} {side.shape}" for name, side in sides.items() if side is not None]
+    typer.echo(f"{output}: {', '.join(shapes)}")
+    warn(job.context, embedded.warnings)
+
+
+def report(
+    results: list[Path] = typer.Argument(..., metavar="RESULT ...", help="JSON of any command."),
+    output: Path = flag("Output", Path("report.html"), "The page to write.", "--output", "-o"),
+) -> None:
+    """Turn results into one page for a browser: scores in words, plots, groups with examples."""
+    for path in results:
+        if output.exists() and path.exists() and output.samefile(path):
+            raise ArgumentError(f"the page would replace {path}, which it is made from.")
+    write_text(output, report_page(*(read_result(path) for path in results)))
+    say([f"wrote {output}; open it in a browser"])

@@ -1,0 +1,67 @@
+"""`divprism converge` and `divprism bandwidth`: scores against sample size, and bandwidth."""
+
+from divprism.analysis.bandwidth_sweep import bandwidth_sweep
+from divprism.analysis.convergence import converge as converge_samples
+from divprism.analysis.evaluation import SCHEMA
+from divprism.cli.job import ASSESSMENT, Job, command, flag, select_model
+from divprism.cli.messages import say
+from divprism.errors import ArgumentError
+from divprism.report.tables import convergence_table, curves_table, sweep_table
+
+_OWN_BANDWIDTHS = "bandwidths are those of this model; divprism score chooses them on all models"
+# A sweep sets the kernels itself, and computes all eigenvalues of matrices of --max-rows rows.
+_NOT_SWEPT = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t", "estimator", "max_memory")
+
+
+@command(*(name for name in ASSESSMENT if name != "unit"))
+def converge(
+    job: Job,
+    model: str | None = flag("Input", None, "Which model, if IN holds several."),
+    sizes: str | None = flag("Scoring", None, "Numbers of units, as 100,200,400; all is added."),
+    num_repeats: int = flag("Scoring", 5, "Number of random orders."),
+    tolerance: float = flag("Scoring", 0.01, "Relative distance from the limit that suffices."),
+) -> None:
+    """Score growing subsets: are there enough samples, and for which scores?"""
+    subsets = {"sizes": _numbers(sizes, "--sizes"), "num_repeats": num_repeats}
+    whole = job.read()
+    samples = select_model(whole, model)
+    options = {"settings": job.settings(samples), "memory": job.max_memory, "tolerance": tolerance}
+    result = job.run(converge_samples, samples, **subsets, **options)
+    if len(samples) < len(whole) and result.settings.bandwidth_rule is not None:
+        say([_OWN_BANDWIDTHS], job.quiet)
+    document = result.to_dict()
+    job.show(result, document, convergence_table(document, job.wide), curves_table(document))
+
+
+@command(*_NOT_SWEPT, *ASSESSMENT, "wide")
+def bandwidth(
+    job: Job,
+    model: str | None = flag("Input", None, "Which model; default: all of IN together."),
+    bandwidths_x: str | None = flag("Scoring", None, "Bandwidths of the outputs, as 0.5,1,2."),
+    bandwidths_t: str | None = flag("Scoring", None, "Bandwidths of the prompts."),
+    max_rows: int = flag("Scoring", 1000, "Number of pairs to score, at random.", min=2),
+) -> None:
+    """Score over a range of bandwidths, first of the outputs, then of the prompts."""
+    grids = {"bandwidths_x": _numbers(bandwidths_x, "--bandwidths-x")}
+    grids |= {"bandwidths_t": _numbers(bandwidths_t, "--bandwidths-t")}
+    samples = job.read()
+    if model is not None:
+        samples = select_model(samples, model)
+    if getattr(samples.prompts, "ndim", 2) == 1:
+        raise ArgumentError("these prompts are ids, which have no bandwidth; give their texts.")
+    options = {"max_rows": max_rows, "settings": job.settings(samples)}
+    sweep = job.run(bandwidth_sweep, samples, **grids, **options)
+    document = {"schema": SCHEMA} | sweep.to_dict()
+    table = sweep_table(document)
+    job.show(sweep, document, table, table)
+
+
+def _numbers(text: str | None, name: str) -> list[float] | None:
+    """The numbers of a flag, separated by commas."""
+    if text is None:
+        return None
+    try:
+        # Sizes must be integers; the library refuses 5.0.
+        return [int(part) if part.strip().isdigit() else float(part) for part in text.split(",")]
+    except ValueError:
+        raise ArgumentError(f"{name} must be numbers separated by commas; got {text!r}.") from None

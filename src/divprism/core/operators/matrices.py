@@ -1,0 +1,111 @@
+"""Operators as dense matrices, as second moments, in single precision, and their definiteness."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from divprism.core.arrays import Array, array_namespace, to_numpy, upload
+from divprism.core.kernels import Precomputed
+from divprism.core.operators.base import Operator
+from divprism.core.operators.hadamard import HadamardOperator
+from divprism.core.operators.kernel import KernelOperator
+from divprism.core.tiles import row_blocks
+from divprism.errors import DataError
+
+__all__ = ["dense", "in_single", "require_definite", "require_positive", "second_moment"]
+
+# Features held at a time: 32 MB of float64.
+_FEATURE_ENTRIES = 1 << 22
+
+# Share of the largest eigenvalue by which others may be negative without an error.
+_DEFINITE_TOLERANCE = 1e-6
+
+
+def in_single(operators: Sequence[Operator]) -> list[Operator]:
+    """The same operators with kernel values in single precision; shared factors stay shared."""
+    factors: dict[KernelOperator, KernelOperator] = {}
+
+    def single(factor: KernelOperator) -> KernelOperator:
+        if factor not in factors:
+            factors[factor] = replace(factor, dtype=factor.single)
+        return factors[factor]
+
+    converted: list[Operator] = []
+    for operator in operators:
+        if isinstance(operator, HadamardOperator):
+            left, right = single(operator.left), single(operator.right)
+            converted.append(replace(operator, left=left, right=right))
+        else:
+            converted.append(single(operator.factors[0]))
+    return converted
+
+
+def dense(operators: Sequence[Operator]) -> Iterator[Array]:
+    """Yield the matrix M of each operator; a kernel matrix that two of them need is computed once.
+
+    The caller may overwrite a matrix: the kernel matrices that later operators need are separate.
+    """
+    # A kernel matrix is dropped after its last use, to keep the peak of memory low.
+    needed = [factor for operator in operators for factor in operator.factors]
+    tables: dict[KernelOperator, Array] = {}
+    for operator in operators:
+        for factor in operator.factors:
+            if factor not in tables:
+                tables[factor] = factor.table()
+        matrix = operator.combine([tables[factor] for factor in operator.factors])
+        for factor in operator.factors:
+            needed.remove(factor)
+            if factor not in needed:
+                del tables[factor]
+        if any(matrix is table for table in tables.values()):
+            matrix = array_namespace(matrix).asarray(matrix, copy=True)
+        root = upload(np.sqrt(operator.masses), matrix)
+        matrix *= root[:, None]
+        matrix *= root[None, :]
+        yield matrix
+
+
+def second_moment(operator: Operator) -> Array:
+    """F' F, which shares its non-zero eigenvalues and its norm with F F' = M."""
+    total: Array = 0.0
+    # Block by block, because F itself may be far larger than F' F.
+    block_size = max(1, _FEATURE_ENTRIES // (operator.feature_dimension or 1))
+    for rows in row_blocks(operator.size, block_size):
+        features = operator.features(rows)
+        total = total + features.T @ features
+    return total
+
+
+def require_definite(operator: KernelOperator) -> None:
+    """Raise DataError for a precomputed matrix with negative eigenvalues.
+
+    By a Cholesky factorisation, which is much faster than computing the eigenvalues.
+    """
+    if not isinstance(operator.kernel, Precomputed):
+        return
+    assert operator.points.table is not None
+    matrix = to_numpy(operator.points.table)
+    # No eigenvalue exceeds the largest row sum.
+    largest = float(np.abs(matrix).sum(axis=0).max())
+    slack = _DEFINITE_TOLERANCE * largest + 2 * operator.noise * operator.size
+    try:
+        np.linalg.cholesky(matrix + slack * np.eye(operator.size))
+    except np.linalg.LinAlgError:
+        raise DataError(_indefinite(operator)) from None
+
+
+def require_positive(operator: Operator, eigenvalues: np.ndarray) -> None:
+    """Raise DataError if an eigenvalue is negative beyond rounding."""
+    rounding = 2 * operator.noise * operator.masses.sum()
+    if eigenvalues.min() < -(_DEFINITE_TOLERANCE * eigenvalues.max() + rounding):
+        raise DataError(_indefinite(operator))
+
+
+def _indefinite(operator: Operator) -> str:
+    names = " o ".join(f"`{factor.name}`" for factor in operator.factors)
+    return (
+        f"{names} is not a kernel matrix: it has eigenvalues below zero "
+        f"(by more than {_DEFINITE_TOLERANCE:g} of the largest). "
+        "Was it made from a similarity that is not positive semidefinite?"
+    )
