@@ -1,7 +1,10 @@
-"""How large a report is and how fast it opens: python benchmarks/report.py [--samples 5000] [--thumbnails 200].
+"""Measure the size of a report and the time it takes to open.
 
-Pictures of coloured noise stand for outputs, for noise compresses worst; the page is opened in headless Chromium, best of five.
-Needs Debian's chromium and chromium-driver, and the extras images, report and test.
+    python benchmarks/report.py [--samples 5000] [--thumbnails 200]
+
+The outputs are images of coloured noise, which compresses worst. The page is opened in headless
+Chromium; the time is the best of five. Needs Debian's chromium and chromium-driver, and the extras
+images, report and test.
 """
 
 import argparse
@@ -20,52 +23,69 @@ from divprism.data.samples import Image, Samples
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from browser import chromium, show
 
+NUM_PROMPTS = 50
+NUM_IMAGES = 500  # distinct images; the outputs repeat them
+NUM_OPENINGS = 5
+LOAD_TIME = (
+    "const [entry] = performance.getEntriesByType('navigation');"
+    "return entry.loadEventEnd - entry.startTime"
+)
 
-def images(count: int, rng: np.random.Generator) -> tuple[Image, ...]:
-    """Pictures of 256 x 256: smooth noise with grain, as a photograph has it."""
-    made = []
-    for place in range(count):
-        rough = PIL.Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).resize(
-            (256, 256), PIL.Image.Resampling.BICUBIC
-        )
+
+def noise_images(count: int, rng: np.random.Generator) -> tuple[Image, ...]:
+    """Return images of 256 x 256 pixels: smooth noise with grain, similar to photographs."""
+    images = []
+    for index in range(count):
+        coarse = PIL.Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8))
+        smooth = coarse.resize((256, 256), PIL.Image.Resampling.BICUBIC)
         grain = rng.normal(0, 8, (256, 256, 3))
-        pixels = np.clip(np.asarray(rough) + grain, 0, 255).astype(np.uint8)
+        pixels = np.clip(np.asarray(smooth) + grain, 0, 255).astype(np.uint8)
         buffer = io.BytesIO()
         PIL.Image.fromarray(pixels).save(buffer, "JPEG", quality=90)
-        made.append(Image(buffer.getvalue(), f"images/{place:05d}.jpg"))
-    return tuple(made)
+        images.append(Image(buffer.getvalue(), f"images/{index:05d}.jpg"))
+    return tuple(images)
 
 
-def main() -> None:
-    """Score vectors that stand for the pictures, write the page, open it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=5000)
-    parser.add_argument("--thumbnails", type=int, default=200)
-    arguments = parser.parse_args()
+def page_of(num_samples: int, num_thumbnails: int) -> str:
+    """Score random vectors in place of embedded images, and return the page."""
     rng = np.random.default_rng(0)
-    n, kinds = arguments.samples, 50
-    labels = rng.integers(0, kinds, n)
-    prompts = rng.standard_normal((kinds, 32))[labels]
-    outputs = np.concatenate([prompts, rng.standard_normal((n, 32))], axis=1)
-    few = images(500, rng)
-    given = Samples(tuple(few[place % len(few)] for place in range(n)), prompts)
+    labels = rng.integers(0, NUM_PROMPTS, num_samples)
+    prompts = rng.standard_normal((NUM_PROMPTS, 32))[labels]
+    outputs = np.concatenate([prompts, rng.standard_normal((num_samples, 32))], axis=1)
+    images = noise_images(NUM_IMAGES, rng)
+    given = Samples(tuple(images[index % NUM_IMAGES] for index in range(num_samples)), prompts)
     start = time.perf_counter()
     result = dp.evaluate(Samples(outputs, prompts, given=given), interval=0.95)
     scored = time.perf_counter()
-    page = dp.html_report(result, labels, max_thumbnails=arguments.thumbnails, num_examples=4)
-    print(f"scored in {scored - start:.1f} s, report made in {time.perf_counter() - scored:.1f} s")
+    page = dp.html_report(result, labels, max_thumbnails=num_thumbnails, num_examples=4)
+    written = time.perf_counter()
+    print(f"scored in {scored - start:.1f} s, report computed in {written - scored:.1f} s")
+    return page
+
+
+def opening_time(page: str) -> float:
+    """Return the shortest time, in seconds, that a browser takes to load the page."""
     with tempfile.TemporaryDirectory() as folder, chromium() as window:
         path = Path(folder) / "report.html"
         path.write_text(page, encoding="utf-8")
         times = []
-        for _ in range(5):
+        for _ in range(NUM_OPENINGS):
             show(window, path)
-            timing = "const [t] = performance.getEntriesByType('navigation'); return t.loadEventEnd - t.startTime"
-            times.append(window.execute_script(timing) / 1000)
-    thumbnails = page.count("data:image/jpeg;base64,")
-    print(
-        f"{n:,} samples, {thumbnails} thumbnails: {len(page.encode()) / 1e6:.2f} MB, opens in {min(times):.2f} s (best of 5)"
-    )
+            times.append(window.execute_script(LOAD_TIME) / 1000)
+    return min(times)
+
+
+def main() -> None:
+    """Print the number of thumbnails, the size of the page and the time to open it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--samples", type=int, default=5000)
+    parser.add_argument("--thumbnails", type=int, default=200)
+    arguments = parser.parse_args()
+    page = page_of(arguments.samples, arguments.thumbnails)
+    num_thumbnails = page.count("data:image/jpeg;base64,")
+    megabytes = len(page.encode()) / 1e6
+    print(f"{arguments.samples:,} samples, {num_thumbnails} thumbnails: {megabytes:.2f} MB")
+    print(f"opens in {opening_time(page):.2f} s (best of {NUM_OPENINGS})")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A real browser for the tests: Debian's chromium, driven through its own driver, without a window and without a network."""
+"""A real browser for the tests: Debian's chromium, without a window and without a network."""
 
 import os
 import shutil
@@ -7,22 +7,31 @@ from contextlib import contextmanager
 import pytest
 
 _FLAGS = [
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
-]  # fmt: skip
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+]
 
 
 @contextmanager
 def chromium():
-    """A driver; without chromium the test is skipped, or fails where DIVPRISM_NEEDS_BROWSER says that there must be one."""
+    """Yield a driver of chromium; without chromium the test is skipped.
+
+    Where DIVPRISM_NEEDS_BROWSER is set, a missing browser is a failure.
+    """
     browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if browser is None or driver is None:
-        told = (
-            "no chromium and chromedriver here (Debian: apt-get install chromium chromium-driver)"
-        )
+        reason = "chromium and chromedriver are missing: apt-get install chromium chromium-driver"
         if os.environ.get("DIVPRISM_NEEDS_BROWSER"):
-            pytest.fail(told)
-        pytest.skip(told)
+            pytest.fail(reason)
+        pytest.skip(reason)
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -39,7 +48,7 @@ def chromium():
 
 
 def show(window, path, width=1100, height=900, scheme="light"):
-    """Open a page at a width, in light or dark colours."""
+    """Open a page in a window of this size, in light or dark colours."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}

@@ -1,4 +1,4 @@
-"""The report in a real browser: nothing runs but our script, tables sort and filter, it fits a phone, it can be printed."""
+"""The report in a real browser: only our script runs, tables sort and filter, any screen fits."""
 
 import base64
 import re
@@ -6,13 +6,18 @@ import re
 import numpy as np
 import pytest
 from browser import chromium, show
-from sample_files import image_bytes, write
+from report_cases import HOSTILE
+from sample_files import image_bytes, jsonl, write
 
 import divprism as dp
 from divprism.data.samples import Text
 
-HOSTILE = '<img src=x onerror="window.hacked=1">'
-NAME = 'it\'s "quoted" & <b>bold<'  # what a file system takes: all but a slash
+NAME = 'it\'s "quoted" & <b>bold<'  # file systems accept every letter but a slash
+OPEN_ALL = "document.querySelectorAll('details').forEach(d => d.open = true)"
+OPEN_KINDS = (
+    "return [...document.querySelectorAll('details')].filter(d => d.open).map(d => d.className)"
+)
+IS_OPEN = "return document.getElementById(arguments[0]).open"
 
 
 @pytest.fixture(scope="module")
@@ -23,22 +28,17 @@ def window():
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """Pictures of three prompts, one of which is a tag; one file has quotes and a tag in its name."""
+    """Images of three prompts, one of which is a tag; one file has quotes and a tag in its name."""
     folder = tmp_path_factory.mktemp("report")
     lines = []
-    for place, prompt in enumerate([HOSTILE, "a red square", "a blue circle"]):
-        for count in range(6 + 2 * place):
-            name = f"{NAME}.png" if (place, count) == (1, 0) else f"{place}-{count}.png"
-            write(folder / "images", {name: image_bytes(17 * place + count, (300, 200))})
-            lines.append(
-                {
-                    "file_name": name,
-                    "prompt": prompt,
-                    "model": "</title><script>window.hacked=2</script>",
-                }
-            )
-    from sample_files import jsonl
-
+    for index, prompt in enumerate([HOSTILE, "a red square", "a blue circle"]):
+        for count in range(6 + 2 * index):
+            name = f"{index}-{count}.png"
+            if (index, count) == (1, 0):
+                name = f"{NAME}.png"
+            write(folder / "images", {name: image_bytes(17 * index + count, (300, 200))})
+            model = "</title><script>window.hacked=2</script>"
+            lines.append({"file_name": name, "prompt": prompt, "model": model})
     write(folder / "images", {"metadata.jsonl": jsonl(lines)})
     settings = {"kernel_t": dp.Categorical(), "interval": 0.95, "num_permutations": 19}
     result = dp.evaluate(str(folder / "images"), **settings)
@@ -59,22 +59,27 @@ def _groups(window):
     return [row.find_elements("css selector", "th, td") for row in rows if row.is_displayed()]
 
 
-def _column(window, place):
-    return [cells[place].text for cells in _groups(window)]
+def _column(window, index):
+    return [cells[index].text for cells in _groups(window)]
 
 
-def test_nothing_is_wrong_and_nothing_runs(shown):
+def _displayed(window, selector):
+    elements = window.find_elements("css selector", selector)
+    return [element for element in elements if element.is_displayed()]
+
+
+def test_the_console_is_empty_and_nothing_is_loaded(shown):
     assert shown.get_log("browser") == []
     assert shown.execute_script("return window.hacked") is None
     loaded = shown.execute_script(
-        "return performance.getEntriesByType('resource').map(one => one.name)"
+        "return performance.getEntriesByType('resource').map(entry => entry.name)"
     )
     assert [name for name in loaded if not name.startswith("data:")] == []
 
 
 def test_prompts_and_names_are_shown_as_text(shown):
     assert any(HOSTILE in title for title in _column(shown, 0))
-    shown.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    shown.execute_script(OPEN_ALL)
     assert NAME in shown.find_element("tag name", "main").text
     assert "window.hacked=2" in shown.title
     for image in shown.find_elements("tag name", "img"):
@@ -82,12 +87,14 @@ def test_prompts_and_names_are_shown_as_text(shown):
         assert int(image.get_attribute("naturalWidth")) == 160
 
 
-def test_a_script_that_came_in_would_not_run(shown):
-    """The policy of the page is the second wall, were the first one to fall."""
+def test_an_injected_script_would_not_run(shown):
+    """The content security policy holds even if a tag escaped the template."""
     shown.execute_script(
-        "const s = document.createElement('script'); s.textContent = 'window.hacked = 3'; document.body.append(s);"
-        "const i = document.createElement('img'); i.setAttribute('onerror', 'window.hacked = 4'); i.src = 'data:,'; "
-        "document.body.append(i);"
+        "const script = document.createElement('script');"
+        "script.textContent = 'window.hacked = 3'; document.body.append(script);"
+        "const image = document.createElement('img');"
+        "image.setAttribute('onerror', 'window.hacked = 4');"
+        "image.src = 'data:,'; document.body.append(image);"
     )
     assert shown.execute_async_script(
         "setTimeout(() => arguments[0](window.hacked === undefined), 200)"
@@ -133,16 +140,7 @@ def test_the_filter_keeps_groups_whose_examples_fit(shown):
     box.send_keys("CIRCLE")
     assert len(_groups(shown)) == 1
     assert "a blue circle" in _column(shown, 0)[0]
-    assert (
-        len(
-            [
-                one
-                for one in shown.find_elements("css selector", "details.gallery")
-                if one.is_displayed()
-            ]
-        )
-        == 1
-    )
+    assert len(_displayed(shown, "details.gallery")) == 1
     assert shown.find_element("css selector", "output").text == "1 of 3 groups"
     box.clear()
     box.send_keys('"quoted"')
@@ -155,11 +153,9 @@ def test_the_filter_keeps_groups_whose_examples_fit(shown):
 def test_a_link_to_a_group_opens_it(shown):
     last = _groups(shown)[-1][0].find_element("tag name", "a")
     target = last.get_attribute("href").split("#")[1]
-    assert (
-        shown.execute_script("return document.getElementById(arguments[0]).open", target) is False
-    )
+    assert shown.execute_script(IS_OPEN, target) is False
     last.click()
-    assert shown.execute_script("return document.getElementById(arguments[0]).open", target) is True
+    assert shown.execute_script(IS_OPEN, target) is True
 
 
 @pytest.mark.parametrize("width", [360, 390, 1100])
@@ -168,109 +164,145 @@ def test_the_page_is_no_wider_than_the_screen(window, page, width):
     assert window.execute_script("return document.documentElement.scrollWidth") <= width
 
 
-def test_light_and_dark_have_their_colours(window, page):
-    def lightness(element):
-        color = window.execute_script(
-            "return getComputedStyle(arguments[0])[arguments[1]]", *element
-        )
-        return np.mean([int(part) for part in color.strip("rgb()").split(",")[:3]])
+def _lightness(window, selector, attribute):
+    """Return the mean of red, green and blue of an element's colour, from 0 to 255."""
+    element = window.find_element("css selector", selector)
+    script = "return getComputedStyle(arguments[0])[arguments[1]]"
+    color = window.execute_script(script, element, attribute)
+    return np.mean([int(part) for part in color.strip("rgb()").split(",")[:3]])
 
-    for scheme in ("light", "dark"):
-        show(window, page, scheme=scheme)
-        paper = lightness((window.find_element("tag name", "body"), "backgroundColor"))
-        ink = [
-            lightness((window.find_element("css selector", "h1"), "color")),
-            lightness((window.find_element("css selector", "svg.plot text"), "fill")),
-        ]
-        assert all(one < paper - 128 if scheme == "light" else one > paper + 128 for one in ink)
+
+@pytest.mark.parametrize(("scheme", "sign"), [("light", -1), ("dark", 1)])
+def test_text_and_plots_stand_out_in_light_and_dark(window, page, scheme, sign):
+    show(window, page, scheme=scheme)
+    paper = _lightness(window, "body", "backgroundColor")
+    for selector, attribute in (("h1", "color"), ("svg.plot text", "fill")):
+        ink = _lightness(window, selector, attribute)
+        assert sign * (ink - paper) > 128
+
+
+def test_every_card_has_a_colour_of_its_family(window, page):
+    show(window, page)
+    script = (
+        "return [...document.querySelectorAll('.cards div')].map(card => ["
+        "card.style.getPropertyValue('--family'), getComputedStyle(card).borderLeftColor])"
+    )
+    colors = {}
+    for family, color in window.execute_script(script):
+        colors.setdefault(family, set()).add(color)
+    assert len(colors) >= 3
+    assert all(len(shades) == 1 for shades in colors.values())
+    assert len({min(shades) for shades in colors.values()}) == len(colors)
+
+
+@pytest.mark.parametrize(("width", "most"), [(1100, 4), (390, 2)])
+def test_cards_stand_in_rows_of_equal_width(window, page, width, most):
+    show(window, page, width)
+    cards = window.find_elements("css selector", ".cards div")
+    assert 6 <= len(cards) <= 12
+    widths = [card.rect["width"] for card in cards]
+    assert max(widths) - min(widths) <= 1  # rounded to pixels
+    tops = [card.rect["y"] for card in cards]
+    assert max(tops.count(top) for top in tops) == most
 
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
-    """Three models with long names, their groups folded away; texts as outputs, so that a column of words stands last."""
+    """Three models with long names and texts as outputs, so that a column of words comes last."""
     rng = np.random.default_rng(0)
-    words = [f"w{place}" for place in range(60)]
-    prompts = [f"prompt number {place}" for place in range(12) for _ in range(5)]
-    samples = {
-        f"a-rather-long-name-of-a-model-{name}-instruct-preview": dp.Samples(
-            tuple(Text(" ".join(rng.choice(words[:wide], 6))) for _ in prompts),
-            tuple(map(Text, prompts)),
-        )
-        for name, wide in (("one", 60), ("two", 20), ("three", 4))
-    }
+    words = [f"w{index}" for index in range(60)]
+    prompts = [f"prompt number {index // 5}" for index in range(60)]
+    samples = {}
+    for name, num_words in (("one", 60), ("two", 20), ("three", 4)):
+        outputs = [Text(" ".join(rng.choice(words[:num_words], 6))) for _ in prompts]
+        model = f"a-rather-long-name-of-a-model-{name}-instruct-preview"
+        samples[model] = dp.Samples(tuple(outputs), tuple(map(Text, prompts)))
     path = tmp_path_factory.mktemp("compared") / "report.html"
     path.write_text(dp.html_report(dp.compare(samples), num_repeats=2), encoding="utf-8")
     return path
 
 
 def _pages(window):
-    """How many pages a print has."""
+    """Return the number of pages of a print."""
     return len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(window.print_page())))
 
 
 def test_in_print_tables_are_whole(window, compared):
-    """On a page of A4 between its margins, 19 cm, the last column's head is on the paper, and nothing scrolls."""
+    """On A4 between its margins, 19 cm, the last column is on the paper and nothing scrolls."""
     show(window, compared, width=718)
     window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
         window.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-        heads = [
-            one
-            for one in window.find_elements("css selector", "thead tr th:last-child")
-            if one.is_displayed()
-        ]
-        assert [one.text for one in heads] == ["words", "clear"]
+        heads = _displayed(window, "thead tr th:last-child")
+        assert [head.text for head in heads] == ["words", "clear"]
         for head in heads:
             assert head.rect["x"] + head.rect["width"] <= 718 + 1  # rounded
-        for one in window.find_elements("css selector", ".scroll"):
-            assert one.value_of_css_property("overflow-x") == "visible"
+        for element in window.find_elements("css selector", ".scroll"):
+            assert element.value_of_css_property("overflow-x") == "visible"
         window.execute_script("window.dispatchEvent(new Event('afterprint'))")
     finally:
         window.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_in_print_only_what_the_reader_opened_is_open(window, compared):
+def test_a_print_opens_settings_and_differences_only(window, compared):
     show(window, compared)
-    kinds = (
-        "return [...document.querySelectorAll('details')].filter(d => d.open).map(d => d.className)"
-    )
-    before = window.execute_script(kinds)
+    before = window.execute_script(OPEN_KINDS)
     window.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-    opened = window.execute_script(kinds)
+    opened = window.execute_script(OPEN_KINDS)
     assert sorted(opened) == sorted([*before, "differences", *["settings"] * 3])
     window.execute_script("window.dispatchEvent(new Event('afterprint'))")
-    assert window.execute_script(kinds) == before
+    assert window.execute_script(OPEN_KINDS) == before
     few = _pages(window)
-    assert window.execute_script(kinds) == before
-    window.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert window.execute_script(OPEN_KINDS) == before
+    window.execute_script(OPEN_ALL)
     assert _pages(window) > few + 3
 
 
 @pytest.mark.parametrize("width", [360, 390])
 def test_charts_fit_a_phone_and_can_be_read(window, compared, width):
     show(window, compared, width)
-    window.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    window.execute_script(OPEN_ALL)
     charts = window.find_elements("css selector", "svg.plot")
     assert len(charts) >= 2 + 3 * 5
     for chart in charts:
         assert chart.rect["x"] >= 0 and chart.rect["x"] + chart.rect["width"] <= width
     sizes = window.execute_script(
-        "return [...document.querySelectorAll('svg.plot text')].filter(t => t.textContent.trim().length > 4)"
-        ".map(t => t.getBoundingClientRect()).map(r => Math.min(r.width, r.height))"
+        "return [...document.querySelectorAll('svg.plot text')]"
+        ".filter(text => text.textContent.trim().length > 4)"
+        ".map(text => text.getBoundingClientRect())"
+        ".map(box => Math.min(box.width, box.height))"
     )
     assert min(sizes) > 8  # pixels, of whole lines
     outside = window.execute_script(
-        "return [...document.querySelectorAll('svg.plot')].flatMap(s => { const b = s.getBoundingClientRect();"
-        "return [...s.querySelectorAll('text')].filter(t => { const r = t.getBoundingClientRect();"
-        "return r.left < b.left - 1 || r.right > b.right + 1 || r.top < b.top - 1 || r.bottom > b.bottom + 1 }) })"
-        ".map(t => t.textContent)"
+        "const isOutside = (inner, outer) => inner.left < outer.left - 1"
+        " || inner.right > outer.right + 1 || inner.top < outer.top - 1"
+        " || inner.bottom > outer.bottom + 1;"
+        "return [...document.querySelectorAll('svg.plot')].flatMap(plot =>"
+        " [...plot.querySelectorAll('text')].filter(text =>"
+        " isOutside(text.getBoundingClientRect(), plot.getBoundingClientRect())))"
+        ".map(text => text.textContent)"
     )
     assert outside == []
 
 
-def test_a_phone_is_told_what_scores_mean(window, page):
+def test_a_phone_shows_what_scores_mean(window, page):
     show(window, page, 390)
-    assert all(one.is_displayed() for one in window.find_elements("css selector", ".cards small"))
+    meanings = window.find_elements("css selector", ".cards small")
+    assert len(_displayed(window, ".cards small")) == len(meanings) > 0
+
+
+def test_ranks_sort_by_their_numbers(window, compared):
+    show(window, compared)
+    rows = "[...document.querySelector('#comparison .sortable').tBodies[0].rows]"
+    write_ranks = f"{rows}.forEach((row, i) => row.cells[1].dataset.value = arguments[0][i])"
+    read_ranks = f"return {rows}.map(row => row.cells[1].dataset.value)"
+    window.execute_script(write_ranks, ["10", "2-4", "1"])
+    button = window.find_elements("css selector", "#comparison th button")[1]
+    assert button.text.startswith("rank")
+    button.click()
+    assert window.execute_script(read_ranks) == ["1", "2-4", "10"]
+    button.click()
+    assert window.execute_script(read_ranks) == ["10", "2-4", "1"]
 
 
 def test_blanks_come_last_both_ways(shown):
@@ -301,7 +333,7 @@ def test_a_link_into_a_folded_part_unfolds_it(window, compared):
     assert gallery.is_displayed()
 
 
-def test_a_hash_that_is_no_place_does_no_harm(window, page):
+def test_a_hash_without_a_target_does_no_harm(window, page):
     show(window, page)
     window.get_log("browser")
     window.get(f"{page.as_uri()}#%")
@@ -311,6 +343,6 @@ def test_a_hash_that_is_no_place_does_no_harm(window, page):
 
 
 @pytest.mark.parametrize("word", ["kind", "typical", "outputs", "distinct"])
-def test_the_filter_does_not_find_our_own_words(shown, word):
+def test_the_filter_ignores_the_words_of_the_page(shown, word):
     shown.find_element("css selector", "input[type=search]").send_keys(word)
     assert _groups(shown) == []

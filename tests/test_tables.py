@@ -304,9 +304,9 @@ def test_files_and_frames_hold_full_precision(documents):
         assert by_name[name] == score["value"]
 
 
-def test_an_error_is_shown_with_two_figures_and_none_for_exact_numbers():
+def test_an_error_is_shown_with_a_digit_or_two_and_none_for_exact_numbers():
     column = Column("a", "a", ".4g")
-    assert column.show(Measured(2.0, 1.5, 2.25)) == "2 ±0.38"
+    assert column.show(Measured(2.0, 1.5, 2.25)) == "2 ±0.4"
     assert column.show(Measured(2.0, error=0.0123)) == "2 ±0.012"
     assert column.show(Measured(2.0)) == column.show(2.0) == "2"
     assert column.show(None) == ""

@@ -1,4 +1,6 @@
-"""Photograph the report of `divprism demo` for the README, in a browser: python docs/figures/report.py.
+"""Take the screenshot of the README: the page of `divprism demo` in a browser.
+
+    python docs/figures/report.py [--out docs/figures/report.png]
 
 Needs Debian's chromium and chromium-driver, and the extras text, report and test.
 """
@@ -18,8 +20,8 @@ from browser import chromium, show  # noqa: E402
 
 
 def main() -> None:
-    """Run the demo, open its page, keep what the first screen shows."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run the demo, open its page, and save the first screen."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "figures" / "report.png")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, chromium() as window:

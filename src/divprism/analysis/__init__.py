@@ -1,1 +1,1 @@
-"""Evaluations with intervals and baselines, comparisons, convergence, prompt groups, bounds."""
+"""What scores mean: evaluations with intervals, comparisons, convergence, prompt groups."""

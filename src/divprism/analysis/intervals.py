@@ -120,7 +120,7 @@ class SamplingError:
 
 
 def quantile(parts: int, level: float) -> float:
-    """Standard errors to either side of an interval, for an error estimated from `parts` parts."""
+    """How many standard errors an interval reaches, for an error estimated from `parts` parts."""
     from scipy.special import stdtrit
 
     return float(stdtrit(parts - 1, (1 + check_level(level)) / 2))

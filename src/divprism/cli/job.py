@@ -151,8 +151,9 @@ class Job(Reading):
 
     def __post_init__(self) -> None:
         if self.form not in _FORMATS:
-            names = ", ".join(_FORMATS)
-            raise ArgumentError(f"--format must be one of {names}; got {self.form!r}.")
+            raise ArgumentError(
+                f"--format must be one of {', '.join(_FORMATS)}; got {self.form!r}."
+            )
         if self.plot is not None and self.plot.suffix.lower() not in _PLOTS:
             raise ArgumentError(f"--plot must end in {', '.join(_PLOTS)}; got {self.plot}.")
         if self.details and self.form != "json":
@@ -161,7 +162,7 @@ class Job(Reading):
     def settings(self, samples: Samples) -> Settings:
         """The settings that the flags spell."""
         plain = {key: getattr(self, key) for key in Settings().to_dict()}
-        plain["interval"] = self.interval or None
+        plain["interval"] = self.interval or None  # 0 is how a flag spells None
         for side in ("x", "t"):
             plain[f"embedder_{side}"] = None  # they have options of its own, see below
             # The bandwidth of a config file belongs to the kernel that a flag replaces.
@@ -184,7 +185,7 @@ class Job(Reading):
                 line = shlex.join(["divprism", *sys.argv[1:]])
                 part["runtime"] = part["runtime"] | {"command": line}
         if self.form == "json":
-            kept = full if self.details else document
+            kept = full if self.details else document  # a page alone does not change the JSON
             text = json.dumps(kept, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         elif self.form == "csv":
             text = records.to_csv()
@@ -229,7 +230,7 @@ def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None
 
 
 def _panel(parameter: inspect.Parameter) -> int:
-    """The place of a parameter in the help; the context and arguments come first."""
+    # The context and arguments have no panel and come first.
     return (None, *_PANELS).index(getattr(parameter.default, "rich_help_panel", None))
 
 

@@ -9,7 +9,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Literal
@@ -29,7 +29,12 @@ __all__ = [
 ]
 
 _GAP = 2  # blanks between columns
-_NARROWEST = 8  # letters that a shortened column of texts keeps
+SCORE = "score"
+"""Format of scores in a table: three digits."""
+
+_SHORT = 20  # cells that names are shortened to before a column is left out
+_NARROWEST = 8  # cells that a shortened column of texts keeps
+_ROUNDING = 1e-9  # relative to the value: a smaller error is rounding
 
 
 def terminal_width() -> int:
@@ -110,12 +115,38 @@ class Column:
         if isinstance(cell, str):
             return one_line(cell)
         if isinstance(cell, Measured):
-            text = format(cell.value, self.form)
+            text = _number(cell.value, self.form)
             half = cell.half_width
-            if half:
-                return f"{text} ±{half:.2g}"
-            return text
-        return format(cell, self.form)
+            if half is None or half <= _ROUNDING * abs(cell.value):
+                return text
+            return f"{text} ±{_error_digits(half)}"
+        return _number(cell, self.form)
+
+
+def _number(value: float, form: str) -> str:
+    """A number in a format of Python, or in `SCORE`: three digits, zeros at the end included.
+
+    >>> _number(1.0, SCORE), _number(17.04, SCORE), _number(122.66, SCORE)
+    ('1.00', '17.0', '123')
+    """
+    if form != SCORE:
+        return format(value, form)
+    decimals = 2
+    if abs(value) >= 9.995:
+        decimals = 1
+    if abs(value) >= 99.95:
+        decimals = 0
+    return f"{value:,.{decimals}f}"
+
+
+def _error_digits(half: float) -> str:
+    """An error with one significant digit, or two if the first is 1: enough to judge it by.
+
+    >>> _error_digits(0.0712), _error_digits(0.148)
+    ('0.07', '0.15')
+    """
+    first = f"{half:.0e}"[0]
+    return f"{half:.2g}" if first == "1" else f"{half:.1g}"
 
 
 @dataclass(frozen=True)
@@ -212,14 +243,19 @@ class Table:
         def priority(index: int) -> tuple[int, int]:
             return self.columns[index].priority, index
 
+        texts = [index for index in kept if self.columns[index].is_text]
+        if excess() > 0:
+            # Long names give way before columns do, as far as they stay distinct.
+            for index in texts:
+                widths[index] = min(widths[index], _distinct_width(row[index] for row in shown))
         # Of columns with the same priority, the last one goes first.
         droppable = [index for index in sorted(kept, key=priority) if self.columns[index].priority]
         while excess() > 0 and droppable:
             kept.remove(droppable.pop())
         # Only texts can be shortened: a number that is cut would be another number.
-        texts = [index for index in kept if self.columns[index].is_text]
+        texts = [index for index in texts if index in kept]
         for index in sorted(texts, key=widths.__getitem__, reverse=True):
-            widths[index] = max(_NARROWEST, widths[index] - max(0, excess()))
+            widths[index] = max(_NARROWEST, widths[index] - excess())
         rows = []
         for row in shown:
             rows.append([_shorten(row[index], widths[index]) for index in kept])
@@ -369,6 +405,18 @@ def _attribute(name: str) -> Callable[[Cell], float | None]:
         return value
 
     return read
+
+
+def _distinct_width(texts: Iterable[str]) -> int:
+    """The smallest width, from `_SHORT` on, at which shortened texts differ as the texts do."""
+    from rich.cells import cell_len
+
+    distinct = set(texts)
+    widest = max(map(cell_len, distinct), default=0)
+    for width in range(_SHORT, widest):
+        if len({_shorten(text, width) for text in distinct}) == len(distinct):
+            return width
+    return max(widest, _NARROWEST)
 
 
 def _shorten(text: str, width: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from divprism.errors import Notice
 from divprism.report.documents import Document, Documents, models_of
-from divprism.report.table import Cell, Column, Measured, Table
+from divprism.report.table import SCORE, Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
 from divprism.report.words import (
     at_equal_size,
@@ -40,6 +40,8 @@ __all__ = [
 
 _SIDES = {"x": "outputs", "t": "prompts"}
 _INFORMATIVE = 10.0  # times the score: a bound that reaches further says nothing
+# Which scores of the default table leave a narrow terminal first: those with the highest number.
+_PRIORITIES = {"conditional": 0, "vendi": 1, "information": 2, "prompts": 3, "per_prompt": 5}
 _SHOWN_SIZES = 5  # sizes of a convergence curve in its table
 
 
@@ -115,25 +117,37 @@ def _any_interval(documents: Iterable[Document]) -> Document | None:
 def results_table(documents: Documents, wide: bool = False) -> Table:
     """The scores of several models, a row per model."""
     specs = _computed(documents.values(), wide)
+    # Kinds of prompt belong beside the number of prompts, before what is counted per kind.
+    specs.sort(key=lambda spec: (not _is_headline(spec), spec.family != "prompts"))
     columns = [Column("model", "model"), Column("n", "n", ",d")]
-    columns.append(Column("prompts", "prompts", ",d", priority=1))
+    columns.append(Column("prompts", "prompts", ",d", priority=4))
     for index, spec in enumerate(specs):
-        # Conditional, the answer to the usual question, stays on the narrowest terminal.
-        is_first = spec.family == "conditional" and _is_headline(spec)
-        columns.append(Column(spec.name, spec.heading, ".3g", 0 if is_first else 2 + index))
+        priority = 10 + index
+        if _is_headline(spec):
+            priority = _PRIORITIES.get(spec.family, 10)
+        columns.append(Column(spec.name, spec.heading, SCORE, priority))
     has_baseline = any(document["baseline"] for document in documents.values())
     if has_baseline:
-        columns.append(Column("excess_information", "excess info", ".3f", priority=1))
+        columns.append(Column("excess_information", "excess info", ".3f", priority=6))
     rows = []
     for model, document in documents.items():
         row: list[Cell] = [model, document["data"]["n"], document["data"]["prompts"]]
-        row += [_measured(document["scores"].get(spec.name)) for spec in specs]
+        row += [_cell_of(spec, document) for spec in specs]
         if has_baseline:
             row.append((document["baseline"] or {}).get("excess_information"))
         rows.append(tuple(row))
     first = next(iter(documents.values()))
     notes = (order_note(first["settings"]), kernel_note(first), *interval_note(documents))
     return Table(tuple(columns), tuple(rows), notes=notes)
+
+
+def _cell_of(spec: ScoreSpec, document: Document) -> Measured | None:
+    """A score in a table of models."""
+    measured = _measured(document["scores"].get(spec.name))
+    if measured is not None and spec.family == "prompts":
+        # The models share their prompts: an error that is the same in every row says nothing.
+        return Measured(measured.value)
+    return measured
 
 
 def scores_table(documents: Documents) -> Table:

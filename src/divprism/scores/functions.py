@@ -75,7 +75,9 @@ def _changes(spec: ScoreSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def _prompt_score(name: str, t: object, given: Mapping[str, Any], options: ScoreOptions) -> Score:
+def _prompt_score(
+    name: str, t: object, given: Mapping[str, Any], options: Mapping[str, Any]
+) -> Score:
     """A score of the prompts alone."""
     rest = dict(options)
     weights = rest.pop("weights", None)

@@ -316,7 +316,7 @@ def saturation(operator: str, entropy: float, problem: Problem) -> list[Notice]:
     under the exact prompt, which is a sensible question.
     """
     side = {"x": problem.x, "t": problem.t}.get(operator)
-    # Without a bandwidth there is nothing that could be wrong with it.
+    # Only a kernel with a bandwidth can have a wrong one.
     if side is None or side.kernel.bandwidth is None or side.size < _FEWEST:
         return []
     count = math.exp(entropy)

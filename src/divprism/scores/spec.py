@@ -191,7 +191,7 @@ SCORES: tuple[ScoreSpec, ...] = (
     ScoreSpec(
         name="prompt_vendi",
         title="Prompt-Vendi",
-        heading="prompt kinds",
+        heading="kinds",
         family="prompts",
         terms=_PROMPTS,
         order=None,
@@ -246,7 +246,7 @@ SCORES: tuple[ScoreSpec, ...] = (
     ScoreSpec(
         name="prompt_rke",
         title="Prompt-RKE",
-        heading="prompt kinds (2)",
+        heading="kinds (2)",
         family="prompts",
         terms=_PROMPTS,
         order=2.0,

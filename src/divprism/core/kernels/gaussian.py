@@ -57,7 +57,9 @@ class Gaussian(Kernel):
         """Rows around their mean, in units of the bandwidth."""
         # Without centring, squared distances of data far from the origin would cancel.
         xp = array_namespace(x)
+        # Overflow is detected below, by the largest norm.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            # In double precision: a million half-precision rows would overflow their sum.
             centre = xp.sum(x, axis=0, dtype=xp.float64) / x.shape[0]
             z = (xp.astype(x, dtype) - xp.astype(centre, dtype)) / self.bandwidth
             half = 0.5 * xp.sum(z * z, axis=1)

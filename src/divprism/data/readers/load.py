@@ -54,7 +54,7 @@ def load(
     Reads tables (JSONL, CSV and TSV, also compressed by gzip; JSON, Parquet; samples of lm-eval),
     arrays (.npy, .npz, .safetensors, .csv of numbers, also of shape (prompts, k, d)), folders (a
     table beside its files, `datasets`, a folder per prompt, `{prompt}-{index}.ext`, frames), and
-    `-` for standard input. `docs/how-to/inputs.md` shows each layout. Nothing in a file is executed.
+    `-` for standard input. `docs/how-to/inputs.md` shows each. Nothing in a file is executed.
 
     Parameters
     ----------
