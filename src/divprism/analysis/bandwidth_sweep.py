@@ -53,27 +53,20 @@ class SideSweep:
         By name, every score at the order of the settings that needs no more than prompts.
     chosen, median : float
         The bandwidth that the rule chooses, and the median distance.
-    kinds_of_prompts : ndarray, shape (m,), or None
-        Effective number of kinds of prompt, exp H(T); None without prompts.
     """
 
     bandwidths: np.ndarray
     scores: dict[str, np.ndarray]
     chosen: float
     median: float
-    kinds_of_prompts: np.ndarray | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The sweep of one side as plain values, every number finite."""
-        kinds = None
-        if self.kinds_of_prompts is not None:
-            kinds = self.kinds_of_prompts.tolist()
         return {
             "bandwidths": self.bandwidths.tolist(),
             "scores": {name: values.tolist() for name, values in self.scores.items()},
             "chosen": self.chosen,
             "median": self.median,
-            "kinds_of_prompts": kinds,
         }
 
 
@@ -272,10 +265,7 @@ def _sweep(
         points = []
         for bandwidth in grid.tolist():
             points.append(_entropies(sides, chosen | {name: bandwidth}, settings))
-        kinds = None
-        if "t" in sides:
-            kinds = np.array([math.exp(entropies["t"]) for entropies in points])
-        swept[name] = SideSweep(grid, _curves(points), chosen[name], median, kinds)
+        swept[name] = SideSweep(grid, _curves(points), chosen[name], median)
     return swept
 
 
