@@ -1,8 +1,8 @@
 """Run divprism commands, each in a process of its own, without paying for the imports each time.
 
-A server process imports the command line and the packages that most commands load late; each command
-is a fork of it, with its own streams, environment and working directory. What differs from
-`python -m divprism` is only when the modules load, so tests about imports, memory and interrupts
+A server process imports the command line and the packages that most commands load late; each
+command is a fork of it, with its own streams, environment and working directory. Only the moment
+when modules load differs from `python -m divprism`, so tests about imports, memory and interrupts
 start an interpreter themselves.
 """
 
@@ -55,7 +55,7 @@ def _command(call, environment, cwd, *streams: Connection) -> None:
 
 
 def _write(end: Connection, data: bytes) -> None:
-    """Write all bytes and close, as a shell does; a command that stops reading early is no error."""
+    """Write all bytes and close, as a shell does; a command may stop reading early."""
     try:
         with open(end.fileno(), "wb", closefd=False) as stream:
             stream.write(data)

@@ -1,4 +1,4 @@
-"""Settings that all runs of the tests share, and fixtures: the array library under test, small data."""
+"""Settings that all test runs share, and fixtures: the array library under test, small data."""
 
 import os
 
@@ -23,7 +23,7 @@ settings.load_profile("divprism")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # In pyproject.toml this filter would import NumPy (by way of divprism) before this file.
+    # Listed in pyproject.toml, this filter would import divprism, and so NumPy, before this file.
     config.addinivalue_line("filterwarnings", "ignore::divprism.errors.BandwidthWarning")
 
 
@@ -48,7 +48,7 @@ def cache_of_the_tests(tmp_path_factory):
 
 @pytest.fixture
 def one_thread():
-    """Limit BLAS to one thread also where the environment asks for more: small matrices need no more."""
+    """Limit BLAS to one thread even if the environment asks for more: the matrices are small."""
     with threadpool_limits(1):
         yield
 
