@@ -10,7 +10,8 @@ import numpy as np
 
 
 def _torch(a: np.ndarray) -> Any:
-    import torch  # takes seconds, which a run that needs no tensor is spared
+    # Imported here, because it takes seconds and most runs need no tensor.
+    import torch
 
     return torch.from_numpy(np.array(a))
 

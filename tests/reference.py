@@ -1,4 +1,4 @@
-"""The definitions, read plainly: differences, an eigendecomposition, a sum. Slow, and independent of the package."""
+"""The definitions as formulas, independent of the package: slow and simple."""
 
 import math
 

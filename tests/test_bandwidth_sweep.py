@@ -29,7 +29,7 @@ def test_every_point_is_the_score_at_those_bandwidths(chosen):
         for name in ("vendi", "conditional_vendi", "information_vendi"):
             assert part.scores[name][width] == pytest.approx(float(getattr(right, name)), rel=1e-9)
         prompts = dp.vendi(T, kernel=dp.Gaussian(widths["t"]), **chosen)
-        assert part.kinds_of_prompts[width] == pytest.approx(float(prompts), rel=1e-9)
+        assert part.scores["prompt_vendi"][width] == pytest.approx(float(prompts), rel=1e-9)
 
 
 def test_vendi_falls_with_the_bandwidth_from_all_outputs_to_one():
@@ -84,7 +84,9 @@ def test_neither_the_order_of_pairs_nor_copies_of_all_matter(seed, copies):
         dp.bandwidth_sweep(X[order], T[order], **grids, max_rows=180),
     )
     np.testing.assert_allclose(found.x.scores["vendi"], right.x.scores["vendi"], rtol=1e-9)
-    np.testing.assert_allclose(found.t.kinds_of_prompts, right.t.kinds_of_prompts, rtol=1e-9)
+    np.testing.assert_allclose(
+        found.t.scores["prompt_vendi"], right.t.scores["prompt_vendi"], rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("rows", [np.ones((1, 2)), np.ones((10, 2))])

@@ -1,4 +1,4 @@
-"""The contract: every estimator on every operator, against the definition read plainly."""
+"""The contract: every estimator on every operator agrees with the definition."""
 
 import math
 from functools import cache
@@ -13,7 +13,7 @@ from divprism.core.arrays import eigvalsh
 from divprism.core.operators import HadamardOperator, KernelOperator
 from divprism.estimators import Estimator
 
-# Admission by table: a new kernel or estimator is one row here.
+# A new kernel or estimator is one row in these tables.
 KERNELS = {
     "gaussian": (dp.Gaussian(2.0), lambda x: reference.gaussian(x, 2.0)),
     "narrow gaussian": (dp.Gaussian(0.3), lambda x: reference.gaussian(x, 0.3)),
@@ -30,7 +30,7 @@ ORDERS = [0.5, 1.0, 1.5, 2.0, 3.0, math.inf]
 
 
 def _supports(estimator, *kernels):
-    """Dual wants a finite feature map."""
+    """Dual needs a finite feature map, which Gaussian does not have."""
     gaussian = [isinstance(kernel, dp.Gaussian) for kernel in kernels]
     return not (isinstance(estimator, dp.Dual) and any(gaussian))
 
@@ -53,7 +53,7 @@ def _check_contract(estimator, name_x, name_t, truncation, x, t):
         scores = dp.evaluate(x, t, order=order, **settings).scores
         tolerance = 1e-9
         if order < 1:
-            tolerance = 1e-5  # it sees eigenvalues down to the reference's own floor of 1e-13
+            tolerance = 1e-5  # sensitive to eigenvalues near the floor of 1e-13 of the reference
         for score, value in _expected(name_x, name_t, order, truncation).items():
             assert float(scores[score]) == pytest.approx(value, rel=tolerance), (score, order)
 
@@ -66,12 +66,12 @@ def test_every_estimator_on_every_operator(name, name_x, name_t, truncation, pai
     _check_contract(ESTIMATORS[name], name_x, name_t, truncation, *pairs)
 
 
-# each kernel with the next one of the table, the last with the first
+# Each kernel with the next of the table, and the last with the first.
 NEIGHBOURS = list(zip(KERNELS, [*KERNELS][1:] + [*KERNELS][:1], strict=True))
 
 
-# Each kernel on either side once: what differs between libraries is within a kernel or an estimator,
-# and all combinations are tested above.
+# Each kernel once on either side: libraries differ inside a kernel or an estimator, and the test
+# above covers all combinations.
 @pytest.mark.other_library
 @pytest.mark.parametrize("library", ["torch", "array-api-strict"], indirect=True)
 @pytest.mark.parametrize("truncation", [None, 5])
@@ -128,7 +128,7 @@ def test_features_multiply_to_the_kernel(kernel, library):
 def test_a_kernel_with_a_bandwidth_can_change_it(name):
     kernel, _ = KERNELS[name]
     if kernel.bandwidth is None:
-        with pytest.raises(dp.ArgumentError, match="has no bandwidth; got `bandwidth` 2.0"):
+        with pytest.raises(dp.ArgumentError, match="has no bandwidth; got `bandwidth` 2"):
             kernel.with_bandwidth(2.0)
     else:
         assert kernel.with_bandwidth(7).bandwidth == 7.0
@@ -159,18 +159,18 @@ def test_order_two_agrees_with_the_eigenvalues(name_x, name_t, pairs, library):
 
 def test_order_two_computes_no_eigenvalue(pairs, monkeypatch):
     def refuse(matrix):
-        raise AssertionError("an eigenvalue was asked for")
+        raise AssertionError("an eigenvalue was computed")
 
     monkeypatch.setattr("divprism.estimators._direct.eigvalsh", refuse)
     dp.evaluate(*pairs, order=2)
     dp.rke(pairs[0]), dp.conditional_rke(*pairs), dp.information_rke(*pairs)
     dp.cluster_rke(pairs[0], np.arange(60) // 20)
-    with pytest.raises(AssertionError, match="an eigenvalue was asked for"):
+    with pytest.raises(AssertionError, match="an eigenvalue was computed"):
         dp.vendi(pairs[0])
 
 
-def test_repeated_prompts_cost_their_number(pairs, monkeypatch):
-    """Twelve distinct prompts under sixty outputs: no matrix larger than 12 x 12 is solved for H(T)."""
+def test_repeated_prompts_are_solved_once(pairs, monkeypatch):
+    """Twelve distinct prompts of sixty outputs: H(T) needs a matrix of 12 x 12 only."""
     sizes = []
     solve = eigvalsh
     monkeypatch.setattr(
@@ -181,15 +181,15 @@ def test_repeated_prompts_cost_their_number(pairs, monkeypatch):
     assert sizes == [len(np.unique(pairs[1], axis=0))]
 
 
-def test_auto_takes_the_dual_where_features_are_fewer(pairs):
+def test_auto_selects_the_dual_if_features_are_fewer(pairs):
     x, t = pairs
     assert dp.vendi(x, kernel=dp.Cosine()).method == "dual"
     assert dp.vendi(x[:4], kernel=dp.Cosine()).method == "exact"
     assert dp.vendi(x, kernel=dp.Gaussian(1.0)).method == "exact"
-    found = dp.evaluate(
+    result = dp.evaluate(
         np.tile(x, (9, 1)) + np.arange(540)[:, None], np.tile(t, (9, 1)), kernel_x=dp.Cosine()
     )
-    assert found.information_vendi.method == "dual+exact"
+    assert result.information_vendi.method == "dual+exact"
 
 
 @pytest.mark.parametrize(
@@ -202,10 +202,10 @@ def test_auto_takes_the_dual_where_features_are_fewer(pairs):
         (10**6, 2000, dp.Dual()),
     ],
 )
-def test_auto_says_what_it_would_take(n, features, choice):
-    found = dp.Auto().select(n, 768, 512, features=features)
-    assert found.estimator == choice
-    assert found.cost == choice.cost(n, 768, 512)
+def test_auto_returns_its_choice_and_cost(n, features, choice):
+    result = dp.Auto().select(n, 768, 512, features=features)
+    assert result.estimator == choice
+    assert result.cost == choice.cost(n, 768, 512)
     assert dp.Auto(tolerance=0.01).select(10**5, 768).estimator == dp.Lanczos(tolerance=0.01)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import divprism as dp
 from divprism.analysis.evaluation import Results
+from divprism.scores.spec import SCORES
 
 LONGEST = 25  # lines of a repr
 RNG = np.random.default_rng(4)
@@ -101,9 +102,9 @@ RESULTS = {
     "groups by direction": lambda: dp.prompt_groups(X, T, dp.EigenDirectionGrouping(6), **KERNELS),
 }
 ROWS = {
-    "evaluation": 8,
-    "results of one model": 8,
-    "results of many models": 40 * 6,
+    "evaluation": len(SCORES),
+    "results of one model": len(SCORES),
+    "results of many models": 40 * (len(SCORES) - 2),  # all but the cluster scores
     "comparison": 3,
     "comparison of many models": 25,
     "groups by prompt": 40,

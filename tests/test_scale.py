@@ -1,4 +1,4 @@
-"""Scale: sweeps, budgets and executors change no answer; estimators that draw state their error, and state it honestly."""
+"""Sweeps, memory budgets and executors change no result, and stated errors are honest."""
 
 import math
 import signal
@@ -26,7 +26,7 @@ from divprism.estimators import Question
 
 @cache
 def many_pairs():
-    """260 pairs in clusters, a few of them repeated: more than the small settings of the tests below solve exactly."""
+    """260 pairs in clusters with some copies: too many for an exact solution in the tests below."""
     rng = np.random.default_rng(5)
     kind = rng.integers(0, 20, 260)
     x = rng.standard_normal((20, 6))[kind] * 2 + rng.standard_normal((260, 6))
@@ -41,7 +41,8 @@ def many():
 
 
 def operators_of(x, t, kernel_x, kernel_t, weights=None, dtype=np.float64):
-    weights = np.full(len(x), 1 / len(x)) if weights is None else weights
+    if weights is None:
+        weights = np.full(len(x), 1 / len(x))
     left = KernelOperator.from_data(kernel_x, x, weights, dtype=dtype, name="x")
     right = KernelOperator.from_data(kernel_t, t, weights, dtype=dtype, name="t")
     return [left, right, HadamardOperator.of(left, right, weights)]
@@ -57,8 +58,8 @@ KERNELS = {
 }
 ORDERS = [0.5, 1.0, 1.5, 2.0, 3.0, math.inf]
 
-# Admission by table: an estimator that draws is a row here, with settings small enough that it has to.
-DRAWING = {
+# A new randomised estimator is one row here, with settings too small for an exact solution.
+RANDOMISED = {
     "lanczos": dp.Lanczos(num_probes=16, depth=8),
     "nystrom": dp.Nystrom(150),
     "fourier": dp.Fourier(200),
@@ -67,7 +68,7 @@ DRAWING = {
 
 
 def supports(estimator, operators, question):
-    """Fourier wants Gaussian kernels, Subsample order 2 without truncation."""
+    """Fourier needs Gaussian kernels, Subsample needs order 2 without truncation."""
     if isinstance(estimator, dp.Fourier):
         return all(
             isinstance(factor.kernel, dp.Gaussian)
@@ -77,7 +78,7 @@ def supports(estimator, operators, question):
     return question.squares_suffice or not isinstance(estimator, dp.Subsample)
 
 
-# Orders that an estimator treats alike share its work: below one in double precision, two by squares.
+# Orders that estimators treat alike: below one in double precision, two by squared norms.
 KINDS_OF_ORDERS = [(0.5,), (1.0, 1.5, 3.0, math.inf), (2.0,)]
 
 
@@ -90,26 +91,28 @@ def _exact_entropies(kernel, orders, truncation):
 @pytest.mark.parametrize("truncation", [None, 1, 40, 130])
 @pytest.mark.parametrize("orders", KINDS_OF_ORDERS, ids=str)
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("name", DRAWING)
-def test_every_drawing_estimator_is_right_within_its_error(name, kernel, orders, truncation, many):
+@pytest.mark.parametrize("name", RANDOMISED)
+def test_every_randomised_estimator_is_within_its_error(name, kernel, orders, truncation, many):
     operators = operators_of(*many, KERNELS[kernel], dp.Gaussian(1.0))
     question = Question(orders, truncation, rng=1)
-    if not supports(DRAWING[name], operators, question):
+    if not supports(RANDOMISED[name], operators, question):
         with pytest.raises(dp.ArgumentError, match="Use Auto"):
-            DRAWING[name].entropies(operators, question)
+            RANDOMISED[name].entropies(operators, question)
         return
-    # besides five standard errors, what single precision leaves of the entropy of the zeros
+    # Added to five standard errors: the entropy that single precision puts in place of zeros.
     slack = 1e-5 if min(orders) >= 1 else 1e-3
-    right = _exact_entropies(kernel, orders, truncation)
-    for exact, drawn in zip(right, DRAWING[name].entropies(operators, question), strict=True):
-        for true, found in zip(exact, drawn, strict=True):
-            error = found.estimate.standard_error
-            assert error < 2  # an error of any size would make the next line true
-            assert abs(found.estimate.value - true.estimate.value) < 5 * error + slack
+    expected = _exact_entropies(kernel, orders, truncation)
+    for exact, estimated in zip(
+        expected, RANDOMISED[name].entropies(operators, question), strict=True
+    ):
+        for true, result in zip(exact, estimated, strict=True):
+            error = result.estimate.standard_error
+            assert error < 2  # a huge error would make the next assertion trivial
+            assert abs(result.estimate.value - true.estimate.value) < 5 * error + slack
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_lanczos_is_exact_where_its_space_is_everything(order, many):
+def test_lanczos_is_exact_if_its_space_is_the_whole_space(order, many):
     for truncation in (None, 40):
         arguments = {
             "kernel_x": GAUSSIANS[0],
@@ -118,92 +121,96 @@ def test_lanczos_is_exact_where_its_space_is_everything(order, many):
             "truncation": truncation,
             "num_permutations": 0,
         }
-        found = dp.evaluate(*many, estimator=dp.Lanczos(num_probes=33, depth=8), **arguments)
-        right = dp.evaluate(*many, estimator=dp.Exact(), **arguments)
-        for name, score in right.scores.items():
-            assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-12)
-            assert found.scores[name].standard_error == 0
+        result = dp.evaluate(*many, estimator=dp.Lanczos(num_probes=33, depth=8), **arguments)
+        expected = dp.evaluate(*many, estimator=dp.Exact(), **arguments)
+        for name, score in expected.scores.items():
+            assert float(result.scores[name]) == pytest.approx(float(score), rel=1e-12)
+            assert result.scores[name].standard_error == 0
 
 
 @pytest.mark.parametrize("estimator", [dp.Nystrom(260), dp.Subsample(260)], ids=str)
 def test_all_landmarks_and_all_rows_are_exact(estimator, many):
     order = 2 if isinstance(estimator, dp.Subsample) else 1
     arguments = {"kernel_x": GAUSSIANS[0], "kernel_t": GAUSSIANS[1], "order": order}
-    found, right = (
+    result, expected = (
         dp.evaluate(*many, estimator=each, **arguments) for each in (estimator, dp.Exact())
     )
-    for name, score in right.scores.items():
-        assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-12)
-        assert found.scores[name].standard_error == 0
+    for name, score in expected.scores.items():
+        assert float(result.scores[name]) == pytest.approx(float(score), rel=1e-12)
+        assert result.scores[name].standard_error == 0
 
 
 def test_the_error_that_subsample_states_is_honest(many):
     operators = operators_of(*many, *GAUSSIANS)
-    right = dp.Exact().entropies(operators, Question((2.0,)))[0]
+    expected = dp.Exact().entropies(operators, Question((2.0,)))[0]
     scores = []
     for seed in range(40):
-        found = dp.Subsample(90).entropies(operators, Question((2.0,), rng=seed))[0]
-        estimates = [(f.estimate, r.estimate) for f, r in zip(found, right, strict=True)]
+        result = dp.Subsample(90).entropies(operators, Question((2.0,), rng=seed))[0]
+        estimates = [(f.estimate, r.estimate) for f, r in zip(result, expected, strict=True)]
         difference = [
             Estimate.total([(1, pair[2]), (-1, pair[1])]) for pair in zip(*estimates, strict=True)
         ]
-        for one, true in [*estimates, tuple(difference)]:
-            scores.append((one.value - true.value) / one.standard_error)
+        for estimate, true in [*estimates, tuple(difference)]:
+            scores.append((estimate.value - true.value) / estimate.standard_error)
     assert 0.7 < np.sqrt(np.mean(np.square(scores))) < 1.4
 
 
-def test_subsample_draws_until_it_is_precise():
+def test_subsample_adds_rows_until_it_is_precise():
     x = np.random.default_rng(0).standard_normal((9000, 3))
-    found = dp.rke(x, kernel=dp.Gaussian(2.0), estimator=dp.Subsample(tolerance=1e-2))
-    assert 0 < found.standard_error < 1e-2 * float(found)
-    assert abs(float(found) - float(dp.rke(x, kernel=dp.Gaussian(2.0)))) < 5 * found.standard_error
+    result = dp.rke(x, kernel=dp.Gaussian(2.0), estimator=dp.Subsample(tolerance=1e-2))
+    assert 0 < result.standard_error < 1e-2 * float(result)
+    assert (
+        abs(float(result) - float(dp.rke(x, kernel=dp.Gaussian(2.0)))) < 5 * result.standard_error
+    )
 
 
 def test_more_features_and_landmarks_are_more_precise(many):
-    """Errors shrink, the stated ones too, and extrapolating helps: the plain value of 256 frequencies is further off."""
+    """True and stated errors shrink, and extrapolation halves the error of 256 frequencies."""
     operator = operators_of(*many, *GAUSSIANS)[0]
-    right = renyi_entropy(dp.Exact().spectrum(operator), 1.0)
+    expected = renyi_entropy(dp.Exact().spectrum(operator), 1.0)
     for kind, sizes in ((dp.Fourier, (64, 512)), (dp.Nystrom, (50, 200))):
         few, many_ = (entropy_estimate(kind(size).spectrum(operator), 1.0) for size in sizes)
         assert many_.standard_error < few.standard_error
-        assert abs(many_.value - right) < abs(few.value - right)
+        assert abs(many_.value - expected) < abs(few.value - expected)
     spectra = [dp.Fourier(256).spectrum(operator, Question(rng=seed)) for seed in range(8)]
-    plain = np.mean([abs(renyi_entropy(spectrum, 1.0) - right) for spectrum in spectra])
+    plain = np.mean([abs(renyi_entropy(spectrum, 1.0) - expected) for spectrum in spectra])
     assert (
-        np.mean([abs(entropy_estimate(spectrum, 1.0).value - right) for spectrum in spectra])
+        np.mean([abs(entropy_estimate(spectrum, 1.0).value - expected) for spectrum in spectra])
         < plain / 2
     )
 
 
-def test_lanczos_scores_where_the_arrays_live(many, library):
-    """The same probes on every library: the same numbers but for rounding."""
+def test_lanczos_runs_on_every_array_library(many, library):
+    """The probes are the same on every library, and so are the results up to rounding."""
     estimator = dp.Lanczos(num_probes=16, depth=6)
     arguments = {"kernel_x": GAUSSIANS[0], "kernel_t": GAUSSIANS[1], "num_permutations": 1}
-    right = dp.evaluate(*many, estimator=estimator, **arguments)
-    found = dp.evaluate(*map(library, many), estimator=estimator, **arguments)
-    for name, score in right.scores.items():
-        assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-4)
-    assert right.vendi.method == "lanczos"
-    assert right.vendi.standard_error > 0
-    assert right.rke.standard_error == 0
-    assert float(right.rke) == pytest.approx(float(dp.rke(many[0], kernel=GAUSSIANS[0])), rel=1e-6)
+    expected = dp.evaluate(*many, estimator=estimator, **arguments)
+    result = dp.evaluate(*map(library, many), estimator=estimator, **arguments)
+    for name, score in expected.scores.items():
+        assert float(result.scores[name]) == pytest.approx(float(score), rel=1e-4)
+    assert expected.vendi.method == "lanczos"
+    assert expected.vendi.standard_error > 0
+    assert expected.rke.standard_error == 0
+    assert float(expected.rke) == pytest.approx(
+        float(dp.rke(many[0], kernel=GAUSSIANS[0])), rel=1e-6
+    )
 
 
-def test_weights_and_copies_reach_lanczos(many):
+def test_lanczos_respects_weights_and_copies(many):
     x, t = many
     weights = np.random.default_rng(0).random(len(x))
     weights /= weights.sum()
     arguments = {"kernel_x": GAUSSIANS[0], "kernel_t": GAUSSIANS[1], "weights": weights}
-    right = dp.evaluate(x, t, **arguments)
-    found = dp.evaluate(x, t, estimator=dp.Lanczos(num_probes=24, depth=8), **arguments)
-    for name, score in right.scores.items():
-        assert abs(float(found.scores[name]) - float(score)) < 5 * found.scores[
-            name
-        ].standard_error + 1e-5 * float(score)
+    expected = dp.evaluate(x, t, **arguments)
+    result = dp.evaluate(x, t, estimator=dp.Lanczos(num_probes=24, depth=8), **arguments)
+    for name, score in expected.scores.items():
+        estimate = result.scores[name]
+        slack = 1e-5 * float(score)
+        assert abs(float(estimate) - float(score)) < 5 * estimate.standard_error + slack
 
 
 def spectra_cases():
-    """Operators of the kinds of spectra that tell an honest error from a lucky one."""
+    """Data with spectra of different shapes, since a stated error may be right for one by luck."""
     rng = np.random.default_rng(2)
     n = 700
     kind = rng.integers(0, 60, n)
@@ -219,27 +226,27 @@ def spectra_cases():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["smooth", "clustered", "one dominant", "low rank"])
 def test_the_error_that_lanczos_states_is_honest(name, dtype):
-    """Errors over stated errors, for 30 seeds: root mean square within the range of a chi variable of as many degrees."""
+    """The root mean square of error over stated error, for 30 seeds, is in the range of chance."""
     kernel, x = spectra_cases()[name]
     weights = np.full(len(x), 1 / len(x))
     operator = KernelOperator.from_data(
         kernel, x.astype(dtype), weights, dtype=np.float64, name="x"
     )
-    right = renyi_entropy(dp.Exact().spectrum(operator), 1.0)
+    expected = renyi_entropy(dp.Exact().spectrum(operator), 1.0)
     scores = []
     for seed in range(30):
-        # order 1 is wanted; orders below one have it computed in double precision
+        # A second order below one makes the estimator work in double precision.
         orders = (1.0,) if dtype == "float32" else (1.0, 0.9)
         spectrum = dp.Lanczos(num_probes=24, depth=8).spectrum(operator, Question(orders, rng=seed))
-        found = entropy_estimate(spectrum, 1.0)
-        scores.append((found.value - right) / found.standard_error)
+        result = entropy_estimate(spectrum, 1.0)
+        scores.append((result.value - expected) / result.standard_error)
     assert 0.7 < np.sqrt(np.mean(np.square(scores))) < 1.4
 
 
 @pytest.mark.parametrize("order", [1.0, 0.5, 2.5, 80.0, 1e6, math.inf])
 @pytest.mark.parametrize("truncation", [None, 10])
-def test_lanczos_takes_extreme_spectra(order, truncation):
-    """Items that have nothing in common, low rank, one kind of item: no crash, and right within the error."""
+def test_lanczos_handles_extreme_spectra(order, truncation):
+    """Unlike items, low rank, nearly equal items: no crash, and correct within the error."""
     rng = np.random.default_rng(1)
     cases = {
         "nothing in common": (dp.Gaussian(1.0), rng.standard_normal((200, 512)).astype(np.float32)),
@@ -249,17 +256,20 @@ def test_lanczos_takes_extreme_spectra(order, truncation):
         "almost one": (dp.Gaussian(1e3), rng.standard_normal((200, 4))),
     }
     for name, (kernel, x) in cases.items():
-        found = dp.vendi(
+        result = dp.vendi(
             x, kernel=kernel, order=order, truncation=truncation, estimator=dp.Lanczos(16, 6)
         )
-        right = dp.vendi(x, kernel=kernel, order=order, truncation=truncation, estimator=dp.Exact())
-        assert abs(found.entropy - right.entropy) < 5 * found.standard_error / found.value + (
-            2e-3 if order < 1 else 2e-5
-        ), name
+        expected = dp.vendi(
+            x, kernel=kernel, order=order, truncation=truncation, estimator=dp.Exact()
+        )
+        # Entropies of orders below one grow with the rounding noise in place of zeros.
+        slack = 2e-3 if order < 1 else 2e-5
+        error = result.standard_error / result.value
+        assert abs(result.entropy - expected.entropy) < 5 * error + slack, name
 
 
 @pytest.mark.parametrize("estimator", [dp.Lanczos(8, 4), dp.Nystrom(50), dp.Auto()], ids=str)
-def test_indefinite_matrices_are_refused_whoever_looks(estimator):
+def test_every_estimator_refuses_indefinite_matrices(estimator):
     noise = np.random.default_rng(0).standard_normal((200, 200))
     matrix = (noise + noise.T) / 20
     np.fill_diagonal(matrix, 1)
@@ -267,36 +277,38 @@ def test_indefinite_matrices_are_refused_whoever_looks(estimator):
         dp.vendi(matrix, kernel=dp.Precomputed(), estimator=estimator)
 
 
-@pytest.mark.parametrize("name", DRAWING)
+@pytest.mark.parametrize("name", RANDOMISED)
 def test_groups_of_any_size_are_scored(name, many):
-    """A large group and a small one: cluster scores within their error."""
+    """A large and a small group: cluster scores are within their error."""
     labels = np.r_[np.zeros(250, int), np.ones(10, int)]
     order = 2 if name == "subsample" else 1
     arguments = {"kernel_x": GAUSSIANS[0], "order": order}
-    right = dp.evaluate(many[0], labels=labels, estimator=dp.Exact(), **arguments).cluster_vendi
-    found = dp.evaluate(many[0], labels=labels, estimator=DRAWING[name], **arguments).cluster_vendi
-    assert abs(float(found) - float(right)) < 5 * found.standard_error + 1e-4 * float(right)
+    expected = dp.evaluate(many[0], labels=labels, estimator=dp.Exact(), **arguments).cluster_vendi
+    result = dp.evaluate(
+        many[0], labels=labels, estimator=RANDOMISED[name], **arguments
+    ).cluster_vendi
+    assert abs(float(result) - float(expected)) < 5 * result.standard_error + 1e-4 * float(expected)
 
 
-def test_a_missed_tolerance_is_told(many):
+def test_a_missed_tolerance_is_reported(many):
     arguments = {"kernel_x": GAUSSIANS[0], "num_permutations": 0}
     missed = dp.evaluate(*many, estimator=dp.Lanczos(depth=2, tolerance=1e-7), **arguments)
     assert any("vendi: the relative standard error is" in warning for warning in missed.warnings)
     fixed = dp.evaluate(*many, estimator=dp.Lanczos(8, 2, tolerance=1e-7), **arguments)
-    assert fixed.warnings == ()  # the number of probes was asked for
+    assert fixed.warnings == ()  # a fixed number of probes promises no tolerance
 
 
 def test_fourier_states_an_honest_error(many):
-    """Order 2, where the law of extrapolation holds: root mean square of the scores over 30 seeds."""
+    """The root mean square of error over stated error at order 2, where extrapolation is exact."""
     operators = operators_of(*many, *GAUSSIANS)
-    right = dp.Exact().entropies(operators, Question((2.0,)))[0]
+    expected = dp.Exact().entropies(operators, Question((2.0,)))[0]
     scores = []
     for seed in range(30):
-        found = dp.Fourier(150).entropies(operators, Question((2.0,), rng=seed))[0]
+        result = dp.Fourier(150).entropies(operators, Question((2.0,), rng=seed))[0]
         scores.append(
             [
                 (f.estimate.value - r.estimate.value) / f.estimate.standard_error
-                for f, r in zip(found, right, strict=True)
+                for f, r in zip(result, expected, strict=True)
             ]
         )
     assert 0.4 < np.sqrt(np.mean(np.square(scores))) < 1.4
@@ -322,30 +334,30 @@ def test_blas_threads_come_back_when_calls_overlap():
 
 
 def test_lanczos_meets_the_tolerance_by_adding_probes(many):
-    """At ten times the precision it takes more probes, and is as good as it says."""
+    """A tenth of the tolerance takes more probes, and is met."""
     x = np.random.default_rng(0).standard_normal((900, 40))
     operator = KernelOperator.from_data(
         dp.Gaussian(5.0), x, np.full(900, 1 / 900), dtype=np.float64, name="x"
     )
-    right = renyi_entropy(dp.Exact().spectrum(operator), 1.0)
+    expected = renyi_entropy(dp.Exact().spectrum(operator), 1.0)
     rough, fine = (
         dp.Lanczos(depth=6, tolerance=tolerance).spectrum(operator) for tolerance in (5e-3, 5e-4)
     )
     assert len(fine.replicates) > len(rough.replicates)
     for spectrum, tolerance in ((rough, 5e-3), (fine, 5e-4)):
-        found = entropy_estimate(spectrum, 1.0)
-        assert found.standard_error < tolerance
-        assert abs(found.value - right) < 5 * tolerance
+        result = entropy_estimate(spectrum, 1.0)
+        assert result.standard_error < tolerance
+        assert abs(result.value - expected) < 5 * tolerance
 
 
 def test_common_errors_cancel_in_differences(many):
-    """With one output per prompt K_X o K_T is K_T: H(X, T) - H(T) is zero, and so is its error."""
+    """With equal outputs K_X o K_T is K_T: H(X, T) - H(T) is zero, and so is its error."""
     x, t = many
     kernel = dp.Gaussian(1.0)
     operators = operators_of(np.ones_like(x), t + 0.0, dp.Gaussian(2.0), kernel)
-    found = dp.Lanczos(num_probes=16, depth=6).entropies(operators, Question((1.0,)))[0]
-    difference = Estimate.total([(1, found[2].estimate), (-1, found[1].estimate)])
-    assert found[1].estimate.standard_error > 1e-4
+    result = dp.Lanczos(num_probes=16, depth=6).entropies(operators, Question((1.0,)))[0]
+    difference = Estimate.total([(1, result[2].estimate), (-1, result[1].estimate)])
+    assert result[1].estimate.standard_error > 1e-4
     assert np.linalg.norm(difference.deviations) < 1e-6
     assert abs(difference.value) < 1e-5
 
@@ -360,7 +372,7 @@ def test_estimates_add_up_with_their_signs():
     assert total.standard_error == pytest.approx(math.hypot(0.5, 0.3))
 
 
-def test_signed_weights_truncate_where_they_leave_the_cut_behind():
+def test_truncation_cuts_signed_weights_where_their_sum_last_passes_it():
     plain = Spectrum(np.array([0.5, 0.3, 0.2]), np.ones(3), "by hand")
     signed = Spectrum(
         np.array([0.5, 0.3, 0.3, 0.2, 0.2]), np.array([1.0, 2.0, -1.0, 3.0, -2.0]), "by hand"
@@ -371,20 +383,20 @@ def test_signed_weights_truncate_where_they_leave_the_cut_behind():
         )
 
 
-# -- the engine
+# -- engines
 
 
 @pytest.mark.parametrize("tile", [1, 7, 64, 4096])
-def test_tile_size_does_not_change_an_answer(tile, many):
+def test_tile_size_does_not_change_a_result(tile, many):
     operators = operators_of(*(a[:70] for a in many), *GAUSSIANS)
     resources = Resources(tile=tile)
     np.testing.assert_allclose(
         squared_norms(operators, resources), squared_norms(operators), rtol=1e-13
     )
     estimator = dp.Lanczos(num_probes=8, depth=4)
-    right = estimator.entropies(operators, Question((0.9,)))[0]
-    found = estimator.entropies(operators, Question((0.9,)), resources)[0]
-    for one, other in zip(found, right, strict=True):
+    expected = estimator.entropies(operators, Question((0.9,)))[0]
+    result = estimator.entropies(operators, Question((0.9,)), resources)[0]
+    for one, other in zip(result, expected, strict=True):
         assert one.estimate.value == pytest.approx(other.estimate.value, rel=1e-9)
         assert one.estimate.standard_error == pytest.approx(other.estimate.standard_error, rel=1e-6)
 
@@ -397,7 +409,7 @@ def test_neither_threads_nor_memory_change_a_bit(estimator, many):
     x, t = (np.tile(a, (5, 1)) + np.repeat(np.arange(5), len(a))[:, None] * 0.1 for a in many)
 
     def scores(**resources):
-        found = dp.evaluate(
+        result = dp.evaluate(
             x,
             t,
             kernel_x=GAUSSIANS[0],
@@ -406,14 +418,14 @@ def test_neither_threads_nor_memory_change_a_bit(estimator, many):
             estimator=estimator,
             **resources,
         )
-        return [(score.value, score.standard_error) for score in found.scores.values()]
+        return [(score.value, score.standard_error) for score in result.scores.values()]
 
-    right = scores()
+    expected = scores()
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(2) as two:
-        assert scores(executor=one) == right
-        assert scores(executor=two, memory="3 MB") == right
-        assert scores(executor=two, memory="4 GB") == right
-    assert scores(memory="6 MB") == right
+        assert scores(executor=one) == expected
+        assert scores(executor=two, memory="3 MB") == expected
+        assert scores(executor=two, memory="4 GB") == expected
+    assert scores(memory="6 MB") == expected
 
 
 def test_sweeps_multiply_and_keep_what_fits(many):
@@ -429,8 +441,8 @@ def test_sweeps_multiply_and_keep_what_fits(many):
             sweep = Sweep.over(group, Resources(tile=50), keep)
             assert sweep.kept_bytes <= keep
             for _ in range(2):
-                [found], [norm] = sweep.run(executor, [vectors], squares=True)
-                np.testing.assert_allclose(found, matrix @ vectors, atol=1e-6)
+                [result], [norm] = sweep.run(executor, [vectors], squares=True)
+                np.testing.assert_allclose(result, matrix @ vectors, atol=1e-6)
                 assert norm == pytest.approx((matrix**2).sum(), rel=1e-6)
     assert sweep.kept_bytes == sweep.full_bytes
 
@@ -442,7 +454,7 @@ def test_one_sweep_serves_pairs_without_copies(many):
 
 
 def test_the_memory_budget_is_kept(many):
-    """6,000 pairs: kernel values of both sides take 288 MB in single precision; a tenth of that must do."""
+    """Kernel values of 6,000 pairs take 288 MB in single precision; the budget is a tenth of it."""
     code = (
         "import resource, numpy as np, divprism as dp\n"
         "rng = np.random.default_rng(0)\n"
@@ -454,7 +466,7 @@ def test_the_memory_budget_is_kept(many):
         "print(peak() - before)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 100  # megabytes: the budget, copies of the data, tiles in flight
+    assert float(done.stdout) < 100  # MB: the budget, copies of the data, tiles of tasks
 
 
 def test_budgets_that_cannot_be_met_are_refused(many):
@@ -485,7 +497,7 @@ def test_memory_is_a_number_of_bytes(memory, many):
         dp.rke(many[0], memory=memory)
 
 
-def test_free_memory_is_told():
+def test_free_memory_is_plausible():
     assert free_memory() > 10**6
 
 
@@ -503,15 +515,15 @@ def test_executor_and_progress_are_checked(many):
         dp.rke(many[0], progress="yes")
 
 
-def test_progress_is_told(many):
-    told = []
+def test_progress_is_reported(many):
+    reports = []
     dp.evaluate(
         *many,
         estimator=dp.Lanczos(num_probes=8, depth=3),
-        progress=lambda text, fraction: told.append((text, fraction)),
+        progress=lambda text, fraction: reports.append((text, fraction)),
     )
-    assert {text for text, _ in told} == {"sweep 1", "sweep 2", "sweep 3"}
-    assert all(0 < fraction < 1 for _, fraction in told)
+    assert {text for text, _ in reports} == {"sweep 1", "sweep 2", "sweep 3"}
+    assert all(0 < fraction < 1 for _, fraction in reports)
 
 
 @pytest.mark.parametrize(
@@ -562,7 +574,7 @@ def test_costs_grow_with_the_data(estimator):
 
 
 def test_an_interrupted_sweep_ends_at_once_with_130(tmp_path):
-    """A minute of work, interrupted after the first of it: away within a few seconds, in one line, with code 130."""
+    """Interrupting a minute of work exits with code 130, without a traceback, within seconds."""
     rng = np.random.default_rng(0)
     np.save(tmp_path / "x.npy", rng.standard_normal((30_000, 700), dtype=np.float32))
     call = [
@@ -585,6 +597,5 @@ def test_an_interrupted_sweep_ends_at_once_with_130(tmp_path):
     assert b"sweeps" in plan
     assert process.returncode == 130
     assert b"Traceback" not in rest
-    assert (
-        time.monotonic() - sent < 10
-    )  # not a test of speed: without the care taken it is a minute
+    # No test of speed: a sweep that ignores the interrupt takes a minute.
+    assert time.monotonic() - sent < 10

@@ -1,4 +1,4 @@
-"""What went wrong in other implementations, and what is delicate in floating point."""
+"""Errors of other implementations, and pitfalls of floating point."""
 
 import math
 
@@ -16,22 +16,22 @@ A_KERNELS = {"kernel_x": dp.Gaussian(8.0), "kernel_t": dp.Gaussian(6.0)}
 
 def test_truncation_applies_to_every_spectrum(library):
     x, t = (library(side) for side in DATA["A"])
-    found = dp.conditional_vendi(x, t, truncation=50, **A_KERNELS)
-    assert found.entropy == pytest.approx(0.8395277220, abs=5e-11)
+    result = dp.conditional_vendi(x, t, truncation=50, **A_KERNELS)
+    assert result.entropy == pytest.approx(0.8395277220, abs=5e-11)
 
 
 def test_truncated_mass_is_topped_up_to_one(library):
-    found = dp.vendi(library(DATA["A"][0]), kernel=dp.Gaussian(8.0), truncation=50)
-    assert float(found) == pytest.approx(21.085804, rel=1e-7)
+    result = dp.vendi(library(DATA["A"][0]), kernel=dp.Gaussian(8.0), truncation=50)
+    assert float(result) == pytest.approx(21.085804, rel=1e-7)
 
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_single_precision_far_from_the_origin_does_not_cancel(order, library):
     x = DATA["A"][0]
     near, far = x.astype(np.float32), (x + 1000).astype(np.float32)
-    right = reference.entropy(reference.gaussian(far.astype(np.float64), 8.0), order)
+    expected = reference.entropy(reference.gaussian(far.astype(np.float64), 8.0), order)
     assert float(dp.vendi(library(far), kernel=dp.Gaussian(8.0), order=order)) == pytest.approx(
-        math.exp(right), rel=1e-6
+        math.exp(expected), rel=1e-6
     )
     if order == 1:
         assert float(dp.vendi(library(near), kernel=dp.Gaussian(8.0))) == pytest.approx(
@@ -48,20 +48,20 @@ def _ten_points_fifty_times(dtype):
 @pytest.mark.parametrize("bandwidth", [1e-3, 2.0, 1e3])
 def test_copies_add_nothing_at_small_order(dtype, bandwidth, library):
     x = _ten_points_fifty_times(dtype)
-    right = reference.entropy(reference.gaussian(x[::50].astype(np.float64), bandwidth), 0.1)
-    found = dp.vendi(library(x), kernel=dp.Gaussian(bandwidth), order=0.1)
-    assert float(found) <= 10 + 1e-9
-    if bandwidth < 1e3:  # at 1000 the reference itself sits on its rounding floor
-        assert float(found) == pytest.approx(math.exp(right), rel=1e-6)
+    expected = reference.entropy(reference.gaussian(x[::50].astype(np.float64), bandwidth), 0.1)
+    result = dp.vendi(library(x), kernel=dp.Gaussian(bandwidth), order=0.1)
+    assert float(result) <= 10 + 1e-9
+    if bandwidth < 1e3:  # at 1000 the reference is dominated by its own rounding
+        assert float(result) == pytest.approx(math.exp(expected), rel=1e-6)
 
 
 @pytest.mark.parametrize("bandwidth", [0.01, 1.0])
 def test_near_copies_add_nothing_at_small_order(bandwidth, library):
-    """Copies moved by less than rounding resolves must not leave a floor of spurious eigenvalues."""
+    """Differences below rounding must not produce spurious eigenvalues."""
     x = _ten_points_fifty_times(np.float64)
     jitter = 1e-13 * np.random.RandomState(2).randn(*x.shape)
-    found = dp.vendi(library(x + jitter), kernel=dp.Gaussian(bandwidth), order=0.1)
-    assert float(found) == pytest.approx(
+    result = dp.vendi(library(x + jitter), kernel=dp.Gaussian(bandwidth), order=0.1)
+    assert float(result) == pytest.approx(
         float(dp.vendi(library(x), kernel=dp.Gaussian(bandwidth), order=0.1)), rel=1e-6
     )
 
@@ -74,7 +74,7 @@ def test_rank_deficient_data_have_no_more_than_their_rank(dtype, estimator, libr
     assert 9 < float(dp.vendi(library(x), kernel=dp.Cosine(), order=0.1, estimator=estimator)) <= 10
 
 
-def test_infinity_may_be_written_either_way(library):
+def test_infinity_is_accepted_as_number_and_text(library):
     x = library(DATA["A"][0])
     values = [
         float(dp.vendi(x, kernel=dp.Gaussian(8.0), order=order))
@@ -95,7 +95,7 @@ def test_orders_beside_one_meet_at_one(library):
         for order in (0.999999, 1, 1.000001)
     )
     assert below > at > above
-    # the derivative of the entropy at order 1 is minus half the variance of log lambda
+    # The derivative of the entropy at order 1 is minus half the variance of log lambda.
     assert (below - above) / at == pytest.approx(2e-6 * _half_variance(DATA["A"][0], 8.0), rel=1e-3)
 
 
@@ -105,7 +105,7 @@ def _half_variance(x, bandwidth):
     return 0.5 * (values @ surprise**2 - (values @ surprise) ** 2)
 
 
-def test_formulas_for_orders_near_one_and_away_from_it_join(library):
+def test_formulas_for_orders_near_one_and_elsewhere_agree(library):
     x = library(DATA["B"][0])
     inside, outside = (
         float(dp.vendi(x, kernel=dp.Gaussian(5.0), order=1.05 + e)) for e in (-1e-9, 1e-9)
@@ -123,14 +123,14 @@ def test_order_a_million_is_nearly_infinity(library):
 
 
 @pytest.mark.parametrize("order", [0.1, 1, 2, math.inf])
-def test_one_item_is_one(order, library):
+def test_one_item_scores_one(order, library):
     for kernel in (None, dp.Gaussian(2.0), dp.Cosine(), dp.Polynomial()):
-        found = dp.evaluate(library(np.array([[3.0, 4.0]])), [7], kernel_x=kernel, order=order)
-        assert [float(score) for score in found.scores.values()] == pytest.approx([1.0] * 6)
+        result = dp.evaluate(library(np.array([[3.0, 4.0]])), [7], kernel_x=kernel, order=order)
+        assert [float(score) for score in result.scores.values()] == pytest.approx([1.0] * 8)
 
 
 @pytest.mark.parametrize("order", [0.1, 1, 2, math.inf])
-def test_constant_data_are_one(order, library):
+def test_constant_data_score_one(order, library):
     x = library(np.full((30, 4), 7.25))
     for kernel in (None, dp.Gaussian(1e-6), dp.Cosine(), dp.Polynomial()):
         assert float(dp.vendi(x, kernel=kernel, order=order)) == pytest.approx(1.0, rel=1e-12)
@@ -139,8 +139,8 @@ def test_constant_data_are_one(order, library):
 @pytest.mark.parametrize("bandwidth", [1e-140, 1e-12, 1e-6])
 def test_tiny_bandwidths_count_distinct_items(bandwidth, library):
     x = np.random.RandomState(0).randn(40, 3)
-    found = dp.evaluate(library(np.repeat(x, 2, axis=0)), kernel_x=dp.Gaussian(bandwidth))
-    assert [float(found.vendi), float(found.rke)] == pytest.approx([40, 40], rel=1e-12)
+    result = dp.evaluate(library(np.repeat(x, 2, axis=0)), kernel_x=dp.Gaussian(bandwidth))
+    assert [float(result.vendi), float(result.rke)] == pytest.approx([40, 40], rel=1e-12)
 
 
 @pytest.mark.parametrize("bandwidth", [1e9, 1e300])
@@ -157,11 +157,11 @@ def test_a_bandwidth_whose_squares_overflow_is_refused():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("order", [1, 2])
 def test_close_pairs_far_apart_are_resolved(dtype, order, library):
-    """Two clusters 10^7 bandwidths apart, whose members are one bandwidth apart: plain squared norms lose them."""
+    """Clusters 10^7 bandwidths apart with members one bandwidth apart, lost by plain norms."""
     x = np.array([[0.0], [1.0], [2.0**23], [2.0**23 + 1]], dtype)
-    right = math.exp(reference.entropy(reference.gaussian(x.astype(np.float64), 1.0), order))
+    expected = math.exp(reference.entropy(reference.gaussian(x.astype(np.float64), 1.0), order))
     assert float(dp.vendi(library(x), kernel=dp.Gaussian(1.0), order=order)) == pytest.approx(
-        right, rel=1e-9
+        expected, rel=1e-9
     )
 
 
@@ -186,10 +186,10 @@ LAYOUTS = {
 @pytest.mark.parametrize("order", [1, 2])
 def test_memory_layout_does_not_matter(layout, order, pairs):
     x, t = pairs
-    right = dp.evaluate(x, t, order=order)
-    found = dp.evaluate(LAYOUTS[layout](x), LAYOUTS[layout](t), order=order)
-    for name, score in right.scores.items():
-        assert float(found.scores[name]) == pytest.approx(float(score), rel=1e-12)
+    expected = dp.evaluate(x, t, order=order)
+    result = dp.evaluate(LAYOUTS[layout](x), LAYOUTS[layout](t), order=order)
+    for name, score in expected.scores.items():
+        assert float(result.scores[name]) == pytest.approx(float(score), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -197,17 +197,18 @@ def test_memory_layout_does_not_matter(layout, order, pairs):
     [(np.float32, 1e-6), (np.float16, 2e-3), (np.int64, 1e-12), (np.int8, 1e-12)],
 )
 @pytest.mark.parametrize("order", [1, 2])
-def test_other_dtypes_are_taken_for_the_numbers_they_hold(dtype, tolerance, order, pairs, library):
-    """Tolerances are the rounding of the input itself, as a change of distances."""
+def test_other_dtypes_give_the_scores_of_their_values(dtype, tolerance, order, pairs, library):
+    """The tolerances are the effect of rounding the input on distances."""
     x, t = pairs
-    x = np.round(4 * x) if np.issubdtype(dtype, np.integer) else x
+    if np.issubdtype(dtype, np.integer):
+        x = np.round(4 * x)
     kernels = {"kernel_x": dp.Gaussian(6.0), "kernel_t": dp.Gaussian(2.0), "order": order}
-    right = dp.evaluate(x, t, **kernels)
+    expected = dp.evaluate(x, t, **kernels)
     if dtype == np.float16 and library is LIBRARIES["array-api-strict"]:
-        library = LIBRARIES["numpy"]  # the standard knows no half precision
-    found = dp.evaluate(library(x.astype(dtype)), library(t), **kernels)
-    assert float(found.conditional_vendi) == pytest.approx(
-        float(right.conditional_vendi), rel=tolerance
+        library = LIBRARIES["numpy"]  # the standard has no half precision
+    result = dp.evaluate(library(x.astype(dtype)), library(t), **kernels)
+    assert float(result.conditional_vendi) == pytest.approx(
+        float(expected.conditional_vendi), rel=tolerance
     )
 
 
@@ -232,9 +233,9 @@ def test_wide_and_narrow_data(library):
     rng = np.random.RandomState(0)
     for shape in [(5, 300), (300, 1), (2, 1)]:
         x = rng.randn(*shape)
-        right = math.exp(reference.entropy(reference.gaussian(x, 1.5), 1))
+        expected = math.exp(reference.entropy(reference.gaussian(x, 1.5), 1))
         assert float(dp.vendi(library(x), kernel=dp.Gaussian(1.5))) == pytest.approx(
-            right, rel=1e-9
+            expected, rel=1e-9
         )
 
 
@@ -249,15 +250,13 @@ def test_half_precision_tensors_are_scored():
     import torch
 
     x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
-    for dtype, tolerance in (
-        (torch.float16, 2e-3),
-        (torch.bfloat16, 2e-2),
-    ):  # their rounding of the input
+    # The tolerances are the effect of rounding the input.
+    for dtype, tolerance in ((torch.float16, 2e-3), (torch.bfloat16, 2e-2)):
         assert float(dp.vendi(x.to(dtype))) == pytest.approx(float(dp.vendi(x)), rel=tolerance)
         assert float(dp.rke(x.to(dtype))) == pytest.approx(float(dp.rke(x)), rel=tolerance)
 
 
-def test_half_precision_tensors_are_evaluated_whole():
+def test_half_precision_tensors_are_evaluated_and_clustered():
     import torch
 
     x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)).bfloat16()
@@ -266,7 +265,7 @@ def test_half_precision_tensors_are_evaluated_whole():
 
 
 def test_copies_are_found_in_any_layout_and_precision(library):
-    """Equal rows must meet whatever their place in memory; otherwise bandwidths depend on the layout."""
+    """Equal rows are detected in any memory layout, or bandwidths would depend on it."""
     import torch
 
     rows = np.random.default_rng(0).standard_normal((20000, 40)).astype(np.float32)
@@ -289,15 +288,15 @@ def test_half_precision_matrices_keep_their_eigenvalues():
     n = 1500
     ids = np.r_[np.zeros(n // 2), np.arange(1, n // 2 + 1)]
     matrix = (ids[:, None] == ids).astype(np.float16)
-    right = math.exp(0.5 * math.log(2) + 0.5 * math.log(n))
-    assert float(dp.vendi(matrix, kernel=dp.Precomputed())) == pytest.approx(right, rel=1e-3)
+    expected = math.exp(0.5 * math.log(2) + 0.5 * math.log(n))
+    assert float(dp.vendi(matrix, kernel=dp.Precomputed())) == pytest.approx(expected, rel=1e-3)
     x = np.random.RandomState(0).randn(100, 5)
     rounded = reference.gaussian(x, 2.0).astype(np.float16)
     for order in (1, 2):
-        right = math.exp(reference.entropy(reference.gaussian(x, 2.0), order))
-        assert float(dp.vendi(rounded, kernel=dp.Precomputed(), order=order)) == pytest.approx(
-            right, rel=1e-2
-        )  # its rounding
+        expected = math.exp(reference.entropy(reference.gaussian(x, 2.0), order))
+        score = dp.vendi(rounded, kernel=dp.Precomputed(), order=order)
+        # The tolerance is the effect of rounding the entries to half precision.
+        assert float(score) == pytest.approx(expected, rel=1e-2)
 
 
 @pytest.mark.parametrize("order", [1e100, 1e308])
@@ -308,7 +307,7 @@ def test_astronomic_orders_do_not_overflow(order):
     ) == pytest.approx(10)
 
 
-def test_foreign_byte_order_is_no_loss_of_precision():
+def test_foreign_byte_order_loses_no_precision():
     x = DATA["A"][0]
     assert float(dp.rke(x.astype(">f8"), kernel=dp.Gaussian(8.0))) == float(
         dp.rke(x, kernel=dp.Gaussian(8.0))
@@ -340,7 +339,7 @@ def test_modes_of_torch_change_no_bit(mode):
         "gradients": torch.enable_grad(),
     }
     with around[mode]:
-        found = dp.evaluate(x.requires_grad_(mode == "gradients"), t, order=2, **kernels)
-    assert [float(score) for score in found.scores.values()] == [
+        result = dp.evaluate(x.requires_grad_(mode == "gradients"), t, order=2, **kernels)
+    assert [float(score) for score in result.scores.values()] == [
         float(score) for score in plain.scores.values()
     ]

@@ -20,7 +20,8 @@ from divprism.scores.spec import SCORES
 pytestmark = pytest.mark.usefixtures("one_thread")
 WIDE, NARROW = dp.Gaussian(0.8), dp.Gaussian(0.6)
 PAIRED = Settings(kernel_x=NARROW, kernel_t=WIDE)
-SCORES_OF_PAIRS = [spec.name for spec in SCORES if not spec.is_group_mean]
+FAMILIES = ("vendi", "conditional", "information")
+SCORES_OF_PAIRS = [spec.name for spec in SCORES if spec.family in FAMILIES]
 DRAWS = 200
 
 
@@ -48,8 +49,8 @@ LAWS = {
     "independent pairs": (independent, {}),
     "30 pairs": (partial(independent, n=30), {}),
     "outputs of given prompts": (fixed, {}),
-    "several outputs of a prompt": (repeated, {}),
-    "truncated": (independent, {"truncation": 15}),
+    "several outputs of a prompt": (partial(repeated, prompts=30), {}),
+    "truncated": (partial(independent, n=60), {"truncation": 15}),
     "order 3": (independent, {"order": 3.0}),
 }
 
@@ -294,7 +295,7 @@ def test_intervals_do_not_depend_on_units_of_measurement(order):
     second = dp.evaluate(
         100 * x, t, labels.astype(int), kernel_x=dp.Gaussian(100 * NARROW.bandwidth), **arguments
     ).intervals
-    assert set(first) == {*SCORES_OF_PAIRS, "cluster_vendi", "cluster_rke"}
+    assert set(first) == {spec.name for spec in SCORES}
     for name, one in first.items():
         assert (one.low, one.high) == pytest.approx((second[name].low, second[name].high))
 

@@ -467,7 +467,7 @@ def test_nothing_outside_the_folder_is_read(name, capsys, inside):
     assert (
         "line 2 of" in sentence
         and "secret.png, outside" in sentence
-        and "pass `allow_outside=True` to read it" in sentence
+        and "pass --allow-outside to read it" in sentence
     )
     code, *_ = command(capsys, "score", inside, "--allow-outside", "-q")
     assert code == 0

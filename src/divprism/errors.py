@@ -44,7 +44,7 @@ class GateError(DivprismError):
 
 
 class BandwidthWarning(UserWarning):
-    """A bandwidth at which nearly all items count as alike, or none do; says what to change."""
+    """A bandwidth at which nearly all items count as alike, or none; the message has a way out."""
 
 
 @dataclass(frozen=True)

@@ -53,27 +53,20 @@ class SideSweep:
         By name, every score at the order of the settings that needs no more than prompts.
     chosen, median : float
         The bandwidth that the rule chooses, and the median distance.
-    kinds_of_prompts : ndarray, shape (m,), or None
-        Effective number of kinds of prompt, exp H(T); None without prompts.
     """
 
     bandwidths: np.ndarray
     scores: dict[str, np.ndarray]
     chosen: float
     median: float
-    kinds_of_prompts: np.ndarray | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The sweep of one side as plain values, every number finite."""
-        kinds = None
-        if self.kinds_of_prompts is not None:
-            kinds = self.kinds_of_prompts.tolist()
         return {
             "bandwidths": self.bandwidths.tolist(),
             "scores": {name: values.tolist() for name, values in self.scores.items()},
             "chosen": self.chosen,
             "median": self.median,
-            "kinds_of_prompts": kinds,
         }
 
 
@@ -173,11 +166,11 @@ class BandwidthSweep:
 
 
 def bandwidth_sweep(
-    x: Any,
-    t: Any = None,
+    x: object,
+    t: object = None,
     *,
-    bandwidths_x: Any = None,
-    bandwidths_t: Any = None,
+    bandwidths_x: object = None,
+    bandwidths_t: object = None,
     max_rows: int = 1000,
     **options: "Unpack[SweepOptions]",
 ) -> BandwidthSweep:
@@ -217,6 +210,7 @@ def bandwidth_sweep(
     max_rows = whole_number(max_rows, "max_rows", 2)
     samples = as_samples(x, t, None)
     embedded, settings = embed_samples(samples, settings, resources)
+    # The rule is recorded even where it is the default: the sweep marks what it chooses.
     settings = replace(settings, bandwidth_rule=settings.rule)
     if embedded.prompts is None and bandwidths_t is not None:
         raise ArgumentError("`bandwidths_t` was given, but no prompts `t`.")
@@ -239,7 +233,7 @@ def bandwidth_sweep(
     )
 
 
-def _paired_rows(x: Any, t: Any) -> dict[str, Array]:
+def _paired_rows(x: object, t: object) -> dict[str, Array]:
     """Clean vectors of each side, checked to have the same length."""
     rows = {"x": clean_rows(x, "x")}
     if t is not None:
@@ -252,6 +246,7 @@ def _paired_rows(x: Any, t: Any) -> dict[str, Array]:
 def _kept_rows(count: int, max_rows: int, seed: int) -> np.ndarray:
     if count <= max_rows:
         return np.arange(count)
+    # Sorted, so that the rows keep their order.
     return np.sort(np.random.default_rng(seed).choice(count, max_rows, replace=False))
 
 
@@ -270,10 +265,7 @@ def _sweep(
         points = []
         for bandwidth in grid.tolist():
             points.append(_entropies(sides, chosen | {name: bandwidth}, settings))
-        kinds = None
-        if "t" in sides:
-            kinds = np.array([math.exp(entropies["t"]) for entropies in points])
-        swept[name] = SideSweep(grid, _curves(points), chosen[name], median, kinds)
+        swept[name] = SideSweep(grid, _curves(points), chosen[name], median)
     return swept
 
 
@@ -309,6 +301,7 @@ class _Side:
 
         first, index = distinct_rows(rows)
         masses = np.bincount(index, minlength=first.size) / index.size
+        # There are no distances between equal rows; any scale will do.
         if first.size == 1:
             return cls(np.zeros((1, 1)), 1.0, index, masses)
         squares, scale = condensed_squares(rows, first)
@@ -338,6 +331,7 @@ def _entropies(
 
 def _distinct_pairs(sides: dict[str, _Side]) -> tuple[np.ndarray, np.ndarray]:
     """Distinct pairs of an output and a prompt as two rows of indices, and their masses."""
+    # Equal pairs are merged with their masses: the entropy is the same, the matrix smaller.
     index = np.stack([sides["x"].index, sides["t"].index])
     pairs, counts = np.unique(index, axis=1, return_counts=True)
     return pairs, counts / counts.sum()

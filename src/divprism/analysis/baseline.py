@@ -67,7 +67,7 @@ class ShuffledBaseline:
 
 
 def shuffled_baseline(
-    x: Any, t: Any, *, num_permutations: int = 19, **options: "Unpack[PairOptions]"
+    x: object, t: object, *, num_permutations: int = 19, **options: "Unpack[PairOptions]"
 ) -> ShuffledBaseline:
     """Information-Vendi against its value under random re-pairing of outputs and prompts.
 
@@ -107,6 +107,7 @@ def default_permutations(problem: Problem) -> tuple[int, tuple[Notice, ...]]:
     pairs = problem.x.index.size
     if problem.t is None or pairs < 2 or not _has_equal_weights(problem):
         return 0, ()
+    # Pairs of weight zero are gone here, so the count is that of the pairs that are scored.
     outputs_per_prompt = pairs / problem.t.size
     if outputs_per_prompt >= _FEW_OUTPUTS:
         return 0, ()
@@ -145,8 +146,11 @@ def shuffled_from(
         joint = HadamardOperator.of(left, problem.t, problem.weights)
         [entropy] = entropies(replace(problem, joint=joint), ["joint"], [order])
         shuffled.append(combine(_INFORMATION, {**solved, **entropy}).estimate.value)
+    # The mean of the logarithms is the bias that random pairings have in common.
     mean = math.fsum(shuffled) / num_permutations
+    # Equal up to rounding counts as "at least": pairings of equal items are the given one.
     at_least = sum(value >= given - 1e-12 for value in shuffled)
+    # One pairing has no standard deviation.
     spread = None
     if num_permutations > 1:
         spread = float(np.std(shuffled, ddof=1))

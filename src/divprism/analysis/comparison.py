@@ -111,7 +111,7 @@ class Comparison:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; default a new figure.
+            Axes to plot into. Default: a new figure.
 
         Returns
         -------
@@ -153,7 +153,7 @@ class Comparison:
             "lengths": self.lengths,
             "length_correlation": self.length_correlation,
             "settings": self.settings.to_dict(),
-            "notes": [str(note) for note in self.notes],
+            "notes": [note.to_dict() for note in self.notes],
             "warnings": [notice.to_dict() for notice in self.warnings],
         }
 
@@ -207,6 +207,7 @@ def compare(
     """
     spec = score_spec(by, "by")
     settings, resources = read_options(options, EvaluationOptions, "compare")
+    # A ranking without errors would hide ties, so intervals are always computed.
     if settings.interval is None:
         settings = replace(settings, interval=_LEVEL)
     _require_comparable(spec, settings)
@@ -220,6 +221,7 @@ def compare(
         quiet = replace(part, notes=(), warnings=())
         result, sampling = assess(quiet, settings, resources)
         assert sampling is not None
+        # A model is posed with bandwidths given; its settings name the rule that chose them.
         resolved = replace(result.settings, bandwidth_rule=settings.bandwidth_rule)
         evaluations[model] = replace(result, settings=resolved)
         errors[model] = sampling
@@ -320,7 +322,9 @@ def _match_prompts(
         )
     # In the order of the first model, so that the answer does not depend on hashes.
     common = [key for key in dict.fromkeys(keys[next(iter(keys))]) if key in in_all]
-    fewest = {key: min(count[key] for count in counts.values()) for key in common}
+    fewest = {}
+    for key in common:
+        fewest[key] = min(count[key] for count in counts.values())
     generator = np.random.default_rng(rng)
     matched = {}
     notes = []
@@ -365,6 +369,7 @@ def _pool(by_model: dict[str, Samples]) -> Samples:
     models: list[str] = []
     for model, part in by_model.items():
         models += [model] * len(part)
+    # Outputs that were skipped count once per source: its models share the number.
     by_source = {part.source: part for part in parts}
     warnings = [warning for part in parts for warning in part.warnings]
     return Samples(
@@ -400,6 +405,7 @@ def _differences(
     differences = []
     for first, second in combinations(results, 2):
         ahead, behind = results[first].scores[by], results[second].scores[by]
+        # Ratios are compared on the log scale, where their errors are symmetric.
         gap = ahead.entropy - behind.entropy
         # The same parts of both samples are the same prompts: what they share cancels.
         spread = errors[first].deviations[by] - errors[second].deviations[by]
@@ -440,6 +446,7 @@ def _correlation(results: Results, by: str, lengths: Mapping[str, float]) -> flo
 
     scores = [result.scores[by].value for result in results.values()]
     words = [lengths[model] for model in results]
+    # Ranks of a constant are not defined, and SciPy would warn and return NaN.
     if np.ptp(scores) == 0 or np.ptp(words) == 0:
         return None
     return float(spearmanr(scores, words).statistic)

@@ -199,8 +199,8 @@ class Convergence:
 
 
 def converge(
-    x: Any,
-    t: Any = None,
+    x: object,
+    t: object = None,
     *,
     sizes: Sequence[int] | None = None,
     num_repeats: int = 5,
@@ -273,6 +273,7 @@ def converge(
     embedded, settings = embed_samples(samples, settings, resources)
     plan = _Plan.of(embedded, settings, resources, check_unit(unit))
     ladder, subsets = plan.subsets(sizes, num_repeats)
+    # Checked once on all data: parts of a positive semidefinite matrix are so, too.
     check_factors(_operators(plan.whole), [])
     data = _Data(
         embedded.outputs,
@@ -280,6 +281,7 @@ def converge(
         plan.whole.settings,
         replace(resources, progress=None),
     )
+    # All data are the last subset of every repeat, and are solved once.
     last = _entropies(data, None, plan.settings.truncation)
     rows = _entropies_of_subsets(data.validated(), subsets, last, plan)
     pairs = np.array([_numbers_of_pairs(repeat, plan.whole.n) for repeat in subsets])
@@ -327,6 +329,7 @@ class _Plan:
     def of(
         cls, embedded: Samples, settings: Settings, resources: Resources, unit: str | None
     ) -> "_Plan":
+        # The curves hold plain and truncated scores; truncation is applied curve by curve.
         plain = replace(settings, truncation=None)
         whole = pose(embedded.outputs, embedded.prompts, settings=plain, resources=resources)
         unit, units = units_of(whole, unit or settings.unit)
@@ -412,8 +415,8 @@ def _question(plan: _Plan) -> str:
 class _Data:
     """The data of a curve, to be posed again under other weights."""
 
-    x: Any
-    t: Any
+    x: object
+    t: object
     settings: Settings
     resources: Resources
 
@@ -454,6 +457,7 @@ def _entropies_of_subsets(
     report = plan.whole.resources.report_progress
     plan_text = f"{len(sizes):,} subsets of up to {max(sizes):,} of {plan.whole.n:,} outputs"
     report(f"converge: {plan_text}", 0)
+    # Progress counts kernel entries, because large subsets take most of the time.
     done, work = 0, sum(size**2 for size in sizes)
     repeats = []
     for repeat in subsets:
@@ -475,6 +479,7 @@ def _subset_weights(rows: np.ndarray, plan: _Plan) -> np.ndarray:
 
     Where prompts keep their shares, each has in the subset the weight that it has in all data.
     """
+    # Weights rather than rows: a kernel matrix has no rows to select.
     weights = np.bincount(rows, minlength=plan.whole.n) / rows.size
     prompts = plan.kept_shares
     if prompts is None:

@@ -69,7 +69,7 @@ class Evaluation:
     scores : dict of Score
         The scores that were computed, by name.
     settings : Settings
-        What gives this evaluation again: `evaluate(x, t, settings=evaluation.settings)`.
+        Settings that reproduce it: `evaluate(x, t, settings=evaluation.settings)`.
     data : dict
         Number of pairs, of distinct outputs and prompts, and a hash of the input.
     runtime : dict
@@ -127,6 +127,7 @@ class Evaluation:
 
         Empty where no eigenvalue was needed.
         """
+        # Scores of the same operators share their spectra, so the last one wins without loss.
         spectra: dict[str, Spectrum] = {}
         for score in self.scores.values():
             spectra |= score.spectra
@@ -145,7 +146,7 @@ class Evaluation:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; default a new figure.
+            Axes to plot into. Default: a new figure.
 
         Returns
         -------
@@ -244,6 +245,7 @@ class Results(Mapping[str, Evaluation]):
     @property
     def warnings(self) -> tuple[Notice, ...]:
         """The warnings of all models, each once."""
+        # dict.fromkeys keeps the order of first appearance, which a set would lose.
         every = [notice for result in self.values() for notice in result.warnings]
         return tuple(dict.fromkeys(every))
 
@@ -284,11 +286,11 @@ class Results(Mapping[str, Evaluation]):
 
 
 def evaluate(
-    x: Any,
-    t: Any = None,
-    labels: Any = None,
+    x: object,
+    t: object = None,
+    labels: object = None,
     *,
-    weights: Any = None,
+    weights: object = None,
     **options: "Unpack[EvaluationOptions]",
 ) -> Evaluation:
     """All scores at once: each kernel matrix is computed once, and its spectrum serves all orders.
@@ -320,8 +322,8 @@ def evaluate(
         more than 25 outputs), and twenty times the cluster scores of at most 500 pairs of each
         cluster. In simulations 90 to 98 of 100 intervals of 95 % cover; 86 to 95 where a few
         prompts or outputs are far from all others (heavy tails), and up to all where few prompts
-        have two outputs each. Scores within a percent of their limit (Information where all
-        prompts are told apart) are covered as rarely as half of the time, by tiny intervals.
+        have two outputs each. Scores within a percent of their limit (Information where no two
+        prompts are alike) are covered only half of the time in the worst case, by tiny intervals.
     unit : "pair" or "prompt", optional
         What the intervals resample. Default: prompts, where there are at least 20 and they repeat.
         Where prompts repeat in even numbers and pairs are resampled, the prompts are taken as
@@ -349,6 +351,7 @@ def evaluate(
     start = time.perf_counter()
     settings, resources = read_options(options, EvaluationOptions, "evaluate")
     samples = as_samples(x, t, settings.kernel_t)
+    # Everything that can be refused is refused before the expensive embedding.
     _require_aligned(samples, labels, weights)
     require_one_model(samples, "an evaluation is")
     embedded, settings = embed_samples(samples, settings, resources)
@@ -407,8 +410,8 @@ def assess(
     settings: Settings,
     resources: Resources,
     *,
-    labels: Any = None,
-    weights: Any = None,
+    labels: object = None,
+    weights: object = None,
 ) -> tuple[Evaluation, SamplingError | None]:
     """The evaluation of embedded samples of one model; with an interval, also the sampling errors.
 
@@ -430,6 +433,7 @@ def assess(
         intervals = errors.intervals(scores, level)
         if errors.unit == "pair":  # the theorems are about independent pairs
             bounds = bounds_of(problem, scores, errors.norms, level)
+    # The default number of pairings depends on the data; the settings record what was used.
     baseline, problem, unchecked = _baseline(problem, solved)
     result = Evaluation(
         scores=scores,
@@ -461,6 +465,7 @@ def _baseline(
     problem = replace(problem, settings=settings)
     if count == 0:
         return None, problem, warnings
+    # None if only scores of other orders were solved; the baseline then solves its own.
     entropies = solved.get(settings.order)
     return shuffled_from(problem, count, entropies), problem, warnings
 
@@ -471,7 +476,7 @@ def runtime_since(start: float) -> dict[str, Any]:
     return {"seconds": seconds, "divprism": __version__, "numpy": np.__version__}
 
 
-def _require_aligned(samples: Samples, labels: Any, weights: Any) -> None:
+def _require_aligned(samples: Samples, labels: object, weights: object) -> None:
     """Refuse labels or weights that no longer fit because empty outputs were dropped."""
     if samples.skipped and (labels is not None or weights is not None):
         raise DataError(
@@ -513,9 +518,11 @@ def _digest(*arrays: Any) -> str:
         if array is None:
             digest.update(b"none;")
             continue
+        # Contiguous, so that the layout in memory does not change the hash.
         values = np.ascontiguousarray(to_numpy(array))
         if values.dtype == object:
             values = values.astype(str)
+        # Shape and dtype first: the same bytes in another shape are other data.
         digest.update(f"{values.dtype.str}{values.shape};".encode())
         if values.dtype.kind == "U":
             digest.update(values.tobytes())  # texts have no buffer interface

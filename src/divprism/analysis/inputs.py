@@ -46,9 +46,11 @@ def pool_bandwidths(embedded: Samples, settings: Settings) -> Settings:
 
     Models that are compared must share their bandwidths: a score depends on them.
     """
+    # Results record the rule only where it chose a bandwidth.
     rule_used = None
     kernels = {"x": settings.kernel_x, "t": settings.kernel_t}
     for side, data in (("x", embedded.outputs), ("t", embedded.prompts)):
+        # Flat ids have no distances; `pose` compares them as ids.
         is_matrix = getattr(data, "ndim", 0) == 2
         if kernels[side] is None and is_matrix:
             rule_used = settings.rule

@@ -90,6 +90,7 @@ class SamplingError:
         It covers the sampling error and the error of the estimator, and ends where no score of
         such a sample can be.
         """
+        # Parts are independent contributions, so their squares add up to the variance.
         parts = self.deviations[score.name]
         sampling = float(np.linalg.norm(parts))
         of_estimator = score.standard_error / score.value
@@ -111,6 +112,7 @@ class SamplingError:
         """The interval for infinitely many samples, where the U-statistic is known."""
         if name not in self.unbiased:
             return None
+        # There is no upper limit: infinitely many samples may be of infinitely many kinds.
         centre, parts = self.unbiased[name]
         reach = quantile(parts.size, level) * float(np.linalg.norm(parts))
         lowest = min(self.ranges[name][0], math.exp(centre))
@@ -142,6 +144,7 @@ def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
     sample = Sample.of(problem, unit)
     order, truncation = problem.settings.order, problem.settings.truncation
     specs = available(sample.operators)
+    # The closed form of order 2 and the norms exist only without truncation.
     similarities: dict[str, np.ndarray] = {}
     if truncation is None:
         similarities = {name: sample.similarities(name) for name in sample.operators}
@@ -150,6 +153,7 @@ def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
     for spec in specs:
         deviations[spec.name] = parts.deviations(spec, spec.order_under(order))
     if problem.within_labels is not None:
+        # The right factor compares labels as ids; its index is the group of each pair.
         labels = problem.within_labels.right.index
         for spec in available(["within_labels"]):
             at = spec.order_under(order)
@@ -243,6 +247,7 @@ def _shrinkage(whole: np.ndarray, within: np.ndarray, lost: float) -> float:
     variance = float(whole @ whole)
     if variance == 0:
         return 1.0
+    # The variance of the outputs cannot exceed the whole, whatever their estimates.
     kept = 1 - lost * float(within @ within) / variance
     return math.sqrt(max(kept, 1 - lost))
 

@@ -74,7 +74,7 @@ class Metric:
         num_features: int = 1000,
         order: float = 1.0,
         truncation: int | None = None,
-        rng: Any = 0,
+        rng: int | np.random.Generator = 0,
     ) -> None:
         self._kernels = {"x": kernel_x}
         if kernel_t is not None:
@@ -107,7 +107,7 @@ class Metric:
         self._maps: dict[str, FourierMap] = {}
         self._moments: dict[str, FeatureMoments] = {}
 
-    def update(self, x: Any, t: Any = None) -> None:
+    def update(self, x: object, t: object = None) -> None:
         """Add a chunk: outputs, and their prompts if `kernel_t` was given.
 
         A chunk that is refused changes nothing.
@@ -146,6 +146,7 @@ class Metric:
         """Draw the frequencies, or count the features, once the widths are known."""
         names = _operators_of(widths)
         if self._is_random:
+            # Drawn from the seed and the widths alone, so that all workers have the same ones.
             rng = np.random.default_rng(self._seed)
             self._maps = {}
             for name, width in widths.items():
@@ -179,6 +180,7 @@ class Metric:
         for name, side in rows.items():
             kernel = self._kernels[name]
             points = kernel.points(side, array_namespace(side).float64, name)
+            # A second moment squares the features, which doubles their relative rounding.
             self._noise = max(self._noise, 2 * points.noise)
             features[name] = kernel.features(points)
         if "t" in features:
@@ -279,6 +281,7 @@ class Metric:
             kernels = [registry.parse(text, registry.KERNELS, "kernel") for text in spellings]
             metric = cls(
                 *kernels,
+                # Exact features record 0, which is no valid number of random ones.
                 num_features=settings["num_features"] or 8,
                 order=settings["order"],
                 truncation=settings["truncation"],
@@ -296,6 +299,7 @@ class Metric:
         expected = set(self._kernels)
         if n == 0:
             expected = set()
+        # bool is an int, so the type is compared exactly.
         if type(n) is not int or not 0 <= n < 2**53 or set(widths) != expected:
             raise ValueError("its header does not fit")
         if n == 0:

@@ -45,6 +45,7 @@ def ladder_of_sizes(
     if any(size > total for size in given):
         raise ArgumentError(f"`sizes` go up to {max(given):,}, but there are {total:,} {noun}.")
     ladder = np.unique([*given, total])
+    # The sizes of a result, fed back, are accepted even where the checks below would refuse them.
     if np.array_equal(ladder, usual):
         return ladder
     if ladder[0] < num_prompts:

@@ -13,7 +13,7 @@ from divprism.cli.messages import in_flags
 __all__ = ["app", "main"]
 
 _EXIT_CODES: dict[int, Any] = {2: errors.ArgumentError, 4: errors.DataError, 5: errors.GateError}
-_EXIT_CODES[3] = errors.MissingExtraError | errors.MissingModelError
+_EXIT_CODES[3] = errors.MissingExtraError | errors.MissingModelError  # installing helps
 _EXAMPLES: dict[Any, str] = {
     demo.demo: "divprism demo --save texts",
     score.score: "divprism score outputs.jsonl --fail-under conditional_vendi=4.5",
@@ -46,7 +46,7 @@ class _Commands(TyperGroup):
             if error.filename is None:  # a closed pipe, which typer handles
                 raise
             typer.echo(f"divprism: cannot use {error.filename}: {error.strerror}.", err=True)
-            raise typer.Exit(4) from None
+            raise typer.Exit(4) from None  # as for other data that cannot be used
 
 
 app = typer.Typer(
@@ -71,7 +71,7 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and leave with its exit code; a usage error is one line."""
     try:
         sys.exit(app(prog_name="divprism", standalone_mode=False) or 0)
     except _UsageError as error:

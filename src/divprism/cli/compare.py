@@ -20,16 +20,16 @@ def compare(
 ) -> None:
     """Rank models on the same prompts, with the same number of outputs for each prompt."""
     gates = parse_gates(job.fail_under, labels=False)
-    if not job.interval:
+    if not job.interval:  # for score, 0 means no intervals
         raise ArgumentError("--interval must be above 0: a comparison needs intervals.")
-    sources = dict.fromkeys([job.source, *(others or [])])
+    sources = dict.fromkeys([job.source, *(others or [])])  # the same source twice is one model
     parts = [job.read(source) for source in sources]
     names = _differing([part.source for part in parts])
     for index, part in enumerate(parts):
         if part.models is not None and len(set(part.models)) == 1:
             names[index] = part.models[0]
     if len(set(names)) < len(parts):
-        raise ArgumentError("two sources have the same name; add a field `model` to each.")
+        raise ArgumentError("two sources have the same name; add a field with the model to each.")
     models = dict(zip(names, parts, strict=True))
     options = {"settings": job.settings(parts[0]), "memory": job.max_memory, "by": by}
     comparison = job.run(compare_models, models, **options)
@@ -49,8 +49,6 @@ def _differing(sources: list[str]) -> list[str]:
         return sources
     folder = os.path.commonpath([os.path.abspath(source) for source in sources])
     parts = [Path(os.path.relpath(source, folder)).parts for source in sources]
-    shortest = min(len(part) for part in parts)
-    while shortest > 1 and len({part[-1] for part in parts}) == 1:
+    while len({part[-1] for part in parts}) == 1 < min(map(len, parts)):
         parts = [part[:-1] for part in parts]
-        shortest -= 1
     return [str(Path(*part)) for part in parts]

@@ -36,7 +36,7 @@ def report(
 ) -> None:
     """Turn results into one page for a browser: scores in words, plots, groups with examples."""
     for path in results:
-        if output.exists() and path.exists() and output.samefile(path):
+        if output.exists() and path.exists() and output.samefile(path):  # a link counts
             raise ArgumentError(f"the page would replace {path}, which it is made from.")
     write_text(output, report_page(*(read_result(path) for path in results)))
     say([f"wrote {output}; open it in a browser"])

@@ -1,5 +1,7 @@
 """`divprism converge` and `divprism bandwidth`: scores against sample size, and bandwidth."""
 
+import json
+
 from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.convergence import converge as converge_samples
 from divprism.analysis.evaluation import SCHEMA
@@ -51,9 +53,9 @@ def bandwidth(
         raise ArgumentError("these prompts are ids, which have no bandwidth; give their texts.")
     options = {"max_rows": max_rows, "settings": job.settings(samples)}
     sweep = job.run(bandwidth_sweep, samples, **grids, **options)
-    document = {"schema": SCHEMA} | sweep.to_dict()
+    document = {"schema": SCHEMA} | sweep.to_dict()  # marks a result for --config
     table = sweep_table(document)
-    job.show(sweep, document, table, table)
+    job.show(sweep, document, table, table)  # which is complete, so it serves CSV as well
 
 
 def _numbers(text: str | None, name: str) -> list[float] | None:
@@ -61,7 +63,6 @@ def _numbers(text: str | None, name: str) -> list[float] | None:
     if text is None:
         return None
     try:
-        # Sizes must be integers; the library refuses 5.0.
-        return [int(part) if part.strip().isdigit() else float(part) for part in text.split(",")]
+        return list(json.loads(f"[{text}]"))  # JSON tells 5, a size, from 5.0
     except ValueError:
         raise ArgumentError(f"{name} must be numbers separated by commas; got {text!r}.") from None

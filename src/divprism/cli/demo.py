@@ -43,16 +43,13 @@ def demo(
     embedders = dict.fromkeys(entry["id"] for entry in comparison.results.first.embedders)
     kernels = f"bandwidth {_BANDWIDTH_X} (outputs) and {_BANDWIDTH_T} (prompts)"
     _print(f"\nEmbedded by {', '.join(embedders)}; Gaussian kernels, {kernels}.\n")
-    _print(f"{'':>8} {'vendi':>7} = {'conditional':>11} x {'information':>11}")
-    for name in models:  # in the order of the file: the ranking is not the point here
+    _print(f"{'':>6} {'vendi':>7} = {'conditional':>11} x {'information':>11}")
+    for name in models:  # in the order of the file, not of the ranking
         vendi, own, factor = (comparison.results[name].scores[score] for score in _SHOWN)
         habits = f"{('ignores', 'follows')[factor > _FOLLOWING]} its prompts, "
         habits += ("repeats itself", "varies")[own > _VARIED]
-        _print(f"{name:>8} {vendi:>7.2f} = {own:>11.2f} x {factor:>11.2f}  {habits}")
-    _print(
-        "\nvendi counts distinct answers, conditional those to one prompt: that is the model's own "
-        "diversity. information is the factor that the prompts add."
-    )
+        _print(f"{name:>6} {vendi:>7.2f} = {own:>11.2f} x {factor:>11.2f}  {habits}")
+    _print("\nconditional is the model's own diversity, information the factor that prompts add.")
     typer.echo(f"\n{_write_page(comparison, report)}")
     if save is not None:
         flags = f"--bandwidth-x {_BANDWIDTH_X} --bandwidth-t {_BANDWIDTH_T}"

@@ -18,7 +18,7 @@ def parse_gates(texts: list[str], *, labels: bool) -> dict[str, float]:
         try:
             least = float(number)
         except ValueError:
-            least = math.nan
+            least = math.nan  # refused below
         if not math.isfinite(least) or name in gates:
             example = "a score, once, and a number, such as conditional_vendi=4.5"
             raise ArgumentError(f"--fail-under must be {example}; got {text!r}.")
@@ -46,9 +46,8 @@ def check_gates(results: Results, gates: dict[str, float]) -> None:
             if value is None:
                 raise ArgumentError(_UNCHECKED.format(name, " and ".join(score_spec(name).needs)))
             if value < least:
-                subject = f"{name} of {shown(model)}" if model else name
+                subject = f"{name} of {shown(model)}" if model else name  # "" if not named
                 low.append(f"{subject} is {value:.4g}, below {least:g}")
         if low:
-            count = f"{len(low):,} of {len(results):,} models"
-            others = f", as for {count}" if len(low) > 1 else ""
+            others = f", as for {len(low):,} of {len(results):,} models" * (len(low) > 1)
             raise GateError(f"{low[0]}{others} (--fail-under).")

@@ -15,7 +15,7 @@ from divprism.report.group_tables import group_records, groups_listing
 _WAYS: dict[str, Callable[[int], library.Grouping]] = {
     "eigen": library.EigenGrouping,
     "directions": library.EigenDirectionGrouping,
-    "prompt": lambda number: library.ExactPromptGrouping(),
+    "prompt": lambda number: library.ExactPromptGrouping(),  # as many as there are
     "kmeans": library.KMeansGrouping,
 }
 

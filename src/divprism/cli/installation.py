@@ -33,7 +33,8 @@ def ls(kind: str = typer.Argument(..., metavar="|".join(_KINDS), help="What to l
     if kind not in _KINDS:
         raise ArgumentError(f"{kind!r} cannot be listed; choose from {', '.join(_KINDS)}.")
     if kind == "scores":
-        rows = [(spec.name, "; needs ".join([spec.meaning, *spec.needs])) for spec in SCORES]
+        rows = [(spec.name, f"{spec.meaning}; needs {' and '.join(spec.needs)}") for spec in SCORES]
+        rows = [(name, text.removesuffix("; needs ")) for name, text in rows]
     elif kind == "embedders":
         embedders, aliases = registry.EMBEDDERS.items(), registry.ALIASES.items()
         rows = [(_with_argument(name, entry), registry.summary(entry)) for name, entry in embedders]
@@ -78,7 +79,7 @@ def cache(
         problems = cached.verify()
         say(f"divprism: {problem}" for problem in problems[1:])
         if problems:
-            raise DataError(problems[0])
+            raise DataError(problems[0])  # for its exit code
     entries = cached.entries()
     typer.echo(f"{cached.folder}: {spell_bytes(sum(entry.bytes for entry in entries))}")
     for entry in entries:
@@ -89,16 +90,15 @@ def cache(
 
 def doctor() -> None:
     """Print what is installed: the first lines of a bug report."""
-    system = f"{platform.platform()}, {os.cpu_count()} cores"
-    typer.echo(f"divprism {__version__}")
-    typer.echo(f"python {platform.python_version()} on {system} ({sys.executable})")
+    typer.echo(f"divprism {__version__}, {sys.executable}")
+    typer.echo(f"python {platform.python_version()}, {platform.platform()}, {os.cpu_count()} cores")
     extras: dict[str, str] = {}
     for requirement in metadata.requires("divprism") or []:
         # Reads "numpy>=1.26", or "av>=12; extra == 'video'" for what an extra brings.
         name = re.split(r"[^\w.-]", requirement)[0]
         extra = requirement.partition("extra == ")[2].strip("'\"")
         if extra not in _NOT_FOR_USERS:
-            extras.setdefault(name, extra)
+            extras.setdefault(name, extra)  # several extras may bring it
     for name, extra in extras.items():
         try:
             typer.echo(f"{name} {metadata.version(name)}")

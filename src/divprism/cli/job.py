@@ -34,7 +34,7 @@ from divprism.scores.settings import UNITS, Settings
 
 R = TypeVar("R")
 Document = dict[str, Any]
-_KINDS = "|".join(KINDS)
+_KINDS = ", ".join(KINDS)
 _FORMATS, _PLOTS = ("table", "json", "csv", "md", "latex"), (".png", ".svg", ".pdf")
 
 
@@ -61,8 +61,8 @@ class Reading:
     output_field: str | None = _input(None, "Field of the outputs; several: a,b.")
     prompt_field: str | None = _input(None, "Field of the prompts.")
     model_field: str | None = _input(None, "Field with the name of the model; several: a,b.")
-    output_kind: str | None = _input(None, "What the outputs are.", metavar=_KINDS)
-    prompt_kind: str | None = _input(None, "What the prompts are.", metavar=_KINDS)
+    output_kind: str | None = _input(None, f"What outputs are: {_KINDS}.", metavar="KIND")
+    prompt_kind: str | None = _input(None, f"What prompts are: {_KINDS}.", metavar="KIND")
     limit: int | None = _input(None, "Read this many pairs of each model, the first ones.")
     strict: bool = _input(False, "Refuse empty outputs, surplus files, duplicates.", "--strict")
     allow_outside: bool = _input(False, "Read files outside of IN too.", "--allow-outside")
@@ -137,7 +137,7 @@ class Job(Reading):
     num_permutations: int | None = _scoring(None, "Random pairings as a baseline; 0: none.", min=0)
     estimator: str = _advanced("auto", "How spectra are computed: divprism ls estimators.")
     rng: int = _advanced(0, "Seed of everything random.")
-    max_memory: str | None = _advanced(None, "Memory to use, such as 4GB; default: half.")
+    max_memory: str | None = _advanced(None, "Memory, such as 4GB; default: half of what is free.")
     config: Path | None = _advanced(
         None, "JSON file: flags as keys, or a result.", callback=load_config, is_eager=True
     )
@@ -151,8 +151,9 @@ class Job(Reading):
 
     def __post_init__(self) -> None:
         if self.form not in _FORMATS:
-            names = ", ".join(_FORMATS)
-            raise ArgumentError(f"--format must be one of {names}; got {self.form!r}.")
+            raise ArgumentError(
+                f"--format must be one of {', '.join(_FORMATS)}; got {self.form!r}."
+            )
         if self.plot is not None and self.plot.suffix.lower() not in _PLOTS:
             raise ArgumentError(f"--plot must end in {', '.join(_PLOTS)}; got {self.plot}.")
         if self.details and self.form != "json":
@@ -161,7 +162,7 @@ class Job(Reading):
     def settings(self, samples: Samples) -> Settings:
         """The settings that the flags spell."""
         plain = {key: getattr(self, key) for key in Settings().to_dict()}
-        plain["interval"] = self.interval or None
+        plain["interval"] = self.interval or None  # 0 is how a flag spells None
         for side in ("x", "t"):
             plain[f"embedder_{side}"] = None  # they have options of its own, see below
             # The bandwidth of a config file belongs to the kernel that a flag replaces.
@@ -184,7 +185,7 @@ class Job(Reading):
                 line = shlex.join(["divprism", *sys.argv[1:]])
                 part["runtime"] = part["runtime"] | {"command": line}
         if self.form == "json":
-            kept = full if self.details else document
+            kept = full if self.details else document  # a page alone does not change the JSON
             text = json.dumps(kept, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         elif self.form == "csv":
             text = records.to_csv()
@@ -229,7 +230,7 @@ def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None
 
 
 def _panel(parameter: inspect.Parameter) -> int:
-    """The place of a parameter in the help; the context and arguments come first."""
+    # The context and arguments have no panel and come first.
     return (None, *_PANELS).index(getattr(parameter.default, "rich_help_panel", None))
 
 

@@ -13,7 +13,7 @@ from divprism.data.readers.guards import shown
 from divprism.errors import BandwidthWarning, Notice
 from divprism.report.progress import progress_bar
 
-_SIDES = {"x": "the outputs", "t": "the prompts"}
+_SIDES = {"x": "the outputs", "t": "the prompts"}  # arguments without a flag
 # Python arguments whose flag has another name.
 _RENAMED = {"memory": "max_memory", "precision": "dtype", "num_clusters": "num_groups"}
 

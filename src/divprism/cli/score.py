@@ -36,12 +36,12 @@ def score(
     if samples.models is None or len(set(samples.models)) == 1:
         result: Any = job.run(evaluate, samples, **options)
         results = Results.of(result)
-        table = evaluation_table(result.to_dict(), job.wide)
+        table = evaluation_table(result.to_dict(), job.wide)  # a row per score
     elif labels is not None or weights is not None:
         raise ArgumentError("--labels and --weights are for one model; this source holds several.")
     else:
         result = results = job.run(evaluate_models, samples, **options)
-        table = results_table(results.documents(), job.wide)
+        table = results_table(results.documents(), job.wide)  # a row per model
     records = scores_table(results.documents())
     job.show(result, result.to_dict(), table, records, options.get("labels"))
     check_gates(results, gates)

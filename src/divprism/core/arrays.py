@@ -76,6 +76,7 @@ def is_stored(a: object) -> bool:
     while isinstance(a, np.ndarray):
         if isinstance(a, np.memmap):
             return True
+        # A slice or a transpose of a memory map is a plain array whose base is the map.
         a = a.base
     return False
 
@@ -97,17 +98,18 @@ def exp_in_place(a: Array) -> Array:
 def eigvalsh(matrix: Array) -> np.ndarray:
     """Ascending eigenvalues of a symmetric matrix, on the host; `matrix` may be overwritten.
 
-    Up to n = 400 one BLAS thread is as fast as two, and many times faster where other processes use
-    the cores; a little beyond, one thread is a tenth slower on an idle machine. NumPy and SciPy
-    each bring their own BLAS. After a kernel block the threads of NumPy's keep spinning for some
-    milliseconds, which slows SciPy's by up to a half at n = 500. From n = 1800 on that no longer
-    matters, and SciPy gains a few percent by working in place. benchmarks/exact.py measures both.
+    Which library solves it depends on the size; benchmarks/exact.py measures both.
     """
     if not is_numpy_array(matrix):
         return to_numpy(array_namespace(matrix).linalg.eigvalsh(matrix))
+    # Up to n = 400 one BLAS thread is as fast as two, and many times faster where other processes
+    # use the cores; a little beyond, it is a tenth slower on an idle machine.
     if matrix.shape[0] <= _ONE_THREAD_SIZE:
         with one_blas_thread():
             return np.linalg.eigvalsh(matrix)
+    # NumPy and SciPy each bring their own BLAS. After a kernel block the threads of NumPy's keep
+    # spinning for some milliseconds, which slows SciPy's by up to a half at n = 500. From n = 1800
+    # on that no longer matters, and SciPy gains a few percent by working in place.
     if matrix.shape[0] < _SCIPY_SIZE:
         return np.linalg.eigvalsh(matrix)
     import scipy.linalg
@@ -147,6 +149,7 @@ def middle(a: Array, rank: int) -> float:
     else:
         xp = array_namespace(a)
         pair = xp.sort(xp.reshape(a, (-1,)))[rank : rank + 2]
+    # Halved before adding, so that large entries do not overflow.
     return 0.5 * float(pair[0]) + 0.5 * float(pair[1])
 
 
@@ -173,6 +176,7 @@ def distinct_rows(x: Array) -> tuple[np.ndarray, np.ndarray]:
     # In most data the first columns alone distinguish all rows.
     if d > _FIRST_COLUMNS and np.unique(_row_keys(x[:, :_FIRST_COLUMNS])).size == n:
         return np.arange(n), np.arange(n)
+    # `leader` is the first row with a key, which all rows with that key are compared to.
     _, leader, group = np.unique(_row_keys(x), return_index=True, return_inverse=True)
     representative = leader[group]
     copies = np.flatnonzero(representative != np.arange(n))

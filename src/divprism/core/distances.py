@@ -74,6 +74,7 @@ def squared_gaps(a: Array, b: Array, left: Array, right: Array) -> Array:
     """|a_i - b_j|^2 from differences, for the pairs (i, j) in `left` and `right`."""
     xp = array_namespace(a)
     pieces = [xp.zeros((0,), dtype=a.dtype, device=device_of(a))]
+    # In pieces, because a difference takes d numbers where its square takes one.
     for piece in row_blocks(left.shape[0], max(1, _GAP_ENTRIES // a.shape[1])):
         gap = xp.take(a, left[piece], axis=0) - xp.take(b, right[piece], axis=0)
         pieces.append(xp.sum(gap * gap, axis=1))
@@ -94,11 +95,13 @@ def condensed_squares(x: Array, rows: np.ndarray) -> tuple[np.ndarray, float]:
     xp = array_namespace(x)
     points = xp.astype(xp.take(x, upload(rows, x), axis=0), xp.float64)
     points = points - xp.mean(points, axis=0)
+    # Equal rows are all zero around their mean, and keep the scale one.
     scale = float(xp.max(xp.abs(points))) or 1.0
     points = points / scale
     norms = to_numpy(xp.sum(points * points, axis=1))
     products = to_numpy(points @ points.T)
     left, right = np.triu_indices(rows.size, 1)
+    # Rounding may take the square of a tiny distance below zero.
     squares = np.maximum(norms[left] + norms[right] - 2 * products[left, right], 0.0)
     if np.median(squares) < _CANCELLED_MEDIAN * norms.max():
         from scipy.spatial.distance import pdist
@@ -118,6 +121,7 @@ def gaussian_exponents(a: Array, b: Array, half_a: Array, half_b: Array, *, refi
     exponents -= half_a[:, None]
     exponents -= half_b[None, :]
     if refine:
+        # A bound, with some margin, on the rounding of the product and of both subtractions.
         rounding = 8 * machine_epsilon(exponents) * (half_a[:, None] + half_b[None, :])
         # With a bandwidth that is tiny beside the spread of the data nearly all pairs cancel,
         # but only the few that are close enough for a kernel value above zero matter.

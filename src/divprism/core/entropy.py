@@ -40,6 +40,7 @@ def renyi_entropy(spectrum: Spectrum, order: float, truncation: int | None = Non
     if order == 1:
         return float(-(weights * values) @ np.log(values)) + 0.0
     if math.isinf(order):
+        # Values that only an alternative measure uses have weight zero.
         return -math.log(values[np.flatnonzero(weights)[0]]) + 0.0
     if order == 2 and spectrum.squares is not None:
         return -math.log(spectrum.squares)
@@ -66,6 +67,7 @@ def matrix_entropy(
     1.0
     """
     present = np.flatnonzero(masses)
+    # Zeros would add zero eigenvalues, which cost time and change nothing.
     roots = np.sqrt(masses[present] / masses.sum())
     if present.size < masses.size:
         kernel = kernel[np.ix_(present, present)]
@@ -144,6 +146,7 @@ def entropy_slopes(
         return entropy, slopes
     kept = np.sort(eigenvalues)[::-1][:truncation]
     smallest = kept[-1]
+    # Eigenvalues within rounding of the smallest kept one are tied with it.
     above = eigenvalues > smallest + 8 * rounding
     tied = np.abs(eigenvalues - smallest) <= 8 * rounding
     shift = max(0.0, 1 - float(kept.sum())) / truncation
@@ -157,6 +160,7 @@ def entropy_slopes(
 def _slopes(values: np.ndarray, among: np.ndarray, order: float, rounding: float) -> np.ndarray:
     """Derivative of the entropy of `among` in each of the values, less that of the largest."""
     largest = among.max()
+    # Rounding may put the ratio of the largest eigenvalue to itself above one.
     logs = np.minimum(np.log(values / largest), 0.0)
     if math.isinf(order):
         # Eigenvalues that tie for the largest share its slope.
@@ -190,6 +194,7 @@ def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = 
 
     changes = np.array([change(weights) for weights in spectrum.replicates])
     count = max(1, changes.size)
+    # The jackknife: k - 1 over k times the sum of squared changes is the variance.
     deviations = math.sqrt((count - 1) / count) * changes
     systematic = [spectrum.rounding]
     systematic += [change(spectrum.weights + shift) for shift in spectrum.shifts]

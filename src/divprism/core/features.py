@@ -13,6 +13,7 @@ __all__ = ["FourierMap", "draw_frequencies", "require_fourier_features"]
 
 def draw_frequencies(width: int, count: int, rng: np.random.Generator) -> np.ndarray:
     """Random frequencies for a Gaussian kernel of bandwidth one: normal, shape (width, count)."""
+    # By Bochner: the Fourier transform of a Gaussian of width one is a normal density.
     return rng.standard_normal((width, count))
 
 
@@ -48,4 +49,5 @@ class FourierMap:
     def features(phases: Array) -> Array:
         """Features of given phases, shape (n, 2 r); each row has norm one."""
         xp = array_namespace(phases)
+        # cos^2 + sin^2 = 1, so each of the r frequencies adds 1 / r to the squared norm.
         return xp.concat([xp.cos(phases), xp.sin(phases)], axis=1) / phases.shape[1] ** 0.5

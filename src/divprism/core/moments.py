@@ -46,6 +46,7 @@ class FeatureMoments:
         roots = upload(np.sqrt(weights), features)
         roots = array_namespace(features).astype(roots, features.dtype)
         scaled = features * roots[:, None]
+        # On the host and in double precision, so that states of different chunks and devices merge.
         self.total += to_numpy(scaled.T @ scaled)
         self.mass += float(weights.sum())
 
@@ -90,5 +91,6 @@ def _halves(chosen: np.ndarray) -> list[np.ndarray]:
     """The first and the second half of the frequencies, each with its cosines and sines."""
     count = chosen.size // 2
     cosines, sines = chosen[:count], chosen[count:]
+    # Disjoint halves are independent samples of the frequencies.
     halves = np.array_split(np.arange(count), 2)
     return [np.concatenate([cosines[half], sines[half]]) for half in halves]

@@ -47,8 +47,10 @@ def _part_norm(part: Operator, resources: Resources) -> float:
     if part.is_diagonal:
         return float(part.masses @ part.masses)
     if _moment_is_cheaper(part):
+        # ||F F'||_F = ||F' F||_F.
         moment = second_moment(part)
         return float(array_namespace(moment).sum(moment * moment))
+    # A single tile needs no executor.
     if part.size <= resources.tile:
         everything = slice(0, part.size)
         block = part.values(everything, everything)

@@ -76,6 +76,7 @@ class Spectrum:
         # However noisy the matrix is, its largest eigenvalue stays.
         floor = max(rounding, min(noise, 0.5 * largest))
         values = values[values > floor]
+        # The dropped values were rounding errors, so the trace is restored.
         values = values / values.sum()
         return cls(values, np.ones(values.size), method)
 

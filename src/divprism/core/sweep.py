@@ -131,6 +131,7 @@ class Sweep:
         kept = set()
         for number, task in enumerate(self._tasks):
             budget -= self._task_bytes(task)
+            # A prefix of the tasks, so that the choice depends on the budget alone.
             if budget < 0:
                 break
             kept.add(number)
@@ -207,6 +208,7 @@ class Sweep:
         vectors: list[Array | None] = []
         for dtype in self.dtypes:
             vectors.append(xp.zeros((self.size, columns), dtype=dtype, device=device))
+        # As in a pass: one BLAS thread for each worker.
         with self._resources.workers(threads=self.in_threads):
             start = time.perf_counter()
             tiles = [source(rows, rows) for source in self._sources]
@@ -238,6 +240,7 @@ class Sweep:
                 tiles = kept[step]
             else:
                 tiles = [source(task.rows, columns) for source in self._sources]
+                # Returned rather than stored here: tasks may run in other threads.
                 if number in self._keeping:
                     result.tiles.append(tiles)
             self._multiply(tiles, task, columns, vectors, result)
@@ -281,6 +284,7 @@ def _length(rows: slice) -> int:
 
 
 def _tasks(size: int, tile: int) -> Iterator[_Task]:
+    # Rounded up, so that no narrow band is left over.
     band = max(_NARROWEST_BAND, -(-size // _BANDS))
     blocks = list(row_blocks(size, min(tile, band)))
     for number, rows in enumerate(blocks):

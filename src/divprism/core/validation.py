@@ -94,12 +94,14 @@ def clean_rows(x: Any, name: str) -> Array:
     """
     x = _as_array(x, name)
     xp = array_namespace(x)
+    # NumPy has dtypes that the standard does not know: objects, text, dates.
     if is_numpy_array(x) and x.dtype.kind not in "fiub":
         raise DataError(f"`{name}` must hold real numbers; got dtype {x.dtype}.")
     if xp.isdtype(x.dtype, "complex floating"):
         raise DataError(f"`{name}` must hold real numbers; got dtype {x.dtype}.")
     _require_matrix(x, name)
     if not xp.isdtype(x.dtype, "real floating"):
+        # Integers are always finite.
         _require_double(x, name)
         return xp.astype(x, xp.float64)
     if is_numpy_array(x):
@@ -198,6 +200,7 @@ def clean_ids(t: Any, name: str) -> np.ndarray | None:
 
 def holds_text(t: Any) -> bool:
     """Whether a collection of ids is made of strings."""
+    # Tensors hold no text, and one on a GPU does not convert to NumPy.
     return not is_torch_array(t) and np.asarray(t).dtype.kind in "UO"
 
 
@@ -300,6 +303,7 @@ def check_seed(rng: Any) -> int:
     >>> check_seed(7)
     7
     """
+    # A result records its seed and can be repeated from it, which a Generator does not allow.
     if isinstance(rng, np.random.Generator):
         return int(rng.integers(2**63))
     if isinstance(rng, int | np.integer) and not isinstance(rng, bool) and rng >= 0:
@@ -331,6 +335,7 @@ def check_weights(weights: Any, n: int) -> np.ndarray:
         raise DataError(
             f"`weights` must sum to one; they sum to {total:.6g}. Divide them by their sum."
         )
+    # Exactly one from here on: entropies assume a trace of one.
     return values / total
 
 

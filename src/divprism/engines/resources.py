@@ -83,6 +83,7 @@ class Resources:
             if self.executor is not None:
                 yield self.executor
                 return
+            # No with statement: on an interrupt it would first run all tasks in the queue.
             pool = ThreadPoolExecutor(cores())
             try:
                 yield pool

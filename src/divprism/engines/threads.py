@@ -23,6 +23,7 @@ def cores() -> int:
 
     process = psutil.Process()
     if hasattr(process, "cpu_affinity"):  # not available on macOS
+        # Containers and schedulers often restrict a process to some of the processors.
         return len(process.cpu_affinity())
     return psutil.cpu_count() or 1
 

@@ -41,6 +41,7 @@ def direct_spectra(
         else:
             values = np.concatenate([_eigenvalues(part, by_moment) for part in parts[operator]])
         require_positive(operator, values)
+        # Noise is relative to a trace of one; a part of an operator has a smaller trace.
         noise = operator.noise * float(operator.masses.sum())
         method = _method(parts[operator], by_moment)
         spectra.append(Spectrum.from_eigenvalues(values, noise=noise, method=method))
@@ -102,6 +103,7 @@ def _require_memory(
 def _bytes(part: Operator, by_moment: ByMoment) -> int:
     """Bytes held while a connected part is solved: the matrix, a copy, and its factors."""
     if by_moment(part):
+        # The moment and the copy that the solver makes.
         return 16 * (part.feature_dimension or 0) ** 2
     entries = 2 * part.size**2
     if isinstance(part, HadamardOperator):

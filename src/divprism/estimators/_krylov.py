@@ -51,6 +51,7 @@ class BlockKrylov:
             grown[old:, old - s : old] = self.coupling
             grown[old - s : old, old:] = self.coupling.T
         self._basis = xp.concat([self._basis, self.block], axis=1)
+        # In double precision, since the eigenvalues of the small matrix are the result.
         diagonal = to_numpy(xp.astype(self.block, xp.float64).T @ xp.astype(product, xp.float64))
         grown[old:, old:] = 0.5 * (diagonal + diagonal.T)
         # Projected twice before normalising, as usual against rounding, and once after: if the

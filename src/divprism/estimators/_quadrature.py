@@ -189,6 +189,7 @@ class Batch:
         """The probes in groups, each with its deflation by the groups before it."""
         krylov = self.krylov
         coordinates = np.zeros((krylov.compressed.shape[0], krylov.width))
+        # The probes in the basis: they lie in the span of its first block.
         coordinates[: krylov.width] = krylov.start
         vectors = self.solved(krylov.steps).vectors
         gauss, _ = self.rules(krylov.steps)
@@ -232,6 +233,7 @@ class Batch:
                 rows[:, deflated] = fold.deflation.weights
                 by_rule[number, fold.members], surprise[fold.members] = calibration.apply(rows)
             precision[fold.members] = 1 / calibration.variance(f)
+        # Mixed after calibration, since each rule deviates from the known traces differently.
         share = self.mixture(f)
         probes = (1 - share) * by_rule[0] + share * by_rule[1]
         return _Atoms(values[keep], probes[:, keep], precision, surprise, by_rule[:, :, keep])
@@ -276,6 +278,7 @@ class _Calibration:
         weighted = 2 * self._remaining * self._controls[:, gauss]
         covariance = self._controls[:, gauss] @ weighted.T + ridge * np.eye(2)
         self._spread = np.sqrt(np.diag(covariance))
+        # Row i: the change of the weights for a deviation of one in control i.
         self._solve = np.linalg.lstsq(covariance, weighted, rcond=_SINGULAR)[0]
         self._target = np.array([known[0] / top, known[1] / top**2])
 
@@ -328,6 +331,7 @@ def _ritz_pairs(matrix: np.ndarray, start: np.ndarray, steps: int) -> tuple[np.n
     basis = last = np.linalg.qr(start)[0]
     for _ in range(steps - 1):
         product = matrix @ last
+        # Twice, because a single projection leaves a remainder of the size of its rounding.
         for _ in range(2):
             product -= basis @ (basis.T @ product)
         last, size = np.linalg.qr(product)
@@ -429,5 +433,6 @@ def _balanced(precision: np.ndarray, surprise: np.ndarray) -> np.ndarray:
     shares = precision / precision.sum()
     centred = surprise - shares @ surprise
     covariance = (centred * shares[:, None]).T @ centred
+    # Least squares: with few probes the surprises may be linearly dependent.
     pull = np.linalg.lstsq(covariance, shares @ surprise, rcond=_RANK)[0]
     return shares * (1 - centred @ pull)

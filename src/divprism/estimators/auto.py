@@ -77,6 +77,7 @@ class Auto(Estimator):
             Dimension of the feature map of the kernel, if finite.
         """
         estimator: Estimator = Lanczos(tolerance=self.tolerance)
+        # The moment must be smaller than the matrix, and cheap to solve.
         if features is not None and features < min(n, _CHEAP + 1):
             estimator = Dual()
         elif n <= _CHEAP:
@@ -102,6 +103,7 @@ class Auto(Estimator):
     ) -> list[Spectrum]:
         """The spectrum of each operator; each kernel matrix is computed once."""
         large = [operator for operator in operators if self._is_large(operator)]
+        # Solved together, because a product shares kernel matrices with its factors.
         small = [operator for operator in operators if operator not in large]
         exact = direct_spectra(
             small, resources, by_moment=lambda part: isinstance(self._select(part), Dual)

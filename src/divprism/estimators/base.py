@@ -54,6 +54,7 @@ class Cost:
 
 def check_tolerance(tolerance: object) -> None:
     """Raise ArgumentError unless the tolerance is a positive finite number."""
+    # A bool is an int in Python, but no tolerance.
     is_number = isinstance(tolerance, int | float | np.number) and not isinstance(tolerance, bool)
     if not is_number or not 0 < float(tolerance) < math.inf:  # type: ignore[arg-type]
         raise ArgumentError(f"`tolerance` must be positive and finite; got {tolerance!r}.")
@@ -118,6 +119,7 @@ class Estimator(ABC):
         if self.squares_are_exact and question.squares_suffice:
             entropies = _from_squares(operators, resources)
             return [entropies for _ in question.orders]
+        # One set of spectra: scores of different orders are then consistent with each other.
         spectra = self.spectra(operators, question, resources)
         by_order = []
         for order in question.orders:

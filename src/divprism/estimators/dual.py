@@ -37,6 +37,7 @@ class Dual(Estimator):
         if d_t is not None:
             sizes += [d_t, d_x * d_t]
         flops = sum(n * size**2 + 4 / 3 * size**3 for size in sizes)
+        # The moment and the copy that the solver makes.
         return Cost(flops, 16 * max(sizes) ** 2)
 
 

@@ -35,4 +35,5 @@ class Exact(Estimator):
         width, matrices = d_x, 1
         if d_t is not None:
             width, matrices = d_x + d_t, 3
+        # 4/3 n^3 operations reduce a symmetric matrix to tridiagonal form.
         return Cost(matrices * 4 / 3 * n**3 + n**2 * width, 8 * n**2 * matrices)

@@ -64,6 +64,7 @@ class Fourier(Estimator):
         )
         rng = np.random.default_rng(question.rng)
         maps: dict[KernelOperator, FourierMap] = {}
+        # Frequencies are tied to a factor, so that the product reuses those of K_X and K_T.
         for factor in factors:
             if factor not in maps:
                 maps[factor] = FourierMap(draw_frequencies(factor.width, self.num_features, rng))
@@ -73,6 +74,7 @@ class Fourier(Estimator):
         self, operator: Operator, maps: dict[KernelOperator, FourierMap], resources: Resources
     ) -> FeatureMoments:
         moments = FeatureMoments(2 * self.num_features, is_random=True)
+        # A cosine and a sine of eight bytes each for every frequency.
         blocks = list(row_blocks(operator.size, max(1, _CHUNK // (16 * self.num_features))))
         for number, rows in enumerate(blocks):
             phases = _phases(operator, maps, rows)

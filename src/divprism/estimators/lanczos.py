@@ -187,14 +187,17 @@ class _Run:
         )
         room = self.resources.budget - least
         sweeps = []
+        # Earlier groups, which hold the product, have priority.
         for group in self.groups:
             sweep = Sweep.over(group, self.resources, max(0, int(room)))
+            # A sweep that does not fit as a whole leaves no room for the next.
             room -= sweep.full_bytes
             sweeps.append(sweep)
         return sweeps
 
     def _announce(self) -> None:
         """Report the plan if the work takes long."""
+        # Timing a tile takes time itself.
         if self.resources.progress is None:
             return
         full = sum(sweep.full_bytes for sweep in self.sweeps)
@@ -258,6 +261,7 @@ class _Run:
         fresh = self._new_batches(probes)
         previous = math.inf
         for step in range(1, (depth or _MOST_STEPS) + 1):
+            # An exhausted space gains nothing from further products.
             active = [operator for operator in self.operators if not fresh[operator].exhausted]
             if not active:
                 break
@@ -324,6 +328,7 @@ class _Run:
             for number, operator in enumerate(group):
                 if operator in active:
                     vectors[number] = batches[operator].krylov.block
+            # Squared norms cost little beside the products, and only the first sweep needs them.
             is_first = any(operator not in self.squares for operator in group)
             if not is_first and all(v is None for v in vectors):
                 continue
@@ -342,6 +347,7 @@ class _Run:
 def _trace_function(order: float) -> Function:
     """The function f with tr f(A) in the entropy of an order."""
     if order == 1 or math.isinf(order):
+        # Order infinity depends on the largest eigenvalue alone; order 1 sets its effort.
         return lambda x: np.where(x > 0, -x * np.log(np.maximum(x, 1e-300)), 0.0)
     return lambda x: x ** min(order, _HIGH_ORDER)
 

@@ -83,8 +83,10 @@ class Nystrom(Estimator):
         half = max(1, count // 2)
         fine = _eigenvalues(inner, gram)
         coarse = _eigenvalues(inner[:half, :half], gram[:half, :half])
+        # The larger of the noise of the kernel values and the rounding of the eigensolver.
         floor = max(operator.noise * trace, count * np.finfo(np.float64).eps * float(fine[0]))
         fine, coarse = fine[fine > floor], coarse[coarse > floor]
+        # An item that is similar to no landmark adds an eigenvalue of the size of its mass.
         unseen = float(np.delete(operator.masses, landmarks).max() / trace)
         return _topped_up(fine / trace, coarse / trace, operator.size, unseen)
 
@@ -109,6 +111,7 @@ def _inner_and_gram(
     for number, rows in enumerate(blocks):
         values = to_numpy(values_at(rows)).astype(np.float64)
         block = values * root[rows, None] * root[None, landmarks]
+        # Accumulated, so that the n x m matrix C is never held as a whole.
         gram += block.T @ block
         inside = np.flatnonzero((landmarks >= rows.start) & (landmarks < rows.stop))
         inner[inside] = block[landmarks[inside] - rows.start]

@@ -89,6 +89,7 @@ class Subsample(Estimator):
         """Entropies of order 2, once for each order of the question."""
         if not question.squares_suffice:
             self.spectra(operators, question, resources)
+        # With a product, rows are pairs for its factors too: common errors then cancel.
         joint = _first_product(operators)
         orders = _row_orders(operators, joint, np.random.default_rng(question.rng))
         available = max(len(order) for order in orders)
@@ -133,6 +134,7 @@ def _from_rows(
     operator: Operator, joint: HadamardOperator | None, chosen: np.ndarray, resources: Resources
 ) -> Estimate:
     """-log ||M||_F^2 from some points; for a factor of `joint` from some of its pairs."""
+    # In ascending order, so that rows of a file are read front to back.
     index = np.sort(chosen)
     if joint is None or operator is joint:
         masses = operator.masses
@@ -153,6 +155,7 @@ def _from_rows(
     value = -math.log(diagonal + (1 - diagonal) * total / float(present.sum()))
     # Without a row, the sums lose its pairs on both sides of the diagonal.
     without = diagonal + (1 - diagonal) * (total - 2 * sums) / (present.sum() - 2 * present)
+    # Jackknife, times the correction for sampling from a finite population.
     scale = math.sqrt((count - 1) / count * (1 - count / size))
     return Estimate(value, scale * (-np.log(without) - value))
 

@@ -45,15 +45,15 @@ def groups_listing(document: Document, top: int = 10, wide: bool = False) -> Tab
 def _figure_columns(document: Document, wide: bool) -> list[Column]:
     columns = [
         Column("vendi", "vendi", ".2f"),
-        Column("rke", "rke", ".2f", priority=2),
-        Column("share", "share", ".1%", priority=1),
+        Column("rke", "rke", ".2f"),
+        Column("share", "share", ".1%"),
         Column("size", "n", ",.0f"),
     ]
     if at_equal_size(document):
         columns.insert(0, Column("rarefied", f"vendi of {document['equal_size']}", ".2f"))
     if wide:
-        columns.append(Column("num_prompts", "prompts", ",d", priority=3))
-        columns.append(Column("standard_error", "error", ".2g", priority=4))
+        columns.append(Column("num_prompts", "prompts", ",d", priority=1))
+        columns.append(Column("standard_error", "error", ".2g", priority=2))
     return columns
 
 

@@ -43,9 +43,10 @@ __all__ = [
 
 
 def _score(
-    name: str, data: Mapping[str, Any], given: Mapping[str, Any], options: Mapping[str, Any]
+    name: str, data: Mapping[str, object], given: Mapping[str, Any], options: ScoreOptions
 ) -> Score:
     """One score of some data; `given` holds the keywords that only some of the scores have."""
+    # Weights belong to the data, not to the settings.
     rest = dict(options)
     weights = rest.pop("weights", None)
     settings, resources = read_options(rest, ScoreOptions, name)
@@ -66,13 +67,17 @@ def _score(
 
 def _changes(spec: ScoreSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a call changes: what was given, and the order if the score fixes it."""
+    # None means "not given" here, so that the settings keep their own kernel and order.
     changes = {keyword: value for keyword, value in given.items() if value is not None}
+    # Posing at order 2 lets data of single precision stay single.
     if spec.order is not None:
         changes["order"] = spec.order
     return changes
 
 
-def _prompt_score(name: str, t: Any, given: Mapping[str, Any], options: Mapping[str, Any]) -> Score:
+def _prompt_score(
+    name: str, t: object, given: Mapping[str, Any], options: Mapping[str, Any]
+) -> Score:
     """A score of the prompts alone."""
     rest = dict(options)
     weights = rest.pop("weights", None)
@@ -92,7 +97,7 @@ def _prompt_score(name: str, t: Any, given: Mapping[str, Any], options: Mapping[
 
 
 def _per_prompt_score(
-    name: str, x: Any, t: Any, given: Mapping[str, Any], options: Mapping[str, Any]
+    name: str, x: object, t: object, given: Mapping[str, Any], options: ScoreOptions
 ) -> Score:
     """A score that compares prompts as ids."""
     codes = clean_ids(t, "t")
@@ -102,7 +107,11 @@ def _per_prompt_score(
 
 
 def vendi(
-    x: Any, *, kernel: Kernel | None = None, order: Any = None, **options: "Unpack[ScoreOptions]"
+    x: object,
+    *,
+    kernel: Kernel | None = None,
+    order: float | str | None = None,
+    **options: "Unpack[ScoreOptions]",
 ) -> Score:
     """Effective number of distinct items: exp H(K / n).
 
@@ -161,7 +170,7 @@ def vendi(
     return _score("vendi", {"x": x}, {"kernel_x": kernel, "order": order}, options)
 
 
-def rke(x: Any, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]") -> Score:
+def rke(x: object, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]") -> Score:
     """Effective number of distinct items at order 2: 1 / ||K / n||_F^2.
 
     Conditional Vendi, eq. 4; Truncated Vendi, eq. 7. Cheaper than `vendi`: no eigenvalue is
@@ -177,12 +186,12 @@ def rke(x: Any, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions
 
 
 def conditional_vendi(
-    x: Any,
-    t: Any,
+    x: object,
+    t: object,
     *,
     kernel_x: Kernel | None = None,
     kernel_t: Kernel | None = None,
-    order: Any = None,
+    order: float | str | None = None,
     **options: "Unpack[ScoreOptions]",
 ) -> Score:
     """Effective number of distinct outputs per kind of prompt: exp(H(X, T) - H(T)).
@@ -217,12 +226,12 @@ def conditional_vendi(
 
 
 def information_vendi(
-    x: Any,
-    t: Any,
+    x: object,
+    t: object,
     *,
     kernel_x: Kernel | None = None,
     kernel_t: Kernel | None = None,
-    order: Any = None,
+    order: float | str | None = None,
     **options: "Unpack[ScoreOptions]",
 ) -> Score:
     """How much of the diversity follows the prompts: exp(H(X) + H(T) - H(X, T)).
@@ -241,8 +250,8 @@ def information_vendi(
 
 
 def conditional_rke(
-    x: Any,
-    t: Any,
+    x: object,
+    t: object,
     *,
     kernel_x: Kernel | None = None,
     kernel_t: Kernel | None = None,
@@ -263,8 +272,8 @@ def conditional_rke(
 
 
 def information_rke(
-    x: Any,
-    t: Any,
+    x: object,
+    t: object,
     *,
     kernel_x: Kernel | None = None,
     kernel_t: Kernel | None = None,
@@ -284,7 +293,11 @@ def information_rke(
 
 
 def prompt_vendi(
-    t: Any, *, kernel: Kernel | None = None, order: Any = None, **options: "Unpack[ScoreOptions]"
+    t: object,
+    *,
+    kernel: Kernel | None = None,
+    order: float | str | None = None,
+    **options: "Unpack[ScoreOptions]",
 ) -> Score:
     """Effective number of kinds of prompt: exp H(K_T / n).
 
@@ -310,7 +323,9 @@ def prompt_vendi(
     return _prompt_score("prompt_vendi", t, {"kernel_t": kernel, "order": order}, options)
 
 
-def prompt_rke(t: Any, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]") -> Score:
+def prompt_rke(
+    t: object, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]"
+) -> Score:
     """`prompt_vendi` at order 2: 1 / ||K_T / n||_F^2, without eigenvalues. Arguments as there.
 
     >>> import divprism as dp
@@ -321,11 +336,11 @@ def prompt_rke(t: Any, *, kernel: Kernel | None = None, **options: "Unpack[Score
 
 
 def per_prompt_vendi(
-    x: Any,
-    t: Any,
+    x: object,
+    t: object,
     *,
     kernel: Kernel | None = None,
-    order: Any = None,
+    order: float | str | None = None,
     **options: "Unpack[ScoreOptions]",
 ) -> Score:
     """Effective number of distinct outputs per exact prompt: `conditional_vendi` with ids.
@@ -364,7 +379,7 @@ def per_prompt_vendi(
 
 
 def per_prompt_rke(
-    x: Any, t: Any, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]"
+    x: object, t: object, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]"
 ) -> Score:
     """`per_prompt_vendi` at order 2: no eigenvalue is computed. Arguments as there.
 
@@ -376,11 +391,11 @@ def per_prompt_rke(
 
 
 def cluster_vendi(
-    x: Any,
-    labels: Any,
+    x: object,
+    labels: object,
     *,
     kernel: Kernel | None = None,
-    order: Any = None,
+    order: float | str | None = None,
     **options: "Unpack[ScoreOptions]",
 ) -> Score:
     """Mean over groups, by their share, of the `vendi` of the outputs inside each.
@@ -412,7 +427,7 @@ def cluster_vendi(
 
 
 def cluster_rke(
-    x: Any, labels: Any, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]"
+    x: object, labels: object, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]"
 ) -> Score:
     """`cluster_vendi` at order 2: no eigenvalue is computed.
 

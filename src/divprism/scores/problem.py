@@ -1,7 +1,7 @@
 """Problem: validated data as operators, with resolved settings; and the entropies of these.
 
-Everything that is scored goes through `pose`, the only place where the data of a public function
-are validated. Below it arrays are trusted.
+Every score goes through `pose`, the only function that validates data. Below it arrays are
+trusted.
 """
 
 from collections.abc import Sequence
@@ -104,7 +104,7 @@ class Problem:
 
     @property
     def present(self) -> tuple[str, ...]:
-        """What the data hold of the things that scores need."""
+        """The needs of scores that the data meet."""
         holds = {
             PROMPTS: self.t is not None,
             REPEATED_PROMPTS: self.prompt_ids is not None,
@@ -118,12 +118,12 @@ class Problem:
 
 
 def pose(
-    x: Any,
-    t: Any = None,
-    labels: Any = None,
+    x: object,
+    t: object = None,
+    labels: object = None,
     *,
     settings: Settings,
-    weights: Any = None,
+    weights: object = None,
     resources: Resources = RESOURCES,
 ) -> Problem:
     """Validate the data, choose the bandwidths that were left open, merge equal items.
@@ -131,6 +131,7 @@ def pose(
     Data are held in the precision that the answer needs: double for spectra; at order 2, which
     only adds up squares, single precision data stay single.
     """
+    # Autocast and other modes of torch that the caller may be in must not change the answer.
     with plain_mode():
         sides, warnings = _paired_sides(x, t, labels, settings)
         n = sides["x"].data.shape[0]
@@ -171,13 +172,14 @@ class _Side:
 
 
 def _paired_sides(
-    x: Any, t: Any, labels: Any, settings: Settings
+    x: object, t: object, labels: object, settings: Settings
 ) -> tuple[dict[str, _Side], tuple[Notice, ...]]:
     """Clean data of each side, checked to have the same length and to live in one library."""
     warnings: tuple[Notice, ...] = ()
     sides = {"x": _clean(settings.kernel_x, x, "x")}
     if t is not None:
         kernel_t = settings.kernel_t
+        # Flat prompts without a kernel are ids; vectors are left to the bandwidth rule.
         if kernel_t is None and clean_ids(t, "t") is not None:
             kernel_t = Categorical()
             if holds_text(t):
@@ -187,6 +189,7 @@ def _paired_sides(
         raise ArgumentError("`kernel_t` was given, but no prompts `t`.")
     if labels is not None:
         sides["labels"] = _Side(Categorical(), clean_labels(labels)[:, None])
+    # Prompts move to the library and the device of the outputs, never the other way.
     first = sides["x"].data
     for name, side in sides.items():
         check_pairing(first.shape[0], side.data.shape[0], name)
@@ -194,7 +197,7 @@ def _paired_sides(
     return sides, warnings
 
 
-def _clean(kernel: Kernel | None, data: Any, name: str) -> _Side:
+def _clean(kernel: Kernel | None, data: object, name: str) -> _Side:
     return _Side(kernel, (kernel or _PLACEHOLDER).clean(data, name))
 
 
@@ -221,6 +224,7 @@ def _with_bandwidths(
     sides: dict[str, _Side], settings: Settings
 ) -> tuple[dict[str, _Side], Settings]:
     """Every side with a kernel, and the settings with all of them resolved."""
+    # Results record the rule only where it was used: given bandwidths owe it nothing.
     rule_used = None
     resolved = dict(sides)
     for name, side in sides.items():
@@ -252,6 +256,7 @@ def _operator(
 
 
 def _precision(data: Array, settings: Settings) -> Any:
+    # The RKE scores of settings with another order come from the same double precision data.
     squares_suffice = settings.order == 2 and settings.truncation is None
     xp = array_namespace(data)
     is_single = xp.isdtype(data.dtype, "real floating") and data.dtype != xp.float64
@@ -270,6 +275,7 @@ def entropies(
     distinct = list(dict.fromkeys(operators))
     question = problem.question(orders)
     estimator = problem.settings.estimator
+    # Dense solvers see the negative eigenvalues of an invalid matrix themselves.
     solved: list[Operator] = []
     if isinstance(estimator, Exact | Dual) and not question.squares_suffice:
         solved = distinct

@@ -56,7 +56,7 @@ class Score(float):
         How the entropies were computed: "exact", "dual", "lanczos", "frobenius", ..., or several
         joined by "+".
     settings : Settings
-        What gives this score again, every default resolved.
+        Settings that reproduce the score, every default resolved.
     warnings : tuple of Notice
         What a reader of the number should know.
     spectra : dict of Spectrum
@@ -95,8 +95,10 @@ class Score(float):
     ) -> "Score":
         """A score from its logarithm, with the error and the method that come with it."""
         value = math.exp(entropy.estimate.value)
+        # float is immutable: the number is set in __new__, and the rest are plain attributes.
         score = super().__new__(cls, value)
         score.name = name
+        # To first order an error in the exponent is a relative error of the score.
         score.standard_error = value * entropy.estimate.standard_error
         score.entropy = entropy.estimate.value
         score.order = order
@@ -123,7 +125,7 @@ class Score(float):
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; default a new figure.
+            Axes to plot into. Default: a new figure.
 
         Returns
         -------
@@ -133,6 +135,7 @@ class Score(float):
 
         return plot_score(self, ax)
 
+    # Only repr and str differ from float: format, round and arithmetic are those of the number.
     def __repr__(self) -> str:
         return f"<Score {self}>"
 
@@ -181,6 +184,7 @@ def _restore(value: float, attributes: dict[str, Any]) -> Score:
 
 
 def _join_methods(methods: Iterable[str]) -> str:
+    # A method may be a sum already, where the operators of a score were solved differently.
     names = {name for method in methods for name in method.split("+")}
     return "+".join(sorted(names))
 
@@ -191,8 +195,10 @@ Solved = dict[float, dict[str, Entropy]]
 
 def solve(problem: Problem, specs: Sequence[ScoreSpec]) -> Solved:
     """The entropies that some scores are sums of, each operator solved once for all orders."""
+    # Cluster scores are means of scores, not sums of entropies: `_group_mean` computes them.
     of_entropies = [spec for spec in specs if not spec.is_group_mean]
     order = problem.settings.order
+    # At order 2 the Vendi and the RKE scores share their entropies.
     orders = list(dict.fromkeys(spec.order_under(order) for spec in of_entropies))
     solved: Solved = {at: {} for at in orders}
     wanted = {operator for spec in of_entropies for operator in spec.terms}
@@ -226,6 +232,7 @@ def assemble(spec: ScoreSpec, solved: Mapping[str, Entropy], problem: Problem) -
     """A score from the entropies of its operators."""
     entropy = combine(spec, solved)
     warnings = list(problem.warnings)
+    # An estimator may run out of probes before it reaches the tolerance that it promises.
     promise = problem.settings.estimator.promise
     error = entropy.estimate.standard_error
     if error > _MISSED * promise:
@@ -250,6 +257,7 @@ def assemble(spec: ScoreSpec, solved: Mapping[str, Entropy], problem: Problem) -
 
 def combine(spec: ScoreSpec, solved: Mapping[str, Entropy]) -> Entropy:
     """The logarithm of a score: the signed sum of the entropies of its operators."""
+    # Deviations of the same probes cancel in a difference, so they are added with their signs.
     estimate = Estimate.total((sign, solved[name].estimate) for name, sign in spec.terms.items())
     return Entropy(estimate, _join_methods(solved[name].method for name in spec.terms))
 
@@ -260,6 +268,7 @@ def _group_mean(spec: ScoreSpec, problem: Problem) -> Score:
     groups = list(problem.within_labels.groups())
     shares = [float(group.masses.sum()) for group in groups]
     order = spec.order_under(problem.settings.order)
+    # The groups are parts of K_X: one check of the whole serves all of them.
     check_factors([problem.x], [])
     [inside] = problem.settings.estimator.entropies(
         groups, problem.question([order]), problem.resources
@@ -271,6 +280,7 @@ def _group_mean(spec: ScoreSpec, problem: Problem) -> Score:
         score = math.exp(log.value)
         terms.append((share, Estimate(score, score * log.deviations, score * log.systematic)))
     mean = Estimate.total(terms)
+    # Back to the logarithm, because a Score is made from its entropy.
     log_mean = Estimate(
         math.log(mean.value), mean.deviations / mean.value, mean.systematic / mean.value
     )
@@ -306,6 +316,7 @@ def saturation(operator: str, entropy: float, problem: Problem) -> list[Notice]:
     under the exact prompt, which is a sensible question.
     """
     side = {"x": problem.x, "t": problem.t}.get(operator)
+    # Only a kernel with a bandwidth can have a wrong one.
     if side is None or side.kernel.bandwidth is None or side.size < _FEWEST:
         return []
     count = math.exp(entropy)

@@ -45,6 +45,8 @@ __all__ = [
 
 T = TypeVar("T")
 Progress = Callable[[str, float], None]
+EmbedFunction = Callable[..., Any]
+"""A function of a batch of items that returns a row of numbers for each."""
 
 UNITS = ("pair", "prompt")
 """What may be resampled: pairs, or prompts with all their outputs."""
@@ -68,7 +70,7 @@ def check_unit(unit: object) -> str | None:
 
 @dataclass(frozen=True)
 class Settings:
-    """How scores are computed: kernels, order, estimator, and what is said about the scores.
+    """How scores are computed and assessed: kernels, order, estimator, intervals, baseline.
 
     Every result holds the settings that it was computed with, all defaults resolved; pass them
     back as `settings=` to compute it again.
@@ -105,8 +107,8 @@ class Settings:
     truncation: int | None = None
     estimator: Estimator = field(default_factory=Auto)
     rng: int = 0
-    embedder_x: Embedder | Callable[..., Any] | None = None
-    embedder_t: Embedder | Callable[..., Any] | None = None
+    embedder_x: Embedder | EmbedFunction | None = None
+    embedder_t: Embedder | EmbedFunction | None = None
     interval: float | None = None
     unit: str | None = None
     num_permutations: int | None = None
@@ -122,6 +124,7 @@ class Settings:
         rule = self.bandwidth_rule
         if rule is not None:
             _check_instance(rule, BandwidthRule, "bandwidth_rule", "dp.StableScore()")
+        # `estimator=None` is accepted as a keyword, where it stands for the default.
         if self.estimator is None:
             self._set("estimator", Auto())
         _check_instance(self.estimator, Estimator, "estimator", "dp.Auto()")
@@ -199,10 +202,12 @@ class Settings:
         >>> Settings.from_dict(settings.to_dict()) == settings
         True
         """
+        # `to_dict` writes the bandwidths and the precision apart from kernels and embedders.
         known = {field.name for field in fields(cls)} | {"bandwidth_x", "bandwidth_t", "dtype"}
         unknown = sorted(set(plain) - known)
         if unknown:
             raise ArgumentError(f"there is no setting {unknown[0]!r}.")
+        # None stands for a default; a field without a value keeps the default of the class.
         values = {name: value for name, value in plain.items() if value is not None}
         precision = values.pop("dtype", None)
         for side in ("x", "t"):
@@ -233,6 +238,7 @@ def _spell_kernel(kernel: Kernel | None) -> tuple[str | None, float | None]:
 
 
 def _spell_or_none(value: object | None) -> str | None:
+    # A rule of the user has no spelling; the bandwidths that it chose are recorded anyway.
     if value is None or not registry.is_registered(value):
         return None
     return registry.spell(value)
@@ -253,29 +259,29 @@ class _SharedOptions(ResourceOptions, total=False):
     bandwidth_rule: BandwidthRule | None
     truncation: int | None
     estimator: Estimator | None
-    rng: Any
+    rng: int | np.random.Generator
 
 
 class ScoreOptions(_SharedOptions, total=False):
     """Keywords of a score as a function, beside its kernels and its order."""
 
-    weights: Any
+    weights: object
 
 
 class PairOptions(_SharedOptions, total=False):
-    """Keywords of whatever scores pairs of outputs and prompts."""
+    """Keywords of functions that score pairs of outputs and prompts."""
 
     kernel_x: Kernel | None
     kernel_t: Kernel | None
-    order: float
+    order: float | str
 
 
 class EmbeddingOptions(TypedDict, total=False):
-    """Keywords of whatever embeds texts, images and videos."""
+    """Keywords of functions that embed texts, images and videos."""
 
-    embedder_x: Embedder | Callable[..., Any] | None
-    embedder_t: Embedder | Callable[..., Any] | None
-    cache: Any
+    embedder_x: Embedder | EmbedFunction | None
+    embedder_t: Embedder | EmbedFunction | None
+    cache: object
     num_workers: int | None
 
 
@@ -288,7 +294,7 @@ class AssessmentOptions(TypedDict, total=False):
 
 
 class EmbeddedPairOptions(PairOptions, EmbeddingOptions, total=False):
-    """Keywords of whatever embeds pairs before it scores them."""
+    """Keywords of functions that embed pairs before they score them."""
 
 
 class EvaluationOptions(EmbeddedPairOptions, AssessmentOptions, total=False):
@@ -305,6 +311,7 @@ def read_options(
 
     `accepted` is the typed dictionary of its keywords. Keywords override the fields of `settings`.
     """
+    # Python cannot check **options at run time, so this repeats what it does for named arguments.
     unknown = [name for name in options if name not in accepted.__annotations__]
     if unknown:
         raise TypeError(f"{function}() got an unexpected keyword argument {unknown[0]!r}")
@@ -324,6 +331,7 @@ def _read_resources(given: dict[str, Any]) -> Resources:
     if executor is not None:
         example = "concurrent.futures.ThreadPoolExecutor()"
         _check_instance(executor, Executor, "executor", example)
+        # Blocks of the kernel matrix are read in place; processes would copy the data for each.
         if isinstance(executor, ProcessPoolExecutor):
             raise ArgumentError(
                 "`executor` must share our memory: use concurrent.futures.ThreadPoolExecutor; "

@@ -68,9 +68,12 @@ def _limits_of_conditional(n: int, order: float, truncation: int | None) -> tupl
 
 def _limits_of_information(n: int, order: float, truncation: int | None) -> tuple[float, float]:
     """Subadditivity gives at least 1, but holds at order 1 without truncation only."""
+    # The entropies of other orders are not subadditive, so Information may fall below 1.
     lowest = 0.0
     if order == 1 and truncation is None:
         lowest = 1.0
+    # H(X) + H(T) - H(X, T) is at most H(X): the eigenvalues of the product are majorised by those
+    # of K_T. Truncated spectra need not be majorised, so there is no upper limit.
     highest = math.inf
     if truncation is None:
         highest = float(n)
@@ -98,7 +101,7 @@ class ScoreSpec:
     needs : tuple of str
         What the score needs beside the outputs.
     meaning : str
-        What the number says, in a few words.
+        Meaning of the number, in a few words.
     limits : callable
         (n, order, truncation) -> lowest and highest value that any sample of n pairs can have.
     is_group_mean : bool
@@ -118,7 +121,7 @@ class ScoreSpec:
     is_group_mean: bool = False
 
     def order_under(self, order: float) -> float:
-        """The order of this score where the settings say `order`."""
+        """The order of this score under settings with `order`."""
         if self.order is None:
             return order
         return self.order
@@ -132,13 +135,14 @@ class ScoreSpec:
         return set(self.terms) <= set(operators)
 
     def missing_need(self, present: Collection[Need]) -> Need | None:
-        """The first thing that the score needs and the data lack; None if nothing is missing."""
+        """The first need of the score that the data do not meet; None if they meet all."""
         for need in self.needs:
             if need not in present:
                 return need
         return None
 
 
+# Mappings that cannot be changed: a row of the table is shared by everything that reads it.
 def _terms(**signs: int) -> Mapping[str, int]:
     return MappingProxyType(signs)
 
@@ -318,6 +322,7 @@ def truncated_name(spec: ScoreSpec) -> str:
     return f"truncated_{spec.name}"
 
 
+# Names of curves are looked up here, never taken apart.
 _BY_CURVE = {spec.name: (spec, False) for spec in SCORES}
 _BY_CURVE |= {truncated_name(spec): (spec, True) for spec in SCORES}
 

@@ -251,8 +251,8 @@ def _file_of(item: Item) -> dict[str, str]:
 
 
 def prompt_groups(
-    x: Any,
-    t: Any = None,
+    x: object,
+    t: object = None,
     grouping: Grouping | None = None,
     *,
     num_modes: int = 3,
@@ -344,7 +344,7 @@ def prompt_groups(
 
 
 def embedded_pairs(
-    x: Any, t: Any, settings: Settings, resources: Resources
+    x: object, t: object, settings: Settings, resources: Resources
 ) -> tuple[Samples, Samples, Settings]:
     """Samples as they were given, the same as vectors, and the settings with their embedders."""
     items = as_arrays(as_samples(x, t, None))
@@ -393,6 +393,7 @@ class _Measured:
         for index, group in enumerate(split.groups):
             measured = _measure(group, sizes[index], at_order[index], at_order_2[index], options)
             if split.hard and not measured.small:
+                # A stream of its own, so that a group does not depend on the ones before it.
                 rng = np.random.default_rng([problem.settings.rng, index])
                 measured = _rarefy(measured, problem, group.rows, equal_size, rng)
             if split.hard:
@@ -506,6 +507,7 @@ def _assemble(measured: _Measured, items: Samples, embedded: Samples, name: str)
 
 
 def _least_diverse_first(group: PromptGroup) -> tuple[bool, float]:
+    # Small groups are last; eigendirections have no score at equal size.
     return group.small, group.rarefied or group.vendi
 
 

@@ -165,6 +165,7 @@ class EigenDirectionGrouping(Grouping):
         """Soft groups: every row has a mass in each of them."""
         values, vectors, warnings = _directions(side, self.num_groups)
         index = side.operator.index
+        # An entry of an eigenvector belongs to a distinct prompt, and is shared by its copies.
         copies = np.bincount(index, minlength=vectors.shape[0])
         groups = []
         for number, (value, vector) in enumerate(zip(values, vectors.T, strict=True), start=1):
@@ -230,7 +231,7 @@ class KMeansGrouping(Grouping):
 
 
 def _prompt_name(prompts: Any, row: int) -> str:
-    """The name of a prompt: its text, the place of its file, its id, or its row."""
+    """The name of a prompt: its text, where its file is, its id, or its row."""
     if isinstance(prompts, tuple):
         prompt = prompts[row]
         if isinstance(prompt, Text):
@@ -245,11 +246,12 @@ def _prompt_name(prompts: Any, row: int) -> str:
 def _numbered_by_size(codes: np.ndarray) -> tuple[Membership, ...]:
     """Groups without names of their own, numbered by size; equal sizes by their first row."""
     is_grouped = codes >= 0
-    found, firsts, counts = np.unique(codes[is_grouped], return_index=True, return_counts=True)
+    groups, firsts, counts = np.unique(codes[is_grouped], return_index=True, return_counts=True)
     by_size = np.lexsort((firsts, -counts))
-    rank = np.full(found.max() + 1, -1)
-    rank[found[by_size]] = np.arange(found.size)
-    names = [f"group {number}" for number in range(1, found.size + 1)]
+    # Codes may have gaps: directions that no prompt belongs to.
+    rank = np.full(groups.max() + 1, -1)
+    rank[groups[by_size]] = np.arange(groups.size)
+    names = [f"group {number}" for number in range(1, groups.size + 1)]
     return _partition(np.where(is_grouped, rank[codes], -1), names)
 
 
@@ -295,6 +297,7 @@ def leading_eigenvectors(
     message where the matrix does not fit into memory.
     """
     size = operator.size
+    # Prompts compared as ids: the eigenvectors are the unit vectors.
     if operator.is_diagonal:
         chosen = np.argsort(-operator.masses, kind="stable")[:count]
         return operator.masses[chosen], (np.arange(size)[:, None] == chosen).astype(float)
@@ -317,6 +320,7 @@ def leading_eigenvectors(
         # A fixed start: ARPACK would otherwise give another rotation of equal eigenvectors.
         start = np.random.default_rng(0).standard_normal(size)
         values, vectors = eigsh(matrix, k=count, v0=start)
+    # LAPACK returns rising eigenvalues, ARPACK any order.
     order = np.argsort(-values, kind="stable")
     rounding = max(size * np.finfo(float).eps * values.max(), operator.noise)
     order = order[values[order] > rounding]

@@ -81,6 +81,7 @@ def rarefied_vendi(
     for _ in range(_NUM_SUBSETS):
         subset = x.index[rng.choice(rows, size, replace=False)]
         chosen, counts = np.unique(subset, return_counts=True)
+        # Equal outputs are merged, so the matrix is at most as large as the subset.
         part = x.subset(chosen, counts / size)
         values = part.masses
         if not part.is_diagonal:
@@ -126,6 +127,7 @@ def modes_of(
     values, vectors = leading_eigenvectors(
         operator, min(count, operator.size), resources, "outputs of a group", way_out
     )
+    # Loadings are inner products of features with directions; their mean squares are shares.
     loadings = vectors * np.sqrt(values) / np.sqrt(operator.masses)[:, None]
     if options.plain:
         loadings = np.abs(loadings)

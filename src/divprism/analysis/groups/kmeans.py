@@ -1,7 +1,5 @@
 """Groups of prompts by K-means, for prompts whose groups are not known."""
 
-from typing import Any
-
 import numpy as np
 
 from divprism.core.arrays import distinct_rows, to_numpy
@@ -11,7 +9,9 @@ from divprism.errors import ArgumentError, MissingExtraError
 __all__ = ["kmeans_labels"]
 
 
-def kmeans_labels(t: Any, num_clusters: int, *, rng: Any = 0) -> np.ndarray:
+def kmeans_labels(
+    t: object, num_clusters: int, *, rng: int | np.random.Generator = 0
+) -> np.ndarray:
     """Group prompts by K-means (scikit-learn, ten starts): labels 0..num_clusters-1.
 
     For `cluster_vendi` where the groups are not known (KMeans-Cluster-Vendi; Conditional Vendi,

@@ -55,9 +55,9 @@ class NestedScores:
 
 
 def nested_scores(
-    x: Any,
-    t: Any,
-    labels: Any,
+    x: object,
+    t: object,
+    labels: object,
     subsets: Sequence[Any] | None = None,
     **options: "Unpack[EmbeddedPairOptions]",
 ) -> NestedScores:

@@ -59,6 +59,7 @@ class Kernel(ABC):
 
     def stored_points(self, x: Array, dtype: Any, name: str) -> Points:
         """Points of rows that stay on disk; override it where a row depends on the others."""
+        # Where rows are independent, the noise depends on the dtype only, so one row shows it.
         first = self.points(x[:1, :], dtype, name)
         return StoredPoints(x, noise=first.noise, make=lambda rows: self.points(rows, dtype, name))
 
@@ -135,5 +136,6 @@ def unit_rows(x: Array, dtype: Any, augment: float = 0.0) -> Array:
         column = xp.full((x.shape[0], 1), augment, dtype=dtype, device=device_of(x))
         x = xp.concat([x, column], axis=1)
         scale = xp.maximum(scale, xp.full_like(scale, augment))
+    # Two divisions: the norm of the scaled row is between one and sqrt(d).
     x = x / scale
     return x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True))

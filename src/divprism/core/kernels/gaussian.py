@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,8 @@ class Gaussian(Kernel):
 
     # field() without a default hides the class attribute of Kernel from the constructor.
     bandwidth: float = field()
-    has_fourier_features: ClassVar[bool] = True
+    # No annotation, which would make this a field.
+    has_fourier_features = True
 
     def __post_init__(self) -> None:
         bandwidth = _positive_number(self.bandwidth, "bandwidth")
@@ -57,7 +58,9 @@ class Gaussian(Kernel):
         """Rows around their mean, in units of the bandwidth."""
         # Without centring, squared distances of data far from the origin would cancel.
         xp = array_namespace(x)
+        # Overflow is detected below, by the largest norm.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            # In double precision: a million half-precision rows would overflow their sum.
             centre = xp.sum(x, axis=0, dtype=xp.float64) / x.shape[0]
             z = (xp.astype(x, dtype) - xp.astype(centre, dtype)) / self.bandwidth
             half = 0.5 * xp.sum(z * z, axis=1)

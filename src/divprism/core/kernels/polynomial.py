@@ -64,6 +64,7 @@ class Polynomial(Kernel):
         scale = self.scale
         if scale is None:
             scale = 1 / x.shape[1]
+        # The common factor sqrt(scale) of [sqrt(scale) a, sqrt(offset)] cancels in the cosine.
         rows = unit_rows(x, dtype, augment=math.sqrt(self.offset / scale))
         return Points(rows, noise=self.degree * resolution(x))
 
@@ -74,6 +75,7 @@ class Polynomial(Kernel):
     def feature_dimension(self, width: int) -> int:
         """Number of monomials of degree `degree` in the entries of a unit row."""
         # A positive offset adds an entry to every row.
+        # Homogeneous: lower powers appear as products with the constant entry.
         entries = width + (self.offset > 0)
         return math.comb(entries + self.degree - 1, self.degree)
 

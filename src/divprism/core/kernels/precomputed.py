@@ -40,6 +40,7 @@ class Precomputed(Kernel):
             raise DataError(
                 f"`{name}` must be a square kernel matrix under Precomputed(); got shape {(n, d)}."
             )
+        # The diagonal first: an unnormalised kernel is the more common mistake.
         tolerance = _tolerance(matrix)
         diagonal = xp.astype(xp.linalg.diagonal(matrix), xp.float64)
         errors = to_numpy(xp.abs(diagonal - 1))
@@ -64,6 +65,7 @@ class Precomputed(Kernel):
         # Entries rounded by eps / 2 at random move the eigenvalues of K / n by up to eps / sqrt(n).
         noise = machine_epsilon(x) / math.sqrt(x.shape[0])
         matrix = xp.astype(x, dtype)
+        # Eigensolvers read one triangle only; the mean uses both.
         matrix = 0.5 * (matrix + matrix.T)
         positions = xp.arange(x.shape[0], dtype=xp.int64, device=device_of(x))
         return Points(positions, table=matrix, noise=noise)

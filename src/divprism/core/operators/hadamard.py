@@ -33,6 +33,7 @@ class HadamardOperator(Operator):
         cls, left: KernelOperator, right: KernelOperator, weights: np.ndarray
     ) -> "HadamardOperator":
         """Merge equal pairs of items of two operators over the same data."""
+        # One integer for each pair of points, so that equal pairs are equal numbers.
         codes = left.index * right.size + right.index
         pairs, index = np.unique(codes, return_inverse=True)
         masses = np.bincount(index, weights=weights, minlength=pairs.size)
@@ -67,6 +68,7 @@ class HadamardOperator(Operator):
 
     def groups(self) -> Iterator[KernelOperator]:
         """For a Categorical right factor: the left operator in each group, with its share."""
+        # Stable, so that the members of a group keep the order of the data.
         order = np.argsort(self.right_index, kind="stable")
         cuts = np.flatnonzero(np.diff(self.right_index[order])) + 1
         for members in np.split(order, cuts):
@@ -121,6 +123,7 @@ class HadamardOperator(Operator):
         """
         left = self.left.kernel.features(self.left.points_at(self.left_index[rows]))
         right = self.right.kernel.features(self.right.points_at(self.right_index[rows]))
+        # The mass of a pair enters once, on the left.
         left = left * upload(np.sqrt(self.masses[rows]), left)[:, None]
         product = left[:, :, None] * right[:, None, :]
         shape = (left.shape[0], left.shape[1] * right.shape[1])

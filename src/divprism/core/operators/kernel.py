@@ -68,6 +68,7 @@ class KernelOperator(Operator):
         Equal items are not merged, which would take a copy of the data.
         """
         prepare = cache(lambda dtype: kernel.stored_points(x, dtype, name))
+        # Every row is a point of its own, with its weight as mass.
         index = np.arange(x.shape[0])
         return cls(kernel, weights, index, name, x.shape[1], dtype, np.float32, prepare)
 
@@ -97,6 +98,7 @@ class KernelOperator(Operator):
         for rows in row_blocks(self.size, _PANEL):
             block = self.values(rows, slice(rows.start, self.size))
             if full is None:
+                # A single panel is the whole matrix, and needs no copy.
                 if rows.stop == self.size:
                     return block
                 xp = array_namespace(block)
@@ -141,6 +143,7 @@ class KernelOperator(Operator):
             self,
             masses=self.masses[index],
             index=np.arange(index.size),
+            # The sample keeps its precision, whatever later calls ask for.
             prepare=lambda dtype: points,
         )
 

@@ -27,6 +27,7 @@ def in_single(operators: Sequence[Operator]) -> list[Operator]:
     factors: dict[KernelOperator, KernelOperator] = {}
 
     def single(factor: KernelOperator) -> KernelOperator:
+        # One replacement for each factor: sweeps recognise shared factors by identity.
         if factor not in factors:
             factors[factor] = replace(factor, dtype=factor.single)
         return factors[factor]
@@ -58,6 +59,7 @@ def dense(operators: Sequence[Operator]) -> Iterator[Array]:
             needed.remove(factor)
             if factor not in needed:
                 del tables[factor]
+        # The matrix of a KernelOperator is its table, which a later product may need unscaled.
         if any(matrix is table for table in tables.values()):
             matrix = array_namespace(matrix).asarray(matrix, copy=True)
         root = upload(np.sqrt(operator.masses), matrix)
@@ -88,6 +90,7 @@ def require_definite(operator: KernelOperator) -> None:
     matrix = to_numpy(operator.points.table)
     # No eigenvalue exceeds the largest row sum.
     largest = float(np.abs(matrix).sum(axis=0).max())
+    # A factorisation exists if and only if no eigenvalue is below minus the slack.
     slack = _DEFINITE_TOLERANCE * largest + 2 * operator.noise * operator.size
     try:
         np.linalg.cholesky(matrix + slack * np.eye(operator.size))

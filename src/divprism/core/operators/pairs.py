@@ -36,6 +36,7 @@ def on_pairs(
     """
     if is_identity(index, factor.size):
         return factor.values
+    # Worthwhile only if a point occurs in two pairs or more on average.
     if repeated and factor.size <= min(_MAX_TABLE, index.size // 2):
         return _from_table(factor.table(), index)
     points = factor.points_at(index)
