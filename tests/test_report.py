@@ -545,7 +545,7 @@ def test_weights_and_a_report_do_not_go_together(tmp_path):
     weights = ["--weights", tmp_path / "w.npy"]
     done = run("score", tmp_path / "x.npy", *weights, "--report", tmp_path / "page.html")
     assert done.returncode == 2
-    assert "need equal weights; leave out --weights" in done.stderr
+    assert "do not go with --weights" in done.stderr
 
 
 @pytest.mark.parametrize(

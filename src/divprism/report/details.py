@@ -174,7 +174,7 @@ def details(
         grouping = LabelGrouping(labels)
 
     def groups() -> dict[str, Any]:
-        found = prompt_groups(
+        split = prompt_groups(
             samples,
             grouping=grouping,
             num_modes=num_modes,
@@ -182,8 +182,8 @@ def details(
             progress=progress,
             settings=settings,
         )
-        document = found.to_dict()
-        _add_thumbnails(document, found.items, max_thumbnails)
+        document = split.to_dict()
+        _add_thumbnails(document, split.items, max_thumbnails)
         return document
 
     parts: dict[str, Callable[[], dict[str, Any]]] = {
