@@ -11,19 +11,13 @@ import pytest
 import divprism as dp
 from divprism.analysis.convergence import Convergence, converge
 from divprism.analysis.subsets import ladder_of_sizes, nested_subsets, thinned_subsets
+from divprism.scores.spec import curve_spec
 
 PLAIN = ["vendi", "rke", "truncated_vendi"]
-PAIRED = [
-    *(
-        "vendi",
-        "conditional_vendi",
-        "information_vendi",
-        "rke",
-        "conditional_rke",
-        "information_rke",
-    ),
-    *("truncated_vendi", "truncated_conditional_vendi", "truncated_information_vendi"),
-]
+AT_ORDER = ["vendi", "conditional_vendi", "information_vendi", "prompt_vendi"]
+AT_ORDER_2 = ["rke", "conditional_rke", "information_rke", "prompt_rke"]
+UNTRUNCATED = [*AT_ORDER, *AT_ORDER_2]
+PAIRED = [*UNTRUNCATED, *(f"truncated_{name}" for name in AT_ORDER)]
 
 
 def kinds(count, n, seed=0):
@@ -79,7 +73,9 @@ def test_the_bias_of_the_entropy_is_that_of_miller_and_madow():
 def test_constant_outputs_give_one_at_every_size_and_have_converged():
     found = converge(np.ones((64, 3)), np.arange(64) // 2, kernel_x=dp.Cosine())
     assert list(found.curves) == PAIRED
-    for name, curve in found.curves.items():
+    of_outputs = [name for name in PAIRED if curve_spec(name)[0].family != "prompts"]
+    for name in of_outputs:
+        curve = found.curves[name]
         assert curve == pytest.approx(np.ones(curve.shape), abs=1e-12)
         assert found.verdicts[name].status == "converged"
         assert found.verdicts[name].needed == found.sizes[0]
@@ -224,11 +220,13 @@ def test_settings_of_outputs_under_the_same_prompts_give_the_result_again(each):
 @pytest.mark.parametrize("unit", ["pair", "prompt"])
 def test_the_last_point_is_evaluate_on_all_data(pairs, order, unit):
     found = converge(*pairs, order=order, unit=unit, truncation=9, num_repeats=2)
-    for name, score in dp.evaluate(*pairs, order=order).scores.items():
+    whole = dp.evaluate(*pairs, order=order).scores
+    for name in UNTRUNCATED:
+        score = whole[name]
         assert (found.curves[name][:, -1] == float(score)).all()
         assert found.means[name][-1] == found.verdicts[name].value == float(score)
     cut = dp.evaluate(*pairs, order=order, truncation=9)
-    for name in ("vendi", "conditional_vendi", "information_vendi"):
+    for name in AT_ORDER:
         assert found.verdicts[f"truncated_{name}"].value == pytest.approx(
             float(cut.scores[name]), rel=1e-12
         )
@@ -248,8 +246,9 @@ def test_other_points_are_evaluate_on_the_subset(pairs):
         rows = subsets[1][place][0]
         assert rows.size == found.pairs[1, place]
         right = dp.evaluate(x[rows], t[rows], weights=weights(rows), **kernels)
-        for name, score in right.scores.items():
-            assert found.curves[name][1, place] == pytest.approx(float(score), rel=1e-9)
+        for name in UNTRUNCATED:
+            score = float(right.scores[name])
+            assert found.curves[name][1, place] == pytest.approx(score, rel=1e-9)
         every = [
             dp.vendi(x[rows], kernel=kernels["kernel_x"], weights=weights(rows))
             for repeat in subsets
@@ -385,7 +384,7 @@ def test_texts_are_embedded_as_evaluate_embeds_them():
 
 def test_at_order_two_nothing_is_truncated_unless_asked(pairs):
     found = converge(*pairs, order=2, num_repeats=2)
-    assert list(found.curves) == PAIRED[:6]
+    assert list(found.curves) == UNTRUNCATED
     assert found.settings.truncation is None and "order 2; kernel" in str(found)
     for name in ("vendi", "conditional_vendi", "information_vendi"):
         assert (found.curves[name] == found.curves[name.replace("vendi", "rke")]).all()

@@ -29,6 +29,17 @@ def test_settings_fed_back_give_the_same_bits(pairs):
         assert float(again) == pytest.approx(float(score), rel=1e-14)
 
 
+@pytest.mark.parametrize("order", [1.0, 2.0])
+def test_fourier_features_serve_data_whose_prompts_repeat(pairs, order):
+    """Prompts compared as ids have no Fourier features; their scores are exact."""
+    kernels = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Gaussian(1.0), "order": order}
+    found = dp.evaluate(*pairs, estimator=dp.Fourier(512), **kernels)
+    right = dp.evaluate(*pairs, **kernels)
+    assert found.settings.estimator == dp.Fourier(512)
+    assert found.per_prompt_vendi == pytest.approx(right.per_prompt_vendi, rel=1e-9)
+    assert found.vendi == pytest.approx(right.vendi, rel=0.1)  # 512 random frequencies
+
+
 def test_the_rule_and_the_number_are_recorded(pairs):
     found = dp.evaluate(*pairs)
     assert found.settings.bandwidth_rule == dp.StableScore()
