@@ -1,4 +1,4 @@
-"""Scores against sample size: laws on paper, and whether the verdicts are right where the truth is known."""
+"""Scores against sample size: laws on paper, and verdicts where the truth is known."""
 
 import json
 import math
@@ -26,7 +26,10 @@ def kinds(count, n, seed=0):
 
 
 def mehler(bandwidth, d):
-    """Vendi and RKE of infinitely many standard normal rows under a Gaussian kernel: its eigenvalues are geometric."""
+    """Vendi and RKE of infinitely many standard normal rows under a Gaussian kernel.
+
+    Its eigenvalues are geometric.
+    """
     b = 1 / (2 * bandwidth**2)
     ratio = b / (0.25 + b + math.sqrt(0.0625 + 0.5 * b))
     entropy = -math.log(1 - ratio) - ratio / (1 - ratio) * math.log(ratio)
@@ -37,7 +40,10 @@ def mehler(bandwidth, d):
 
 
 def test_the_mean_of_the_squares_is_a_line_in_one_over_the_size():
-    """E sum p^2 of m of n outputs is U + (1 - U) / m, with U the share of equal pairs among all pairs of different outputs."""
+    """E sum p^2 of m of n outputs is U + (1 - U) / m.
+
+    U is the share of equal pairs among all pairs of different outputs.
+    """
     x = kinds(7, 200)
     found = converge(x, kernel_x=dp.Cosine(), num_repeats=60, sizes=[5, 12, 30, 80])
     counts = x.sum(axis=0)
@@ -58,7 +64,7 @@ def test_the_limit_of_rke_is_that_of_the_pairs_of_different_outputs(count):
 
 
 def test_the_bias_of_the_entropy_is_that_of_miller_and_madow():
-    """log K - E H is (K - 1) / (2 n) to first order; here 2.4 % at n, and twice that one doubling before."""
+    """log K - E H is (K - 1) / (2 n) to first order: 2.4 % at n, twice that at n / 2."""
     verdict = converge(kinds(20, 400), kernel_x=dp.Cosine(), num_repeats=20).verdicts["vendi"]
     bias = 19 / 800
     # a fifth: second order, and that the categories of one sample are not equally frequent
@@ -106,7 +112,8 @@ def test_limits_are_the_known_ones_of_a_gaussian_world(d, bandwidth, n):
     for name, truth in zip(("vendi", "rke"), mehler(bandwidth, d), strict=True):
         verdict = found.verdicts[name]
         assert verdict.status in ("converged", "approaching")
-        # the limit errs by that of the fit and by chance; a power law is not the truth, so three of the former
+        # The limit has the error of the fit and a sampling error. A power law is only a model,
+        # so three times the former is allowed.
         assert (
             abs(verdict.limit - truth)
             <= 3 * verdict.limit_error + 3 * truth * verdict.sampling_error
@@ -148,7 +155,7 @@ def test_the_chance_told_is_that_of_fresh_samples():
 
 
 def test_more_echoes_of_the_same_prompts_add_nothing():
-    """Twelve prompts, each of which is given back three times: twelve kinds, and no more however many times."""
+    """Twelve prompts, each echoed three times: twelve kinds, however often they are echoed."""
     t = np.repeat(np.arange(12), 3)
     found = converge(np.eye(12)[t], t, kernel_x=dp.Cosine())
     assert found.sizes.tolist() == [12, 24, 36]
@@ -159,7 +166,10 @@ def test_more_echoes_of_the_same_prompts_add_nothing():
 
 
 def test_limits_are_those_of_more_outputs_under_the_same_prompts():
-    """Six prompts with 1 to 6 kinds of outputs, the later the likelier, all different: RKE of infinitely many is known."""
+    """Six prompts of growing share with 1 to 6 kinds of outputs, all different.
+
+    The RKE of infinitely many outputs is known.
+    """
     draws, t = np.random.default_rng(0), np.repeat(np.arange(6), 40)
     odds = [np.arange(1, count + 1) / sum(range(1, count + 1)) for count in range(1, 7)]
     truth = 36 / sum((share**2).sum() for share in odds)
@@ -276,7 +286,7 @@ def test_subsets_are_nested_and_stretches_part_the_data(units):
 
 
 def test_prompts_keep_their_outputs_so_that_conditional_scores_mean_the_same():
-    """Five outputs under each of forty prompts: five at every number of prompts, fewer where pairs are drawn."""
+    """Five outputs under each of forty prompts: five at every number of prompts."""
     x, t = np.tile(np.eye(5), (40, 1)), np.repeat(np.arange(40), 5)
     found = converge(x, t, kernel_x=dp.Cosine())
     assert found.settings.unit == "prompt"
@@ -399,11 +409,13 @@ def test_what_evaluate_warns_of_is_told_here_too():
 
 
 def test_progress_is_told_and_ends_with_one(pairs):
-    told = []
-    converge(*pairs, num_repeats=2, progress=lambda text, fraction: told.append((text, fraction)))
-    assert told[0][1] == 0 and told[0][0].startswith("converge: ")
-    assert told[-1][1] == 1
-    assert [fraction for _, fraction in told] == sorted(fraction for _, fraction in told)
+    reports = []
+    converge(
+        *pairs, num_repeats=2, progress=lambda text, fraction: reports.append((text, fraction))
+    )
+    assert reports[0][1] == 0 and reports[0][0].startswith("converge: ")
+    assert reports[-1][1] == 1
+    assert [fraction for _, fraction in reports] == sorted(fraction for _, fraction in reports)
 
 
 def test_the_default_ladder_halves_and_goes_on_by_the_root_of_two():
@@ -459,7 +471,7 @@ def test_the_text_has_a_table_and_a_sentence_for_each_score():
 
 
 def test_a_number_beyond_reach_is_not_named():
-    """A hundred times the sample is as far as a curve is followed: tolerances below that ask for more than it can tell."""
+    """A curve is extrapolated to a hundred times the sample at most."""
     found = converge(kinds(10, 200), kernel_x=dp.Cosine(), tolerance=1e-4).verdicts["rke"]
     assert (found.status, found.needed) == ("approaching", None)
     beyond = (

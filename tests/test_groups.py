@@ -1,4 +1,4 @@
-"""Groups of prompts: what is inside each, what they add up to, and which are told first."""
+"""Groups of prompts: what is inside each, their aggregate, and their order."""
 
 import json
 import math
@@ -26,7 +26,7 @@ ORDERS = [0.5, 1.0, 1.0 + 1e-7, 1.01, 2.0, 3.5, math.inf]
 
 
 def world(sizes, modes, rng=0):
-    """Groups of given sizes, each with so many modes of its own; rows shuffled. Outputs, group of each, mode of each."""
+    """Outputs, groups and modes: groups of given sizes and numbers of modes, rows shuffled."""
     group = np.repeat(np.arange(len(sizes)), sizes)
     mode = np.concatenate(
         [np.arange(size) % count for size, count in zip(sizes, modes, strict=True)]
@@ -266,7 +266,7 @@ def test_a_cut_through_equal_eigenvalues_is_told():
 
 
 def test_prompts_that_have_nothing_in_common_are_not_forced_into_groups():
-    """On a ring of 200 prompts, each hardly like the next, the first eigenvector is a 200th of each."""
+    """On a ring of 200 almost unrelated prompts, each has a 200th of the first eigenvector."""
     turn = 2 * np.pi * np.arange(200) / 200
     ring = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     with pytest.raises(dp.DataError, match="200 distinct prompts are all but unrelated"):
@@ -426,7 +426,7 @@ def test_the_least_diverse_come_first_and_small_groups_last():
 
 
 def test_groups_are_compared_at_equal_size():
-    """Two groups that draw from the same ten kinds are equally diverse, however many outputs they have."""
+    """Two groups of the same ten kinds are equally diverse, however many outputs they have."""
     rng = np.random.default_rng(0)
     kinds = np.eye(10)
     x = np.concatenate(
