@@ -48,7 +48,7 @@ def test_a_looser_threshold_gives_a_smaller_bandwidth():
     assert widths[0] > widths[1] > widths[2]
 
 
-def test_the_rule_follows_scale_and_ignores_place(library):
+def test_the_rule_follows_scale_and_ignores_location(library):
     rule = dp.StableScore()
     right = rule.bandwidth(CLUSTERS)
     assert rule.bandwidth(library(1000 * CLUSTERS)) == pytest.approx(1000 * right, rel=1e-12)
@@ -92,7 +92,7 @@ DEGENERATE = {
 
 
 @pytest.mark.parametrize("name", DEGENERATE)
-def test_bandwidths_that_say_nothing_are_named(name):
+def test_uninformative_bandwidths_give_a_warning(name):
     with pytest.warns(dp.BandwidthWarning, match=f"{name}: .*(raise|lower) the bandwidth of"):
         found = dp.evaluate(CLUSTERS[:120], PROMPTS, **DEGENERATE[name])
     assert [notice.code for notice in found.warnings] == [name]

@@ -140,7 +140,7 @@ def test_equal_models_tie_and_unequal_ones_do_not():
     assert [one.clear for one in found.differences] == [True, True, False]
 
 
-def test_a_result_of_a_comparison_can_be_had_again():
+def test_the_settings_of_a_comparison_reproduce_its_results():
     models = {
         name: dp.Samples(one.outputs, np.repeat(np.arange(30), 4))
         for name, one in two_models(np.random.default_rng(0)).items()

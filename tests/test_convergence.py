@@ -138,20 +138,20 @@ def test_independent_outputs_have_no_information_in_the_limit():
     assert verdict.limit == pytest.approx(1, abs=3 * (verdict.limit_error + verdict.sampling_error))
 
 
-def test_the_chance_told_is_that_of_fresh_samples():
+def test_the_sampling_error_is_that_of_fresh_samples():
     draws = np.random.default_rng(1)
     kernel = dp.Gaussian(2.0)
     fresh = [
         math.log(float(dp.vendi(draws.standard_normal((200, 4)), kernel=kernel))) for _ in range(40)
     ]
-    told = [
+    errors = [
         converge(draws.standard_normal((200, 4)), kernel_x=kernel, num_repeats=3)
         .verdicts["vendi"]
         .sampling_error
         for _ in range(5)
     ]
     # 40 samples tell a deviation to 11 %, a handful of stretches of one sample to about 20 %
-    assert np.mean(told) == pytest.approx(np.std(fresh, ddof=1), rel=0.4)
+    assert np.mean(errors) == pytest.approx(np.std(fresh, ddof=1), rel=0.4)
 
 
 def test_more_echoes_of_the_same_prompts_add_nothing():
@@ -203,7 +203,7 @@ def test_subsets_hold_a_like_share_of_every_prompt():
         assert {row for rows in repeat[1] for row in rows} == set(range(40))
 
 
-def test_two_outputs_of_a_prompt_tell_nothing_of_more():
+def test_two_outputs_per_prompt_leave_the_verdict_open():
     t = np.repeat(np.arange(12), 2)
     found = converge(np.eye(12)[t], t, kernel_x=dp.Cosine(), num_repeats=2)
     assert {(verdict.status, verdict.limit) for verdict in found.verdicts.values()} == {
@@ -370,7 +370,7 @@ def test_a_kernel_matrix_gives_the_same_curve(pairs):
         assert found.curves[name] == pytest.approx(right.curves[name], rel=1e-7)
 
 
-def test_an_estimator_that_draws_is_asked_for_each_score(pairs):
+def test_a_random_estimator_is_asked_for_each_score(pairs):
     exact = converge(*pairs, num_repeats=2, truncation=5)
     drawn = converge(*pairs, num_repeats=2, truncation=5, estimator=dp.Lanczos(tolerance=1e-4))
     for name, curve in exact.curves.items():
@@ -401,14 +401,14 @@ def test_at_order_two_nothing_is_truncated_unless_asked(pairs):
     assert list(converge(*pairs, order=2, num_repeats=2, truncation=5).curves) == PAIRED
 
 
-def test_what_evaluate_warns_of_is_told_here_too():
+def test_converge_gives_the_warnings_of_evaluate():
     x = np.random.default_rng(0).standard_normal((40, 3))
     with pytest.warns() as caught:
         right = dp.evaluate(x, kernel_x=dp.Gaussian(1e-3)).warnings
     assert caught and converge(x, kernel_x=dp.Gaussian(1e-3), num_repeats=2).warnings == right
 
 
-def test_progress_is_told_and_ends_with_one(pairs):
+def test_progress_is_reported_and_ends_with_one(pairs):
     reports = []
     converge(
         *pairs, num_repeats=2, progress=lambda text, fraction: reports.append((text, fraction))
@@ -518,7 +518,7 @@ def test_sentences_name_what_cannot_be_named():
         ),
     ],
 )
-def test_the_question_says_what_grows(t, unit, question):
+def test_the_question_names_what_grows(t, unit, question):
     assert (
         question
         in converge(kinds(3, 60), t, kernel_x=dp.Cosine(), unit=unit, num_repeats=2).question
@@ -571,7 +571,7 @@ def test_refused_settings(settings, message):
     assert message in str(refused.value)
 
 
-def test_too_few_to_tell():
+def test_too_few_units_are_refused():
     with pytest.raises(dp.DataError, match="a curve needs at least 12 outputs; there are 11"):
         converge(np.eye(11), kernel_x=dp.Cosine())
     with pytest.raises(

@@ -61,7 +61,7 @@ def test_the_median_distance_is_that_of_distinct_rows(pairs, library):
     )
 
 
-def test_the_median_distance_of_many_rows_is_drawn_by_the_seed():
+def test_the_median_distance_of_many_rows_is_that_of_a_seeded_subset():
     x = np.random.default_rng(0).standard_normal((500, 4))
     rule = dp.MedianDistance(max_rows=50)
     assert rule.bandwidth(x, rng=1) == rule.bandwidth(x, rng=1) != rule.bandwidth(x, rng=2)
@@ -128,7 +128,7 @@ def test_texts_are_embedded(kind, pairs):
     assert again.to_dict()["scores"] == found.to_dict()["scores"]
 
 
-def test_texts_on_both_sides_and_pictures():
+def test_texts_on_both_sides_and_images():
     from PIL import Image
 
     found = dp.evaluate(
@@ -138,12 +138,12 @@ def test_texts_on_both_sides_and_pictures():
     assert [float(score) for score in (found.vendi, found.conditional_vendi)] == pytest.approx(
         [2, 1]
     )
-    pictures = [Image.new("RGB", (20, 20), colour) for colour in ("red", "blue", "red")]
-    found = dp.evaluate(pictures, ["a", "b", "a"])
+    images = [Image.new("RGB", (20, 20), colour) for colour in ("red", "blue", "red")]
+    found = dp.evaluate(images, ["a", "b", "a"])
     assert (found.data["outputs"], found.embedders[0]["id"]) == (2, "efficientnet-lite0")
 
 
-def test_texts_are_ids_where_the_kernel_says_so(pairs):
+def test_texts_are_ids_under_a_categorical_kernel(pairs):
     by_number = dp.evaluate(pairs[0], [i % 2 for i in range(60)])
     by_text = dp.evaluate(pairs[0], TEXTS, kernel_t=dp.Categorical())
     assert float(by_number.conditional_vendi) == pytest.approx(

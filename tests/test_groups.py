@@ -256,7 +256,7 @@ def test_a_rotation_does_not_depend_on_how_the_columns_were_mixed():
     assert np.allclose(turn @ turn.T, np.eye(4))
 
 
-def test_a_cut_through_equal_eigenvalues_is_told():
+def test_a_cut_through_equal_eigenvalues_gives_a_warning():
     x, group, _ = world([5] * 6, [2] * 6)
     found = prompt_groups(x, group, EigenGrouping(4), kernel_x=dp.Cosine())
     assert any("eigenvalues 4 and 5" in notice.text for notice in found.warnings)
@@ -328,7 +328,7 @@ def test_kmeans_groups_are_those_of_the_labels():
     ]
 
 
-def test_equal_prompts_are_told_by_their_text_and_not_by_their_vectors():
+def test_prompts_are_compared_by_their_text_and_not_by_their_vectors():
     texts = ["one dog", "One  dog", "one dog", "a cat"]
     found = prompt_groups(
         np.eye(4),
@@ -394,7 +394,7 @@ def test_modes_are_the_kinds_of_outputs_with_their_shares():
         assert len({(group[m.outputs[0]], mode[m.outputs[0]]) for m in one.modes}) == len(one.modes)
 
 
-def test_no_more_modes_are_told_than_there_are_kinds():
+def test_there_are_no_more_modes_than_kinds():
     rng = np.random.default_rng(0)
     x = np.concatenate([1e-3 * rng.standard_normal((20, 3)), 100 * np.eye(3)[np.arange(20) % 2]])
     found = prompt_groups(
@@ -510,7 +510,7 @@ class Column:
         return self.index[name]
 
 
-def test_labels_are_taken_by_their_place():
+def test_labels_are_read_by_position():
     labels = ["b"] * 4 + ["a"] * 4 + ["c"] * 4
     found = prompt_groups(
         np.eye(12), np.arange(12), kernel_x=dp.Cosine(), grouping=LabelGrouping(Column(labels))

@@ -109,7 +109,7 @@ def test_what_differs_between_given_prompts_is_no_error():
         assert found[name].standard_error < 0.01
 
 
-def test_prompts_that_come_as_often_as_chance_has_it_were_drawn():
+def test_prompts_of_random_frequency_count_as_sampled():
     """Equal numbers of outputs are those of a design; slightly unequal ones could be random."""
     x = np.random.default_rng(0).standard_normal((80, 2)) * np.repeat([0.1, 3.0], 40)[:, None]
     errors = []
@@ -162,7 +162,7 @@ def test_ends_stay_within_what_a_score_can_be():
 
 
 @pytest.mark.parametrize("unit", ["prompt", "pair"])
-def test_errors_of_prompts_with_many_outputs_are_found_from_a_draw(unit, monkeypatch):
+def test_errors_of_prompts_with_many_outputs_come_from_a_subset(unit, monkeypatch):
     """No matrix beyond 500 pairs; 20 prompts at least, of which each keeps some."""
     sizes = []
     true = _jackknife.matrix_entropy
@@ -265,7 +265,7 @@ def test_clusters_of_one_output_each_have_no_error():
     assert (interval.low, interval.high, interval.standard_error) == (1.0, 1.0, 0.0)
 
 
-def test_a_draw_of_a_large_cluster_stands_for_all_of_it():
+def test_a_subset_represents_a_large_cluster():
     """A cluster of about 850 pairs and a small one: errors match the spread over data sets."""
 
     def draw(seed):
@@ -387,7 +387,7 @@ def test_intervals_cover_entropies_known_on_paper():
     assert all(0.90 * DRAWS <= count <= 0.98 * DRAWS for count in held.values()), held
 
 
-def test_a_draw_of_many_pairs_stands_for_all():
+def test_a_subset_represents_many_pairs():
     """More than 500 pairs are represented by a subset: errors match the spread over data sets."""
     scores = [
         float(
