@@ -19,7 +19,7 @@ from sample_files import jsonl, records, write
 import divprism as dp
 from divprism import cli
 from divprism.cli.messages import in_flags
-from divprism.report.table import Measured
+from divprism.report.table import SCORE, Column, Measured
 from divprism.scores import registry
 from divprism.scores.spec import SCORES
 
@@ -137,8 +137,9 @@ def test_rows_of_models_show_half_of_their_interval(tmp_path):
     flags = ("--interval", 0.9, "--num-permutations", 3)
     text = run("score", tmp_path / "o.jsonl", *flags).stdout.decode()
     interval = result.intervals["vendi"]
-    half = Measured(float(result.vendi), interval.low, interval.high).half_width
-    assert f"{float(result.vendi):.3g} ±{half:.2g}" in text
+    measured = Measured(float(result.vendi), interval.low, interval.high)
+    shown = Column("vendi", "vendi", SCORE).show(measured)
+    assert " ±" in shown and shown in text
     assert text.splitlines()[0].split()[-2:] == ["excess", "info"]
     assert "±: half of the 90% interval, resampling pairs" in text
 
@@ -527,6 +528,13 @@ def test_a_gate_that_cannot_be_checked_is_not_passed(folder):
     assert (done.returncode, done.stdout) == (2, b"")
     message = "--fail-under conditional_vendi cannot be checked: the score needs prompts"
     assert message in done.stderr.decode()
+    unrepeated = ("--prompts", folder / "x.npy", "--fail-under", "per_prompt_vendi=1")
+    done = run("score", folder / "x.npy", *unrepeated)
+    assert done.returncode == 2
+    message = (
+        "--fail-under per_prompt_vendi cannot be checked: the score needs prompts and repeated"
+    )
+    assert message in done.stderr.decode()
     # Refused before anything is read.
     never = run("score", folder / "nowhere.npy", "--fail-under", "cluster_vendi=1")
     assert never.returncode == 2
@@ -628,7 +636,7 @@ REFUSALS = [
     (
         ("--kernel-x", "cosine", "--bandwidth-x", "3"),
         2,
-        "the bandwidth of the outputs goes with a kernel that has one; its kernel is 'cosine'",
+        "kernel cosine has no setting 'bandwidth'; it takes no settings",
     ),
     (("--estimator", "guess"), 2, "there is no estimator 'guess'"),
     (("--estimator", "dual"), 2, "Dual() needs a finite feature map"),

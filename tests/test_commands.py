@@ -249,10 +249,12 @@ def test_compare_writes_all_scores_with_intervals_as_csv(tmp_path):
     document = json.loads(run(*call, "json").stdout)
     assert [row["model"] for row in rows] == list(document["models"])
     for row in rows:
-        for name, score in document["models"][row["model"]]["scores"].items():
+        scores = document["models"][row["model"]]["scores"]
+        for name, score in scores.items():
             assert float(row[name]) == score["value"]
-            assert float(row[f"{name}_low"]) == score["interval"]["low"]
-            assert float(row[f"{name}_high"]) == score["interval"]["high"]
+        for name in ("vendi", "conditional_vendi", "information_vendi", "rke", "conditional_rke"):
+            ends = float(row[f"{name}_low"]), float(row[f"{name}_high"])
+            assert ends == (scores[name]["interval"]["low"], scores[name]["interval"]["high"])
 
 
 def test_a_source_without_models_is_named_by_the_part_of_its_path_that_differs(tmp_path):

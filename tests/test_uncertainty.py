@@ -49,8 +49,8 @@ LAWS = {
     "independent pairs": (independent, {}),
     "30 pairs": (partial(independent, n=30), {}),
     "outputs of given prompts": (fixed, {}),
-    "several outputs of a prompt": (repeated, {}),
-    "truncated": (independent, {"truncation": 15}),
+    "several outputs of a prompt": (partial(repeated, prompts=30), {}),
+    "truncated": (partial(independent, n=60), {"truncation": 15}),
     "order 3": (independent, {"order": 3.0}),
 }
 

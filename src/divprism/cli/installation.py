@@ -33,7 +33,8 @@ def ls(kind: str = typer.Argument(..., metavar="|".join(_KINDS), help="What to l
     if kind not in _KINDS:
         raise ArgumentError(f"{kind!r} cannot be listed; choose from {', '.join(_KINDS)}.")
     if kind == "scores":
-        rows = [(spec.name, "; needs ".join([spec.meaning, *spec.needs])) for spec in SCORES]
+        rows = [(spec.name, f"{spec.meaning}; needs {' and '.join(spec.needs)}") for spec in SCORES]
+        rows = [(name, text.removesuffix("; needs ")) for name, text in rows]
     elif kind == "embedders":
         embedders, aliases = registry.EMBEDDERS.items(), registry.ALIASES.items()
         rows = [(_with_argument(name, entry), registry.summary(entry)) for name, entry in embedders]

@@ -34,7 +34,7 @@ from divprism.scores.settings import UNITS, Settings
 
 R = TypeVar("R")
 Document = dict[str, Any]
-_KINDS = "|".join(KINDS)
+_KINDS = ", ".join(KINDS)
 _FORMATS, _PLOTS = ("table", "json", "csv", "md", "latex"), (".png", ".svg", ".pdf")
 
 
@@ -61,8 +61,8 @@ class Reading:
     output_field: str | None = _input(None, "Field of the outputs; several: a,b.")
     prompt_field: str | None = _input(None, "Field of the prompts.")
     model_field: str | None = _input(None, "Field with the name of the model; several: a,b.")
-    output_kind: str | None = _input(None, "What the outputs are.", metavar=_KINDS)
-    prompt_kind: str | None = _input(None, "What the prompts are.", metavar=_KINDS)
+    output_kind: str | None = _input(None, f"What outputs are: {_KINDS}.", metavar="KIND")
+    prompt_kind: str | None = _input(None, f"What prompts are: {_KINDS}.", metavar="KIND")
     limit: int | None = _input(None, "Read this many pairs of each model, the first ones.")
     strict: bool = _input(False, "Refuse empty outputs, surplus files, duplicates.", "--strict")
     allow_outside: bool = _input(False, "Read files outside of IN too.", "--allow-outside")
@@ -137,7 +137,7 @@ class Job(Reading):
     num_permutations: int | None = _scoring(None, "Random pairings as a baseline; 0: none.", min=0)
     estimator: str = _advanced("auto", "How spectra are computed: divprism ls estimators.")
     rng: int = _advanced(0, "Seed of everything random.")
-    max_memory: str | None = _advanced(None, "Memory to use, such as 4GB; default: half.")
+    max_memory: str | None = _advanced(None, "Memory, such as 4GB; default: half of what is free.")
     config: Path | None = _advanced(
         None, "JSON file: flags as keys, or a result.", callback=load_config, is_eager=True
     )

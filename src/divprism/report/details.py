@@ -88,6 +88,7 @@ def detailed(
         raise ArgumentError(
             f"`labels` belong to one model, and this result is of {len(results):,} models."
         )
+    # Pages of many models would otherwise grow beyond what a mail takes.
     options["max_thumbnails"] = _thumbnails_each(options.get("max_thumbnails"), len(results))
     documents = {}
     for model, evaluation in results.items():
@@ -233,6 +234,7 @@ def _points(spectrum: Spectrum) -> dict[str, list[float]]:
     ranks, values = rank_curve(spectrum.values, spectrum.weights)
     kept = np.arange(ranks.size)
     if kept.size > _MAX_POINTS:
+        # Equal steps on a log axis; the first ranks round to the same integers.
         kept = np.unique(np.geomspace(1, kept.size, _MAX_POINTS).round().astype(int)) - 1
     weights = np.diff(ranks[kept], prepend=0.0)
     return {"values": values[kept].tolist(), "weights": weights.tolist()}

@@ -61,6 +61,7 @@ def visible_values(node: Any, depth: int = 0) -> Any:
 _NUMBER = number()
 _ERROR = number(0.0)
 _SHARE = number(0.0, 1.0 + 1e-6)  # shares are sums, which rounding may carry beyond 1
+# Empty lists are refused: a plot of no points has no range.
 _NUMBERS = list_of(_NUMBER, 1)
 _POSITIVES = list_of(positive, 1)
 _MAYBE_TEXT = maybe(text)
@@ -95,6 +96,7 @@ _BASELINE = record(
 )
 _NOTICE = record({"code": text, "text": text, "severity": text})
 _NOTICES = list_of(_NOTICE)
+# Notes below tables read these settings; all others are only printed.
 _SETTINGS = record(
     {
         "kernel_x": _MAYBE_TEXT,
@@ -125,6 +127,7 @@ def _check_pair(value: Any, path: str) -> None:
         refuse(f"{path}.rarefied_error", "given with `rarefied`", value["rarefied_error"])
 
 
+# A thumbnail is not checked here: one that is no JPEG is left out (`is_thumbnail`).
 _ENTRY = record(
     {"row": whole()},
     {"text": _MAYBE_TEXT, "file": _MAYBE_TEXT, "where": _MAYBE_TEXT, "id": _MAYBE_TEXT},
@@ -203,6 +206,7 @@ def _check_curves(value: Any, path: str) -> None:
             _check_curve_name(name, f"{path}.{key}")
     for key in ("means", "deviations"):
         _check_lengths(value[key], len(value["sizes"]), f"{path}.{key}")
+    # Every curve is drawn with its band.
     if set(value["means"]) != set(value["deviations"]):
         refuse(f"{path}.deviations", "given for each of `means`", sorted(value["deviations"]))
     if "vendi" not in value["means"]:
@@ -300,6 +304,7 @@ def check_result(document: Document) -> None:
     mapping_of(_EVALUATION)(document["models"], "models")
     if not document["models"]:
         raise DataError("a report needs at least one model, and this result has none.")
+    # Models that were scored apart have no ranks: they are listed, not compared.
     if "ranks" in document:
         _COMPARISON(document, "result")
         _check_models(document)
@@ -333,6 +338,7 @@ def check_details(part: str, document: Document) -> None:
 
     `part` is "groups", "convergence" or "sweep".
     """
+    # A sweep has no schema of its own.
     schema = document.get("schema", SCHEMA)
     if schema != SCHEMA:
         raise DataError(

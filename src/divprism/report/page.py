@@ -42,6 +42,7 @@ def report_page(*documents: Mapping[str, Any]) -> str:
         If a document is not one that divprism writes.
     """
     environment = _environment()
+    # jinja2 is asked for first: a missing package is reported before any work is done.
     view = page_view(documents)
     script = _asset("page.js")
     page = environment.get_template("page.html").render(

@@ -139,7 +139,7 @@ def draw_spectra(ax: "Axes", spectra: "Mapping[str, tuple[ArrayLike, ArrayLike]]
     `spectra` holds, for each operator, the eigenvalues and their multiplicities.
     """
     with styled():
-        last = 2.0
+        last = 2.0  # a log axis from rank 1 to rank 1 would have no length
         for operator, (title, family) in _SPECTRA.items():
             if operator not in spectra:
                 continue
@@ -173,6 +173,7 @@ def _name_lines(ax: "Axes", names: Sequence[str], numbers: Sequence[str]) -> Non
         width = ax.get_window_extent().width / ax.figure.dpi
     num_letters = width * 72 / (_LETTER_WIDTH * _FONT_SIZE)
     room = max(8.0, num_letters - max(map(len, numbers)) - 1)
+    # A lone evaluation without a name gets no "(no name)".
     shown = [""]
     if len(names) > 1 or any(names):
         shown = distinct_names(names, room)
@@ -252,7 +253,7 @@ def draw_factors(ax: "Axes", documents: Mapping[str, Document]) -> None:
     """
     with styled():
         numbers = []
-        highest = 1.5
+        highest = 1.5  # so that the axis has a length where all scores are 1
         for index, document in enumerate(documents.values()):
             scores = document["scores"]
             highest = max(highest, _draw_factor_bar(ax, index, scores))

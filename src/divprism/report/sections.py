@@ -46,7 +46,7 @@ __all__ = [
 LONGEST_TEXT = 1200  # letters of an example or a setting
 LONGEST_NAME = 70  # letters of the name of a model or a group
 _LONGEST_TITLE = 110
-_CHART_HEIGHT = 3.3  # inches
+_CHART_HEIGHT = 3.3  # inches, beside a width of five
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ def inline_svg(
     with styled():
         from matplotlib.figure import Figure
 
+        # Not from pyplot: a page must not leave figures open in a notebook.
         figures = [Figure(figsize=(_WIDTH, height), layout="constrained") for _ in range(panels)]
         axes = [figure.subplots() for figure in figures]
         draw(axes)
@@ -61,6 +62,7 @@ def _as_element(figure: "Figure", label: str, name: str) -> str:
         )
     text = buffer.getvalue()
     text = text[text.index("<svg ") + len("<svg ") :]
+    # The global style of matplotlib, and its metadata, would repeat in every plot.
     text = re.sub(
         r"<metadata>.*?</metadata>|<defs>\s*<style.*?</style>\s*</defs>",
         "",

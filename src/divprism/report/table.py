@@ -145,7 +145,7 @@ def _error_digits(half: float) -> str:
     >>> _error_digits(0.0712), _error_digits(0.148)
     ('0.07', '0.15')
     """
-    first = f"{half:.0e}"[0]
+    first = f"{half:e}"[0]
     return f"{half:.2g}" if first == "1" else f"{half:.1g}"
 
 

@@ -158,6 +158,7 @@ def _checked(documents: Sequence[Document]) -> tuple[Document, dict[str, Documen
             "a report needs one result with scores, that of `evaluate` or `compare`; got "
             f"{num_scored}."
         )
+    # Checked before anything reads them: below, keys and types are relied on.
     check_result(main)
     parts = {}
     for document in others:
@@ -188,6 +189,7 @@ def _with_readable_names(document: Document) -> Document:
         return document
     given = list(document["models"])
     names = dict(zip(given, distinct_names(given, LONGEST_NAME), strict=True))
+    # A single model without a name needs none: "(no name)" is for telling models apart.
     if given == [""]:
         names = {"": ""}
     renamed = dict(document)
@@ -355,6 +357,7 @@ def _reproduce(models: Documents) -> list[Step]:
             visible(json.dumps(settings, indent=1, ensure_ascii=False)),
         )
     )
+    # Of several models each has its own hash, listed with its settings.
     data_hash = first["data"].get("hash")
     if data_hash and len(models) == 1:
         steps.append(Step(f"The data are the same if their hash is {data_hash}."))

@@ -65,6 +65,7 @@ def _split_sentence(scores: Document, baseline: Document | None) -> str:
         f"({_named('conditional_vendi', conditional)})"
     )
     factor = f"a factor of {information['value']:.3g} ({_named('information_vendi', information)})"
+    # Where random pairings show the same factor, the prompts must not get the credit for it.
     if baseline is None or baseline["baseline"] < _BIASED:
         return f"{own}, and the prompts contribute {factor}."
     return f"{own}; the rest is {factor}. {_bias_sentence(baseline)}"
@@ -82,6 +83,7 @@ def _named(name: str, score: Document) -> str:
 
 def _bias_sentence(baseline: Document) -> str:
     """Return how much of Information is the bias of a small sample, and how much is left."""
+    # Rounded before it is compared, so that the sentence never says "a factor of 1 is left".
     left = f"{math.exp(baseline['excess_information']):.3g}"
     remainder = f"a factor of {left} is left for the prompts"
     if float(left) <= 1:
@@ -192,6 +194,7 @@ def _least_diverse(document: Document) -> list[str]:
     large = [group for group in document["groups"] if not group["small"]]
     if len(large) < 2:
         return []
+    # Large groups have more kinds of outputs by size alone: compare at equal size if possible.
     is_rarefied = all(group["rarefied"] is not None for group in large)
     value_key, error_key = "vendi", "standard_error"
     if is_rarefied:
@@ -212,6 +215,7 @@ def _least_diverse(document: Document) -> list[str]:
 
 def _group_in_words(group: Document) -> str:
     title = isolated(shortened(group_title(group), _LONGEST_PROMPT))
+    # A group of several prompts is described by its most typical one, not identified with it.
     if group["num_prompts"] == 1:
         return f"for the prompt “{title}”"
     prompts = number_of(group["num_prompts"], "prompt")
@@ -230,6 +234,7 @@ def entry_label(entry: Document) -> str:
     if entry.get("text"):
         return visible(entry["text"])
     if entry.get("file"):
+        # The folder often is the prompt; those above it are of no interest to readers.
         return visible("/".join(PurePath(entry["file"]).parts[-2:]))
     return visible(entry.get("where") or entry.get("id") or f"row {entry['row']}")
 
