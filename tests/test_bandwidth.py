@@ -14,7 +14,7 @@ CLUSTERS = (3 * RNG.standard_normal((12, 6)))[RNG.integers(0, 12, 400)] + 0.3 * 
 
 
 def _variance(x, bandwidth, rule, rng=0):
-    """The rule's variance by its words: RKE of draws of half the rows, corrected for the part that they share."""
+    """The variance by the definition of the rule: RKE of random halves of the rows, corrected."""
     generator = np.random.default_rng(rng)
     draws = [generator.choice(len(x), len(x) // 2, replace=False) for _ in range(rule.num_subsets)]
     scores = [float(dp.rke(x[rows], kernel=dp.Gaussian(bandwidth))) for rows in draws]
@@ -48,7 +48,7 @@ def test_a_looser_threshold_gives_a_smaller_bandwidth():
     assert widths[0] > widths[1] > widths[2]
 
 
-def test_the_rule_follows_scale_and_ignores_place(library):
+def test_the_rule_follows_scale_and_ignores_location(library):
     rule = dp.StableScore()
     right = rule.bandwidth(CLUSTERS)
     assert rule.bandwidth(library(1000 * CLUSTERS)) == pytest.approx(1000 * right, rel=1e-12)
@@ -92,7 +92,7 @@ DEGENERATE = {
 
 
 @pytest.mark.parametrize("name", DEGENERATE)
-def test_bandwidths_that_say_nothing_are_named(name):
+def test_uninformative_bandwidths_give_a_warning(name):
     with pytest.warns(dp.BandwidthWarning, match=f"{name}: .*(raise|lower) the bandwidth of"):
         found = dp.evaluate(CLUSTERS[:120], PROMPTS, **DEGENERATE[name])
     assert [notice.code for notice in found.warnings] == [name]
@@ -103,7 +103,7 @@ def test_bandwidths_that_say_nothing_are_named(name):
 
 
 def test_prompts_that_are_all_apart_are_named():
-    """One output per prompt, and prompts that have nothing in common: conditional is 1 for any model."""
+    """One output per prompt, and unrelated prompts: conditional is 1 for any model."""
     with pytest.warns(
         dp.BandwidthWarning,
         match="prompts-all-apart: nearly each of 120 pairs has a kind of prompt to itself",
@@ -115,7 +115,7 @@ def test_prompts_that_are_all_apart_are_named():
 
 
 def test_prompts_that_are_all_apart_and_repeat_are_asked_for_exactly(recwarn):
-    """Ten outputs of each of twelve prompts: what a tiny bandwidth tells is what ids of the prompts tell."""
+    """Ten outputs of each of twelve prompts: a tiny bandwidth scores as ids of the prompts do."""
     t = np.repeat(np.arange(12), 10)
     arguments = {"kernel_x": dp.Gaussian(2.0)}
     tiny = dp.evaluate(CLUSTERS[:120], np.eye(12)[t], kernel_t=dp.Gaussian(1e-3), **arguments)

@@ -47,14 +47,14 @@ def test_the_default_range_is_around_the_median_and_the_rule_is_marked():
     assert sweep.t.bandwidths.size == 21
 
 
-def test_of_many_pairs_a_draw_is_used():
+def test_of_many_pairs_a_subset_is_used():
     sweep = dp.bandwidth_sweep(X, T, max_rows=20, rng=5)
     again = dp.bandwidth_sweep(X, T, max_rows=20, rng=5)
     assert (sweep.n, sweep.drawn_from) == (20, 60)
     assert sweep.to_dict() == again.to_dict()
 
 
-def test_a_draw_of_pairs_keeps_the_bandwidth_of_all():
+def test_a_subset_of_pairs_keeps_the_bandwidth_of_all():
     """Bandwidths are those of `evaluate` on all pairs; only the curves are of a draw."""
     sweep = dp.bandwidth_sweep(X, T, max_rows=20, bandwidth_rule=dp.MedianDistance())
     assert sweep.x.chosen == dp.MedianDistance().bandwidth(

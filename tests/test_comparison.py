@@ -1,4 +1,4 @@
-"""Comparisons: the same prompts, as many outputs of each, and differences that cover."""
+"""Comparisons: the same prompts, the same number of outputs each, differences that cover."""
 
 import json
 import math
@@ -25,7 +25,10 @@ def two_models(generator, prompts=30, each=4, spread=(0.6, 0.9)):
 
 
 def test_differences_cover_and_pairing_narrows_them():
-    """200 data sets: 90 to 98 of 100 intervals hold the ratio of the expectations; the prompts' own part cancels in them."""
+    """200 data sets: 90 to 98 of 100 intervals cover the ratio of the expectations.
+
+    The part of the error that comes from the prompts cancels.
+    """
 
     def ratio(generator):
         scores = [
@@ -91,7 +94,10 @@ def test_a_level_may_be_a_number_of_numpy():
 
 
 def test_differences_of_given_prompts_do_not_count_what_differs_between_these():
-    """Eight prompts, the later the freer, and two models that are half as free or as free: the same errors of both cancel."""
+    """Eight prompts of growing freedom, and two models of which one is half as free.
+
+    Errors that both models have in common cancel.
+    """
     t = np.repeat(np.arange(8), 15)
     spread = np.linspace(0.1, 2, 8)[t][:, None]
     logs, told = [], []
@@ -134,7 +140,7 @@ def test_equal_models_tie_and_unequal_ones_do_not():
     assert [one.clear for one in found.differences] == [True, True, False]
 
 
-def test_a_result_of_a_comparison_can_be_had_again():
+def test_the_settings_of_a_comparison_reproduce_its_results():
     models = {
         name: dp.Samples(one.outputs, np.repeat(np.arange(30), 4))
         for name, one in two_models(np.random.default_rng(0)).items()
@@ -162,7 +168,7 @@ def test_the_order_of_models_and_rows_does_not_matter():
 
 
 def test_a_generator_of_random_numbers_keeps_the_pairing():
-    """Drawn from once: models whose parts were dealt out apart would lose what cancels between them."""
+    """Models whose parts were dealt out separately would lose what cancels between them."""
     models = two_models(np.random.default_rng(0))
     first = dp.compare(models, **KERNELS, rng=np.random.default_rng(5))
     second = dp.compare(models, **KERNELS, rng=check_seed(np.random.default_rng(5)))
@@ -205,7 +211,7 @@ def test_units_of_measurement_do_not_matter(by):
 
 
 def test_prompts_decide_the_interval_and_not_their_copies():
-    """Every output twice: no new prompt, so that at order 2, which is closed, the difference is as sure as before."""
+    """Every output twice adds no prompt, so at order 2 the error of the difference stays."""
     models = two_models(np.random.default_rng(0))
     double = {
         name: one.select([*range(len(one)), *range(len(one))]) for name, one in models.items()

@@ -29,6 +29,17 @@ def test_settings_fed_back_give_the_same_bits(pairs):
         assert float(again) == pytest.approx(float(score), rel=1e-14)
 
 
+@pytest.mark.parametrize("order", [1.0, 2.0])
+def test_fourier_features_serve_data_whose_prompts_repeat(pairs, order):
+    """Prompts compared as ids have no Fourier features; their scores are exact."""
+    kernels = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Gaussian(1.0), "order": order}
+    found = dp.evaluate(*pairs, estimator=dp.Fourier(512), **kernels)
+    right = dp.evaluate(*pairs, **kernels)
+    assert found.settings.estimator == dp.Fourier(512)
+    assert found.per_prompt_vendi == pytest.approx(right.per_prompt_vendi, rel=1e-9)
+    assert found.vendi == pytest.approx(right.vendi, rel=0.1)  # 512 random frequencies
+
+
 def test_the_rule_and_the_number_are_recorded(pairs):
     found = dp.evaluate(*pairs)
     assert found.settings.bandwidth_rule == dp.StableScore()
@@ -50,7 +61,7 @@ def test_the_median_distance_is_that_of_distinct_rows(pairs, library):
     )
 
 
-def test_the_median_distance_of_many_rows_is_drawn_by_the_seed():
+def test_the_median_distance_of_many_rows_is_that_of_a_seeded_subset():
     x = np.random.default_rng(0).standard_normal((500, 4))
     rule = dp.MedianDistance(max_rows=50)
     assert rule.bandwidth(x, rng=1) == rule.bandwidth(x, rng=1) != rule.bandwidth(x, rng=2)
@@ -117,7 +128,7 @@ def test_texts_are_embedded(kind, pairs):
     assert again.to_dict()["scores"] == found.to_dict()["scores"]
 
 
-def test_texts_on_both_sides_and_pictures():
+def test_texts_on_both_sides_and_images():
     from PIL import Image
 
     found = dp.evaluate(
@@ -127,12 +138,12 @@ def test_texts_on_both_sides_and_pictures():
     assert [float(score) for score in (found.vendi, found.conditional_vendi)] == pytest.approx(
         [2, 1]
     )
-    pictures = [Image.new("RGB", (20, 20), colour) for colour in ("red", "blue", "red")]
-    found = dp.evaluate(pictures, ["a", "b", "a"])
+    images = [Image.new("RGB", (20, 20), colour) for colour in ("red", "blue", "red")]
+    found = dp.evaluate(images, ["a", "b", "a"])
     assert (found.data["outputs"], found.embedders[0]["id"]) == (2, "efficientnet-lite0")
 
 
-def test_texts_are_ids_where_the_kernel_says_so(pairs):
+def test_texts_are_ids_under_a_categorical_kernel(pairs):
     by_number = dp.evaluate(pairs[0], [i % 2 for i in range(60)])
     by_text = dp.evaluate(pairs[0], TEXTS, kernel_t=dp.Categorical())
     assert float(by_number.conditional_vendi) == pytest.approx(

@@ -1,4 +1,4 @@
-"""Groups of prompts: what is inside each, what they add up to, and which are told first."""
+"""Groups of prompts: what is inside each, their aggregate, and their order."""
 
 import json
 import math
@@ -26,7 +26,7 @@ ORDERS = [0.5, 1.0, 1.0 + 1e-7, 1.01, 2.0, 3.5, math.inf]
 
 
 def world(sizes, modes, rng=0):
-    """Groups of given sizes, each with so many modes of its own; rows shuffled. Outputs, group of each, mode of each."""
+    """Outputs, groups and modes: groups of given sizes and numbers of modes, rows shuffled."""
     group = np.repeat(np.arange(len(sizes)), sizes)
     mode = np.concatenate(
         [np.arange(size) % count for size, count in zip(sizes, modes, strict=True)]
@@ -256,7 +256,7 @@ def test_a_rotation_does_not_depend_on_how_the_columns_were_mixed():
     assert np.allclose(turn @ turn.T, np.eye(4))
 
 
-def test_a_cut_through_equal_eigenvalues_is_told():
+def test_a_cut_through_equal_eigenvalues_gives_a_warning():
     x, group, _ = world([5] * 6, [2] * 6)
     found = prompt_groups(x, group, EigenGrouping(4), kernel_x=dp.Cosine())
     assert any("eigenvalues 4 and 5" in notice.text for notice in found.warnings)
@@ -266,7 +266,7 @@ def test_a_cut_through_equal_eigenvalues_is_told():
 
 
 def test_prompts_that_have_nothing_in_common_are_not_forced_into_groups():
-    """On a ring of 200 prompts, each hardly like the next, the first eigenvector is a 200th of each."""
+    """On a ring of 200 almost unrelated prompts, each has a 200th of the first eigenvector."""
     turn = 2 * np.pi * np.arange(200) / 200
     ring = np.stack([np.cos(turn), np.sin(turn)], axis=1)
     with pytest.raises(dp.DataError, match="200 distinct prompts are all but unrelated"):
@@ -328,7 +328,7 @@ def test_kmeans_groups_are_those_of_the_labels():
     ]
 
 
-def test_equal_prompts_are_told_by_their_text_and_not_by_their_vectors():
+def test_prompts_are_compared_by_their_text_and_not_by_their_vectors():
     texts = ["one dog", "One  dog", "one dog", "a cat"]
     found = prompt_groups(
         np.eye(4),
@@ -394,7 +394,7 @@ def test_modes_are_the_kinds_of_outputs_with_their_shares():
         assert len({(group[m.outputs[0]], mode[m.outputs[0]]) for m in one.modes}) == len(one.modes)
 
 
-def test_no_more_modes_are_told_than_there_are_kinds():
+def test_there_are_no_more_modes_than_kinds():
     rng = np.random.default_rng(0)
     x = np.concatenate([1e-3 * rng.standard_normal((20, 3)), 100 * np.eye(3)[np.arange(20) % 2]])
     found = prompt_groups(
@@ -426,7 +426,7 @@ def test_the_least_diverse_come_first_and_small_groups_last():
 
 
 def test_groups_are_compared_at_equal_size():
-    """Two groups that draw from the same ten kinds are equally diverse, however many outputs they have."""
+    """Two groups of the same ten kinds are equally diverse, however many outputs they have."""
     rng = np.random.default_rng(0)
     kinds = np.eye(10)
     x = np.concatenate(
@@ -510,7 +510,7 @@ class Column:
         return self.index[name]
 
 
-def test_labels_are_taken_by_their_place():
+def test_labels_are_read_by_position():
     labels = ["b"] * 4 + ["a"] * 4 + ["c"] * 4
     found = prompt_groups(
         np.eye(12), np.arange(12), kernel_x=dp.Cosine(), grouping=LabelGrouping(Column(labels))

@@ -256,7 +256,7 @@ def test_reversed_numpy_prompts_join_tensors(pairs):
     assert float(found) == pytest.approx(float(dp.conditional_vendi(x, t[::-1])))
 
 
-def test_a_missing_extra_says_what_to_install(monkeypatch):
+def test_a_missing_extra_names_the_package_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "sklearn.cluster", None)
     with pytest.raises(dp.MissingExtraError, match=r"pip install 'divprism\[cluster\]'") as caught:
         dp.kmeans_labels(X, 2)

@@ -38,7 +38,7 @@ def repeated(generator, prompts=40, each=4):
 
 
 def fixed(generator, prompts=8, each=15):
-    """Few prompts, chosen once and for all, whose outputs spread the more the later they come: only outputs are drawn."""
+    """Few given prompts whose outputs spread more and more: only the outputs are random."""
     t = np.repeat(1.5 * np.random.default_rng(99).standard_normal((prompts, 2)), each, axis=0)
     return t + np.repeat(np.linspace(0.1, 2, prompts), each)[:, None] * generator.standard_normal(
         t.shape
@@ -57,7 +57,7 @@ LAWS = {
 
 @pytest.mark.parametrize("law", LAWS)
 def test_intervals_cover_the_expectation(law):
-    """200 data sets of a known law: 90 to 98 of 100 intervals of 95 % hold the mean over 300 other data sets."""
+    """90 to 98 of 100 intervals of 95 % cover the mean over 300 other data sets of the same law."""
     draw, settings = LAWS[law]
     # no shuffled baseline: it would take most of the time
     kernels = {"kernel_x": NARROW, "kernel_t": WIDE, "num_permutations": 0}
@@ -77,7 +77,8 @@ def test_intervals_cover_the_expectation(law):
         found = dp.evaluate(
             *draw(np.random.default_rng(seed)), **kernels, **settings, interval=0.95
         )
-        for name, interval in found.intervals.items():
+        for name in SCORES_OF_PAIRS:
+            interval = found.intervals[name]
             assert interval.low < float(found.scores[name]) < interval.high
             held[name] += interval.low <= truth[name] <= interval.high
             errors[name] += interval.standard_error / DRAWS
@@ -89,7 +90,7 @@ def test_intervals_cover_the_expectation(law):
 
 
 def test_what_grows_with_the_sample_is_no_error():
-    """30 pairs make twenty groups of one and of two: leaving out two lowers the score by more, in every sample alike."""
+    """30 pairs make twenty groups of one or two pairs; leaving out two lowers every score more."""
     interval = dp.evaluate(np.eye(30), kernel_x=dp.Cosine(), interval=0.95).intervals["vendi"]
     assert 29.8 < interval.low <= 30 == pytest.approx(interval.high)
     inside = dp.evaluate(
@@ -99,7 +100,7 @@ def test_what_grows_with_the_sample_is_no_error():
 
 
 def test_what_differs_between_given_prompts_is_no_error():
-    """Four prompts with one to four kinds of outputs, each as often as the others: whichever is left out, it is the same."""
+    """Four prompts with one to four equally frequent kinds of outputs: leaving out any is alike."""
     kinds = np.concatenate([np.arange(12) % (1 + prompt) + 10 * prompt for prompt in range(4)])
     found = dp.evaluate(
         np.eye(40)[kinds], np.repeat(np.arange(4), 12), kernel_x=dp.Cosine(), interval=0.95
@@ -108,8 +109,8 @@ def test_what_differs_between_given_prompts_is_no_error():
         assert found[name].standard_error < 0.01
 
 
-def test_prompts_that_come_as_often_as_chance_has_it_were_drawn():
-    """Even numbers of outputs are chosen; those of the same pairs with a few at another prompt could be those of a draw."""
+def test_prompts_of_random_frequency_count_as_sampled():
+    """Equal numbers of outputs are those of a design; slightly unequal ones could be random."""
     x = np.random.default_rng(0).standard_normal((80, 2)) * np.repeat([0.1, 3.0], 40)[:, None]
     errors = []
     for t in (np.repeat([0, 1], 40), np.repeat([0, 1], [36, 44])):
@@ -128,7 +129,7 @@ def test_more_echoes_of_the_same_prompts_add_nothing(each, population):
 
 
 def test_intervals_of_order_2_cover_the_population_of_given_prompts():
-    """Two prompts whose outputs are normal about the same point, of spread 1 and 2: E k^2 is known for each pair of prompts."""
+    """Two prompts with normal outputs of spread 1 and 2: E k^2 is known for pairs of prompts."""
 
     def alike(first, second):
         return (1 + 2 * (first**2 + second**2) / NARROW.bandwidth**2) ** (-2 / 2)
@@ -161,7 +162,7 @@ def test_ends_stay_within_what_a_score_can_be():
 
 
 @pytest.mark.parametrize("unit", ["prompt", "pair"])
-def test_errors_of_prompts_with_many_outputs_are_found_from_a_draw(unit, monkeypatch):
+def test_errors_of_prompts_with_many_outputs_come_from_a_subset(unit, monkeypatch):
     """No matrix beyond 500 pairs; 20 prompts at least, of which each keeps some."""
     sizes = []
     true = _jackknife.matrix_entropy
@@ -193,7 +194,7 @@ def test_numbers_of_numpy_are_numbers():
 
 
 def clustered(generator, n=120):
-    """Three kinds of pairs, drawn at random, whose outputs spread the more the commoner they are."""
+    """Three random kinds of pairs; the outputs of commoner kinds spread more."""
     labels = generator.choice(3, n, p=[0.2, 0.3, 0.5])
     return (0.4 + 0.3 * labels)[:, None] * generator.standard_normal((n, 2)), None, labels
 
@@ -206,7 +207,7 @@ def clustered_prompts(generator):
 
 @pytest.mark.parametrize(("draw", "unit"), [(clustered, "pair"), (clustered_prompts, "prompt")])
 def test_intervals_of_cluster_scores_cover_the_expectation(draw, unit):
-    """200 data sets of a known law, as above. The jackknife errs to the safe side where clusters are small."""
+    """200 data sets of a known law, as above. With small clusters the jackknife is conservative."""
     names = ("cluster_vendi", "cluster_rke")
     drawn = [draw(np.random.default_rng(10_000 + seed)) for seed in range(300)]
     scores = {
@@ -264,8 +265,8 @@ def test_clusters_of_one_output_each_have_no_error():
     assert (interval.low, interval.high, interval.standard_error) == (1.0, 1.0, 0.0)
 
 
-def test_a_draw_of_a_large_cluster_stands_for_all_of_it():
-    """A cluster of some 850 pairs and a small one: errors as large as the spread over data sets of that size."""
+def test_a_subset_represents_a_large_cluster():
+    """A cluster of about 850 pairs and a small one: errors match the spread over data sets."""
 
     def draw(seed):
         generator = np.random.default_rng(seed)
@@ -352,7 +353,7 @@ def test_where_no_two_pairs_are_alike_the_population_is_out_of_sight():
 
 
 def test_intervals_of_order_2_cover_the_population():
-    """X normal in d dimensions: E k^2 = (1 + 4 / bandwidth^2)^(-d/2), so RKE of infinitely many samples is known."""
+    """X normal in d dimensions: E k^2 = (1 + 4 / bandwidth^2)^(-d/2), so the limit is known."""
     truth = (1 + 4 / NARROW.bandwidth**2) ** (2 / 2)
     held = {"population": 0, "plain": 0}
     for seed in range(DRAWS):
@@ -386,8 +387,8 @@ def test_intervals_cover_entropies_known_on_paper():
     assert all(0.90 * DRAWS <= count <= 0.98 * DRAWS for count in held.values()), held
 
 
-def test_a_draw_of_many_pairs_stands_for_all():
-    """Of more than 500 pairs a draw is left out by groups: errors as large as the spread over data sets of that size."""
+def test_a_subset_represents_many_pairs():
+    """More than 500 pairs are represented by a subset: errors match the spread over data sets."""
     scores = [
         float(
             dp.conditional_vendi(
@@ -510,7 +511,7 @@ def test_one_sample_has_no_interval():
 
 
 def test_p_values_are_uniform_under_independence():
-    """Kolmogorov-Smirnov over 200 draws; the statistic of 19 pairings has steps of 1/20, which is left to it."""
+    """Kolmogorov-Smirnov over 200 data sets; p-values of 19 pairings have steps of 1/20."""
     from scipy.stats import kstest
 
     values = []

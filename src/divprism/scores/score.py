@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from divprism.core.spectrum import Estimate, Spectrum
 from divprism.errors import Notice
-from divprism.estimators import Entropy
+from divprism.estimators import Auto, Entropy, Fourier
 from divprism.scores.problem import Problem, check_factors, entropies
 from divprism.scores.settings import Settings
 from divprism.scores.spec import ScoreSpec
@@ -206,9 +207,22 @@ def solve(problem: Problem, specs: Sequence[ScoreSpec]) -> Solved:
         names = [name for name in together if name in wanted]
         if not names:
             continue
-        for at, row in zip(orders, entropies(problem, names, orders), strict=True):
+        posed = _for_ids(problem, names)
+        for at, row in zip(orders, entropies(posed, names, orders), strict=True):
             solved[at] |= row
     return solved
+
+
+def _for_ids(problem: Problem, names: Sequence[str]) -> Problem:
+    """The problem with an estimator that can solve some operators.
+
+    Prompts compared as ids have no Fourier features. Their operators are block-diagonal, and the
+    default solves them block by block, while the other operators keep the estimator given.
+    """
+    needs_other = isinstance(problem.settings.estimator, Fourier)
+    if not needs_other or not set(names) <= {"prompt_ids", "within_prompts"}:
+        return problem
+    return replace(problem, settings=replace(problem.settings, estimator=Auto()))
 
 
 def assemble_all(problem: Problem, specs: Sequence[ScoreSpec], solved: Solved) -> dict[str, Score]:
