@@ -2,7 +2,7 @@
 
     python experiments/guidance_digits.py --quick              # two minutes
     python experiments/guidance_digits.py --json digits.json   # more seeds, several strengths
-    python experiments/guidance_digits.py --write              # updates docs/explanation/guidance_digits.md too
+    python experiments/guidance_digits.py --write              # updates docs/explanation/ too
 
 A diffusion model learns the digits of scikit-learn from sentences that name them. It then generates
 images without guidance and with the gradients of four scores, from the same noise and the same
@@ -548,7 +548,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers to a file")
     parser.add_argument(
-        "--write", action="store_true", help="replace the tables in docs/explanation/guidance_digits.md"
+        "--write", action="store_true", help="replace the tables in docs/explanation"
     )
     options = parser.parse_args(arguments)
     # Sums over two threads round differently, and these networks are too small to gain from them.

@@ -1,4 +1,4 @@
-"""What is written is run: console blocks of the README, its links, the set-up commands, the docs' module list."""
+"""The documentation is run: console blocks, doctests, links, set-up commands."""
 
 import os
 import re

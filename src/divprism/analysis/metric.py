@@ -13,7 +13,7 @@ from divprism.analysis.evaluation import Evaluation, runtime_since
 from divprism.core.arrays import Array, array_namespace
 from divprism.core.entropy import entropy_estimate
 from divprism.core.features import FourierMap, draw_frequencies
-from divprism.core.kernels import Gaussian, Kernel, Points
+from divprism.core.kernels import Kernel, Points
 from divprism.core.moments import FeatureMoments
 from divprism.core.validation import check_order, check_pairing, check_seed, check_truncation
 from divprism.data.files import open_archive, write_whole
@@ -81,9 +81,9 @@ class Metric:
             self._kernels["t"] = kernel_t
         for name, kernel in self._kernels.items():
             _require_features(kernel, f"kernel_{name}")
-        self._is_random = isinstance(kernel_x, Gaussian)
+        self._is_random = kernel_x.has_fourier_features
         for kernel in self._kernels.values():
-            if isinstance(kernel, Gaussian) != self._is_random:
+            if kernel.has_fourier_features != self._is_random:
                 raise ArgumentError(
                     "`kernel_x` and `kernel_t` must both be Gaussian or neither: random features "
                     "of one do not multiply exact features of the other."
@@ -327,7 +327,7 @@ def _require_features(kernel: object, name: str) -> None:
     """Refuse kernels that have neither random nor exact features."""
     if not isinstance(kernel, Kernel):
         raise ArgumentError(f"`{name}` must be an object such as dp.Gaussian(1.0); got {kernel!r}.")
-    if not isinstance(kernel, Gaussian) and kernel.feature_dimension(1) is None:
+    if not kernel.has_fourier_features and kernel.feature_dimension(1) is None:
         raise ArgumentError(
             f"a stream needs a kernel with features; {type(kernel).__name__} has none. "
             "Use evaluate."
@@ -357,7 +357,7 @@ def _in_bandwidths(rows: Array, kernel: Kernel) -> Points:
     They are not centred: workers could not agree on a centre, and the spectrum does not depend on
     it.
     """
-    assert isinstance(kernel, Gaussian)
+    assert kernel.bandwidth is not None
     xp = array_namespace(rows)
     phase = float(xp.max(xp.abs(rows))) * rows.shape[1] ** 0.5 / kernel.bandwidth
     dtype = xp.float32

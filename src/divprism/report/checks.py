@@ -47,6 +47,7 @@ def number(low: float = -LARGEST, high: float = LARGEST) -> Check:
     """Return a check for numbers within a range; NaN is in none."""
 
     def check(value: object, path: str) -> None:
+        """Check that a value is a number within the range."""
         requirement = f"a number from {low:g} to {high:g}"
         # A bool is an int in Python, but true is no number in JSON.
         if isinstance(value, bool) or not isinstance(value, int | float):
