@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["BandwidthSweep", "SideSweep", "bandwidth_sweep"]
 
 # The default grid: bandwidths per doubling, and doublings below and above the median distance.
+# This is the range that StableScore searches, so that the bandwidth that the default rule chooses
+# lies within the grid.
 _STEPS, _DOWN, _UP = 4, 3, 2
 
 # The largest ratio of distances to bandwidth whose square is finite: beyond it everything that is
@@ -129,6 +131,7 @@ class BandwidthSweep:
         plain = self.settings.to_dict()
         kept = {name: plain[name] for name in ("bandwidth_rule", "order", "truncation", "rng")}
         kept["max_rows"] = self.max_rows
+        # The grid itself, not how it was chosen: the median distance depends on the data.
         kept["bandwidths_x"] = self.x.bandwidths.tolist()
         kept["bandwidths_t"] = None
         sides: dict[str, Any] = {"x": self.x.to_dict(), "t": None}
@@ -257,6 +260,7 @@ def _sweep(
     sides = {name: _Side.of(to_numpy(data)[kept]) for name, data in rows.items()}
     chosen = {}
     for name, data in rows.items():
+        # On all rows, not on those kept: this has to be the bandwidth that `evaluate` chooses.
         chosen[name] = settings.rule.bandwidth(data, rng=settings.rng, name=name)
     swept = {}
     for name, data in rows.items():
@@ -276,6 +280,7 @@ def _grid(given: Any, median: float, name: str) -> np.ndarray:
     try:
         grid = np.sort(np.asarray(given, dtype=float).reshape(-1))
     except (TypeError, ValueError):
+        # The check below reports an empty grid in the same words as any other invalid one.
         grid = np.empty(0)
     if grid.size == 0 or not np.isfinite(grid).all() or grid[0] <= 0:
         raise ArgumentError(f"`bandwidths_{name}` must be positive and finite; got {given!r}.")
@@ -300,6 +305,8 @@ class _Side:
         from scipy.spatial.distance import squareform
 
         first, index = distinct_rows(rows)
+        # Merged rows with their frequencies as masses have the nonzero eigenvalues of the matrix of
+        # all rows, at the cost of the distinct ones.
         masses = np.bincount(index, minlength=first.size) / index.size
         # There are no distances between equal rows; any scale will do.
         if first.size == 1:
@@ -309,6 +316,8 @@ class _Side:
 
     def kernel(self, bandwidth: float) -> np.ndarray:
         """The Gaussian kernel matrix of the distinct rows."""
+        # Without the cap the square would overflow, and infinity times the zero distances on the
+        # diagonal is NaN.
         ratio = min(self.scale / bandwidth, _FARTHEST)
         return np.exp(-0.5 * ratio**2 * self.squares)
 
@@ -324,6 +333,8 @@ def _entropies(
         entropies[name] = matrix_entropy(kernels[name], side.masses, order, truncation)
     if "t" in sides:
         (of_x, of_t), masses = _distinct_pairs(sides)
+        # The kernel of a pair is the product of the kernels of its parts. Their indices select
+        # rows, because equal outputs may occur under different prompts.
         product = kernels["x"][np.ix_(of_x, of_x)] * kernels["t"][np.ix_(of_t, of_t)]
         entropies["joint"] = matrix_entropy(product, masses, order, truncation)
     return entropies

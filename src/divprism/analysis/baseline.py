@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["ShuffledBaseline", "default_permutations", "shuffled_baseline", "shuffled_from"]
 
 _FEW_OUTPUTS = 5  # outputs per prompt, on average, below which Information is mostly bias
+# The smallest p-value is 1 / (m + 1), so 19 pairings are the fewest that can reach 0.05. Five
+# cannot; they serve to estimate the bias.
 _PAIRINGS = ((1000, 19), (5000, 5))  # pairs up to which this many pairings are affordable
 _INFORMATION = score_spec("information_vendi")
 
@@ -123,6 +125,7 @@ def default_permutations(problem: Problem) -> tuple[int, tuple[Notice, ...]]:
 
 
 def _has_equal_weights(problem: Problem) -> bool:
+    # Weights are normalised to sum to one, so equal weights may differ in their last digit.
     return bool(np.ptp(problem.weights) <= 1e-12)
 
 
@@ -142,6 +145,7 @@ def shuffled_from(
     shuffled = []
     for _ in range(num_permutations):
         # Shuffling moves neither marginal: only the joint entropy is computed again.
+        # Permuting the index pairs the merged points anew without copying the data.
         left = replace(problem.x, index=generator.permutation(problem.x.index))
         joint = HadamardOperator.of(left, problem.t, problem.weights)
         [entropy] = entropies(replace(problem, joint=joint), ["joint"], [order])
@@ -154,6 +158,8 @@ def shuffled_from(
     spread = None
     if num_permutations > 1:
         spread = float(np.std(shuffled, ddof=1))
+    # If outputs and prompts are independent, the given pairing is as likely as each random one.
+    # Unless it is counted among them, the p-value can be zero, and the test exceeds its level.
     return ShuffledBaseline(
         excess_information=given - mean,
         baseline=math.exp(mean),

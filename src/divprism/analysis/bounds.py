@@ -28,6 +28,7 @@ __all__ = [
     "vendi_bound",
 ]
 
+# exp overflows at 709. The margin leaves room for the score that it is multiplied by.
 _LARGEST_LOG = 600.0  # exp of a larger logarithm is reported as infinity
 _SMALLEST_NORM = 1e-100  # dividing by a smaller norm is reported as infinity
 _EQUAL_MASSES = 1e-12
@@ -97,6 +98,7 @@ def _bound_of_vendi(
     score: Score, problem: Problem, norms: Mapping[str, float], delta: float
 ) -> Bound:
     order, truncation = score.order, score.truncation
+    # The size of the index, not `problem.n`: pairs of weight zero are no samples.
     low, high = vendi_bound(
         score.value,
         problem.x.index.size,
@@ -157,12 +159,15 @@ def _ratio(n: int, norms: Mapping[str, float], delta: float) -> Bound:
     Theorem 1 of Truncated Vendi holds for each norm with probability 1 - delta / 2. Theorem 3 of
     Conditional Vendi (`conditional_rke_bound`) is about the ratio itself, and many times as wide.
     """
+    # Both norms are within reach with probability 1 - delta by the union bound. That sorted spectra
+    # are close bounds the difference of their norms by the reverse triangle inequality.
     reach = eigenvalue_bound(n, delta / 2)
     # The norm of a trace-one operator is between 0 and 1.
     low_t = max(0.0, norms["t"] - reach)
     high_t = min(1.0, norms["t"] + reach)
     low_joint = norms["joint"] - reach
     high_joint = min(1.0, norms["joint"] + reach)
+    # Conditional-RKE is at least 1 for populations, too (see `_limits_of_conditional`).
     low = max(1.0, (low_t / high_joint) ** 2)
     high = math.inf
     if low_joint > _SMALLEST_NORM:
@@ -221,10 +226,15 @@ def vendi_bound(
     if order == 1:
         assert size is not None
         log_term = math.log(2 / delta)
+        # With eps the `eigenvalue_bound`, the reach is sqrt(size) eps log(sqrt(size) / eps): the
+        # continuity of -x log x, summed over `size` eigenvalues. The condition on n is eps <=
+        # 1 / e, up to which x log(1 / x) increases.
         _check_size(n, 32 * math.e**2 * log_term, "Truncated Vendi, Cor. 2 (a)")
         reach = math.sqrt(8 * size * log_term / n) * math.log(n * size / (32 * log_term))
         return _around(value, reach)
     # Norms of order below 2 exceed the Euclidean norm by at most this power of the rank.
+    # Hoelder's inequality allows the smaller power (2 - order) / order; the one of the theorem is
+    # kept, so that the result is the bound that the paper states.
     factor = 1.0
     if size is not None:
         factor = max(1.0, float(size) ** (2 - order))
@@ -244,6 +254,7 @@ def fourier_vendi_bound(
         raise ArgumentError(f"`order` must be finite and above 1 for this bound; got {order:g}.")
     _check_size(n, 2 + 8 * math.log(1 / delta), "Truncated Vendi, Thm 3")
     factor = max(1.0, float(num_features) ** (2 - order))
+    # Samples and random features both cause errors; the smaller number of the two decides.
     reach = math.sqrt(128 * factor * math.log(3 / delta) / min(n, num_features))
     return _by_norm(value, order, reach)
 
@@ -268,8 +279,11 @@ def conditional_vendi_bound(
     """
     _check_delta(delta)
     spread = 1 + math.sqrt(2 * math.log(4 / delta))
+    # As for Vendi, the distance of either spectrum, 2 spread / sqrt(n), must be at most 1 / e, up
+    # to which x log(1 / x) increases.
     _check_size(n, 4 * math.e**2 * spread**2, "Conditional Vendi, Thm 1 and 2")
     if truncation is not None:
+        # The factor 2 is for the two entropies of the score, both of rank `truncation`.
         reach = math.sqrt(truncation / n) * 2 * spread * math.log(n * truncation)
         return _around(value, reach)
     if dimension_x is None or dimension_t is None:
@@ -344,8 +358,10 @@ def _by_norm(value: float, order: float, reach: float) -> tuple[float, float]:
     power = (1 - order) / order
     norm = value**power
     low = max(1.0, (norm + reach) ** (1 / power))
+    # The norm of the population may be arbitrarily small, so the score has no upper limit.
     if norm <= reach:
         return low, math.inf
+    # In logarithms: near order 1 the exponent 1 / power is huge, and the power overflows.
     log_high = math.log(norm - reach) / power
     if log_high >= _LARGEST_LOG:
         return low, math.inf

@@ -211,6 +211,7 @@ def compare(
     if settings.interval is None:
         settings = replace(settings, interval=_LEVEL)
     _require_comparable(spec, settings)
+    # Prompts are matched before the embedding, so that outputs that are left out cost nothing.
     by_model, notes = _match_prompts(_split_models(models), settings.rng)
     embedded, settings = embed_samples(_pool(by_model), settings, resources)
     settings = pool_bandwidths(embedded, settings)
@@ -225,9 +226,12 @@ def compare(
         resolved = replace(result.settings, bandwidth_rule=settings.bandwidth_rule)
         evaluations[model] = replace(result, settings=resolved)
         errors[model] = sampling
+    # The sort is stable: models of equal score keep the order in which they were given.
     ranked = sorted(evaluations, key=lambda model: -evaluations[model].scores[by])
     results = Results({model: evaluations[model] for model in ranked})
     differences = _differences(results, errors, by)
+    # Long texts tend to differ more, so a ranking by diversity may be one by length. Lengths are
+    # those of the texts; the embedded samples hold vectors.
     lengths = _mean_lengths(by_model)
     return Comparison(
         results=results,
@@ -243,6 +247,7 @@ def compare(
 
 def _require_comparable(spec: ScoreSpec, settings: Settings) -> None:
     """Refuse what cannot be compared before anything is computed."""
+    # Labels belong to the rows of one model, and matching drops rows, so `compare` takes none.
     if LABELS in spec.needs:
         names = ", ".join(other.name for other in SCORES if LABELS not in other.needs)
         raise ArgumentError(f"`by` must be one of {names}; got {spec.name!r}.")
@@ -292,6 +297,7 @@ def _prompt_keys(by_model: dict[str, Samples]) -> dict[str, list[Key]]:
         if isinstance(samples.prompts, tuple):
             keys[model] = [_item_key(prompt) for prompt in samples.prompts]
         elif arrays[model].ndim == 1:
+            # Python values are equal whatever the dtype that the ids are stored in.
             keys[model] = arrays[model].tolist()
         else:
             # Adding zero turns minus zero, which has other bytes, into zero.
@@ -303,6 +309,7 @@ def _prompt_keys(by_model: dict[str, Samples]) -> dict[str, list[Key]]:
 def _item_key(prompt: Item) -> Key:
     if isinstance(prompt, Text):
         return prompt.text
+    # By content: models may have copies of the same image under different paths.
     return prompt.digest()
 
 
@@ -322,6 +329,7 @@ def _match_prompts(
         )
     # In the order of the first model, so that the answer does not depend on hashes.
     common = [key for key in dict.fromkeys(keys[next(iter(keys))]) if key in in_all]
+    # Scores grow with the number of outputs per prompt, which would favour the model with more.
     fewest = {}
     for key in common:
         fewest[key] = min(count[key] for count in counts.values())
@@ -329,6 +337,8 @@ def _match_prompts(
     matched = {}
     notes = []
     for model, samples in by_model.items():
+        # The rows follow the order of `fewest`, so that unit i is the same prompt in all models.
+        # `_differences` subtracts errors unit by unit and relies on it.
         kept = _choose_rows(keys[model], fewest, generator)
         matched[model] = samples.select(kept)
         if len(kept) < len(samples):
@@ -353,6 +363,7 @@ def _choose_rows(
         rows.setdefault(key, []).append(row)
     chosen = []
     for key, number in numbers.items():
+        # Sorted, so that a prompt which keeps all outputs keeps their order, too.
         chosen += sorted(generator.choice(rows[key], number, replace=False).tolist())
     return chosen
 
@@ -409,6 +420,7 @@ def _differences(
         gap = ahead.entropy - behind.entropy
         # The same parts of both samples are the same prompts: what they share cancels.
         spread = errors[first].deviations[by] - errors[second].deviations[by]
+        # Errors of the estimators are added as independent ones: they do not cancel by prompt.
         of_estimator = [score.standard_error / score.value for score in (ahead, behind)]
         error = math.hypot(float(np.linalg.norm(spread)), *of_estimator)
         reach = quantile(spread.size, level) * error
@@ -419,6 +431,8 @@ def _differences(
 
 def _ranks(order: list[str], differences: Sequence[Difference]) -> dict[str, tuple[int, int]]:
     """The best and the worst rank of each model that the clear differences leave open."""
+    # Each difference is judged alone, at the level of its interval: among many models some clear
+    # differences are due to chance.
     num_above, num_below = Counter[str](), Counter[str]()
     for difference in differences:
         if difference.clear:
@@ -440,6 +454,7 @@ def _mean_lengths(by_model: dict[str, Samples]) -> dict[str, float]:
 
 def _correlation(results: Results, by: str, lengths: Mapping[str, float]) -> float | None:
     """Spearman's correlation; None below three models or where one side is constant."""
+    # Two points are always perfectly correlated.
     if len(lengths) < 3:
         return None
     from scipy.stats import spearmanr

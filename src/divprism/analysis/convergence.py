@@ -279,9 +279,11 @@ def converge(
         embedded.outputs,
         embedded.prompts,
         plan.whole.settings,
+        # The curve reports its own progress, which hundreds of small problems would drown.
         replace(resources, progress=None),
     )
     # All data are the last subset of every repeat, and are solved once.
+    # They are posed without weights, as `evaluate` poses them, so that both agree.
     last = _entropies(data, None, plan.settings.truncation)
     rows = _entropies_of_subsets(data.validated(), subsets, last, plan)
     pairs = np.array([_numbers_of_pairs(repeat, plan.whole.n) for repeat in subsets])
@@ -335,6 +337,7 @@ class _Plan:
         unit, units = units_of(whole, unit or settings.unit)
         truncation = _default_truncation(settings.truncation, whole)
         resolved = replace(whole.settings, unit=unit, truncation=truncation)
+        # A single prompt is in every subset, and prompts of one output cannot be thinned out.
         thinned = None
         if unit == "pair" and whole.t is not None and 1 < whole.t.size < units.size:
             thinned = whole.t.index
@@ -350,11 +353,14 @@ class _Plan:
     @property
     def is_readable(self) -> bool:
         """Whether prompts have enough outputs for curves of fewer outputs per prompt."""
+        # Where nothing is thinned out the number of prompts is 0, and every curve is readable.
         return self.units.size >= _FEWEST_EACH * self.num_thinned
 
     @property
     def kept_shares(self) -> np.ndarray | None:
         """The prompt of each pair, where prompts keep their weights in every subset."""
+        # With fewer outputs, subsets that keep one of every prompt would be nearly the whole
+        # sample. Plain subsets are used instead, and the verdict stays open.
         if self.is_readable:
             return self.thinned
         return None
@@ -381,6 +387,7 @@ def _default_truncation(given: int | None, whole: Problem) -> int | None:
         return given
     if whole.settings.order == 2:
         return None
+    # The 8 is the window of the extrapolation (`_WINDOW`): the law is fitted beyond the cut only.
     return math.ceil(whole.n / 8)
 
 
@@ -484,6 +491,7 @@ def _subset_weights(rows: np.ndarray, plan: _Plan) -> np.ndarray:
     prompts = plan.kept_shares
     if prompts is None:
         return weights
+    # No division by zero: a thinned subset holds at least one output of every prompt (`_stretch`).
     growth = np.bincount(prompts) / np.bincount(prompts, weights=weights)
     return np.asarray(weights * (growth[prompts] / plan.whole.n))
 
@@ -496,6 +504,7 @@ def _entropies(data: _Data, weights: np.ndarray | None, truncation: int | None) 
     """
     problem = data.pose(weights, None)
     operators = _operators(problem)
+    # Prompts and pairs are there together or not at all, so these are one or three names.
     names = ["x", "t", "joint"][: len(operators)]
     order = problem.settings.order
     question = problem.question([order, 2.0])
@@ -510,6 +519,8 @@ def _entropies(data: _Data, weights: np.ndarray | None, truncation: int | None) 
             "rke": _entropies_of_spectra(by_name, 2.0, None),
             "truncated": _entropies_of_spectra(by_name, order, truncation),
         }
+        # Random probes are chosen for the order and the truncation of the question; reused for a
+        # truncated entropy they may miss its tolerance.
         if all(set(spectrum.method.split("+")) <= _EXACT for spectrum in spectra):
             return solved
     if truncation is None:

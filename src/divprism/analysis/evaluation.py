@@ -107,6 +107,8 @@ class Evaluation:
     def __getattr__(self, name: str) -> Score | None:
         # Only called for names that are no fields: every score of the table is an attribute.
         if is_score(name):
+            # Not `self.scores`: while a copy or a pickle is rebuilt there are no fields yet, and
+            # asking for one would call this method again, without end.
             score: Score | None = self.__dict__.get("scores", {}).get(name)
             return score
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -350,6 +352,7 @@ def evaluate(
     """
     start = time.perf_counter()
     settings, resources = read_options(options, EvaluationOptions, "evaluate")
+    # The prompt kernel decides whether texts are embedded or compared as ids.
     samples = as_samples(x, t, settings.kernel_t)
     # Everything that can be refused is refused before the expensive embedding.
     _require_aligned(samples, labels, weights)
@@ -357,6 +360,7 @@ def evaluate(
     embedded, settings = embed_samples(samples, settings, resources)
     result, _ = assess(embedded, settings, resources, labels=labels, weights=weights)
     _warn_of_bandwidths(result.warnings)
+    # This includes the time of the embedding, which `assess` does not see.
     return replace(result, runtime=runtime_since(start))
 
 
@@ -391,6 +395,7 @@ def evaluate_models(
     settings = pool_bandwidths(embedded, settings)
     evaluations = {}
     for model, part in embedded.by_model().items():
+        # The embedding is shared by all models, and counts in the runtime of none.
         start = time.perf_counter()
         result, _ = assess(part, settings, resources)
         result = replace(result, settings=_with_pooled_rule(result.settings, settings))
@@ -499,6 +504,7 @@ def _warn_of_bandwidths(warnings: Iterable[Notice]) -> None:
     """Raise Python warnings about saturated bandwidths: such scores carry no information."""
     for notice in warnings:
         if notice.code in SATURATION:
+            # Level 3 is the line that calls `evaluate` or `evaluate_models`.
             warn(str(notice), BandwidthWarning, stacklevel=3)
 
 
@@ -521,6 +527,7 @@ def _digest(*arrays: Any) -> str:
         # Contiguous, so that the layout in memory does not change the hash.
         values = np.ascontiguousarray(to_numpy(array))
         if values.dtype == object:
+            # The bytes of an object array are addresses, which differ from process to process.
             values = values.astype(str)
         # Shape and dtype first: the same bytes in another shape are other data.
         digest.update(f"{values.dtype.str}{values.shape};".encode())

@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 _WINDOW = 8  # the power law is fitted to the last three doublings
+# A curve of rate 0 has no limit, and no law above has a rate beyond 1.
 _RATES = np.arange(5, 101) / 100
 # At a rate below this the change per doubling falls by less than an eighth with each doubling.
 _SLOWEST = 0.2
@@ -186,6 +187,7 @@ class Curve:
         start = 0.99 * max(sizes[-1] / _WINDOW, self.cut)
         first = min(int(np.searchsorted(sizes, start)), sizes.size - 3)
         sizes = sizes[first:]
+        # A truncated spectrum is no sum over pairs of units, so its squares are no line in 1 / m.
         if self.order == 2 and not self.cut:
             lines = []
             for sign, square in self.squares:
@@ -193,6 +195,7 @@ class Curve:
                 lines.append((sign, a, b))
             return SquaresLaw(tuple(lines))
         rates = _RATES
+        # The rate of these orders is known; fitting it would only add noise.
         if self.order > 2:
             rates = np.ones(1)
         return _power_law(self.logs[repeats, first:count].mean(axis=0), sizes, rates)
@@ -212,6 +215,7 @@ def curves(
     solved = rows[0][0][0]
     for kind, kind_order, kind_cut in kinds:
         for spec in available(solved.get(kind, ())):
+            # Every kind has the entropies of all operators; a score takes those of its order.
             if (spec.order is not None) != (kind == "rke"):
                 continue
             cells = [_entropies_of_kind(row, kind) for row in rows]
@@ -253,6 +257,8 @@ def _curve(
         return mean
 
     logs = [list(map(log_scores, row)) for row in cells]
+    # Means of the squares, not of their logarithms: only they are unbiased for m units, and a line
+    # in 1 / m without error.
     squares = []
     for operator, sign in spec.terms.items():
         squares.append((sign, _map_cells(mean_square(operator), cells)))
@@ -261,6 +267,7 @@ def _curve(
         order=order,
         sizes=sizes,
         cut=cut,
+        # Tables show means of the scores; the power law is fitted to means of logarithms.
         scores=_map_cells(lambda values: math.exp(values[0]), logs),
         means=_map_cells(lambda values: np.mean(list(map(math.exp, values))), logs).mean(axis=0),
         logs=_map_cells(np.mean, logs),
@@ -285,6 +292,8 @@ def _chance(logs: Sequence[Sequence[Sequence[float]]], sizes: np.ndarray) -> flo
     """
     variances = []
     for index, size in enumerate(sizes):
+        # Up to half of the units two stretches are disjoint. Below an eighth the scores are too far
+        # from those of all data for this law of variances.
         if sizes[-1] / _WINDOW * 0.99 <= size <= sizes[-1] / 2:
             variance = np.mean([np.var(row[index], ddof=1) for row in logs])
             variances.append(variance * size / sizes[-1])
@@ -299,8 +308,12 @@ def _line(values: np.ndarray, sizes: np.ndarray) -> tuple[float, float]:
     The variance of m out of n is proportional to 1/m - 1/n, for which least squares is a ratio of
     sums.
     """
+    # With gaps g = 1/m - 1/n, differences y and weights 1 / g, least squares gives sum(w g y) /
+    # sum(w g^2) = sum(y) / sum(g).
     b = float((values - values[-1]).sum() / (1 / sizes - 1 / sizes[-1]).sum())
     a = float(values[-1] - b / sizes[-1])
+    # Zero makes the limit NaN: no two units have anything in common, and the score grows without
+    # end. A negative value by rounding would have the same meaning.
     if a <= _ZERO_SHARE * values[-1]:
         a = 0.0
     return a, b
@@ -316,6 +329,7 @@ def _power_law(logs: np.ndarray, sizes: np.ndarray, rates: np.ndarray) -> PowerL
     weights = 1 / (1 / sizes[:-1] - 1 / last)
     gaps = end - logs[:-1]
     shapes = sizes[:-1] ** -rates[:, None] - last ** -rates[:, None]
+    # At a given rate the law is linear in its factor, so only the rate needs a search.
     factors = (shapes * weights) @ gaps / (shapes**2 @ weights)
     misfits = (gaps - factors[:, None] * shapes) ** 2 @ weights
     # Among equal misfits take the fastest rate: a flat curve fits every rate.
@@ -335,6 +349,7 @@ def verdict(curve: Curve, reading: Reading) -> Verdict:
     sampling_error = None
     if math.isfinite(curve.chance):
         sampling_error = curve.chance
+    # Over two doublings: a curve that turns is flat in one of them.
     if max(abs(change), abs(earlier)) <= _FLAT * tolerance:
         status = "converged"
         # A flat curve is at its limit; one fitted further away, or NaN, is an artefact of noise.
@@ -366,6 +381,8 @@ def verdict(curve: Curve, reading: Reading) -> Verdict:
 def _last_changes(sizes: np.ndarray, mean: np.ndarray) -> tuple[float, float]:
     """Return the changes of the log score over the last doubling but one, and over the last."""
     total = float(sizes[-1])
+    # The sizes of a ladder need not contain these, so the curve is interpolated. In the logarithm
+    # of the size a score that grows as a power of it is a straight line.
     points = np.log([total / 4, total / 2, total])
     earlier, change = np.diff(np.interp(points, np.log(sizes), mean)).tolist()
     return earlier, change
@@ -382,6 +399,7 @@ def _status_of_moving(curve: Curve, law: Law, error: float, change: float, toler
         return "unclear"
     distance = abs(math.expm1(value - limit))
     # The error is NaN where the fit without one of the repeats has no limit.
+    # A limit that is less certain than the distance to it supports no other verdict.
     if math.isnan(error) or error > max(distance, tolerance):
         return "unclear"
     if distance <= tolerance:
@@ -406,6 +424,8 @@ def _limit_error(curve: Curve, limit: float) -> float:
         others = [repeat for repeat in range(repeats) if repeat != left_out]
         limits.append(curve.fit(others).log_score(math.inf))
     jackknife = math.sqrt((repeats - 1) * float(np.var(limits)))
+    # Repeats show the noise of the limit. Only its shift from half of the data to all of them shows
+    # that the law itself does not fit.
     count = int(np.searchsorted(curve.sizes, 0.5 * curve.sizes[-1], "right"))
     # With too few points below half of n, the limit may be no better than the last value.
     at_half = float(curve.logs[0, -1])
@@ -425,6 +445,8 @@ def _needed(
     if is_near.all():
         return int(sizes[0])
     if is_near[-1]:
+        # After the last size outside the tolerance, not from the first one inside: a noisy curve
+        # may cross its limit early.
         last_far = np.flatnonzero(~is_near)[-1]
         return int(sizes[last_far + 1])
     # The law need not be monotone, so the last size outside the tolerance counts.
@@ -501,6 +523,7 @@ def _chance_in_words(error: float | None, reading: Reading, total: int) -> str:
     tolerance = reading.tolerance
     sentence = f" By chance it varies by {_percent(error)} between samples of this size"
     if error > tolerance:
+        # The sampling error falls with the root of the size.
         enough = _rounded(math.ceil(total * (error / tolerance) ** 2))
         sentence += f" ({_percent(tolerance)} with about {enough:,} {reading.noun})"
     return sentence + "."

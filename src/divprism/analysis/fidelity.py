@@ -92,6 +92,7 @@ def kernel_distance(x: Array, reference: Array) -> KernelDistance:
     x, reference = _same_width(x, reference)
     n, m = int(x.shape[0]), int(reference.shape[0])
     for size, name in ((n, "x"), (m, "reference")):
+        # The jackknife leaves out one row, and a mean over pairs of different rows needs two more.
         if size < 3:
             raise DataError(
                 f"`{name}` must have at least 3 rows for a distance with an error; got {size}."
@@ -106,6 +107,7 @@ def kernel_distance(x: Array, reference: Array) -> KernelDistance:
     if not np.isfinite(totals).all():
         raise DataError("kernel values between rows overflow. Rescale the embeddings.")
     value = totals[0] / (n * (n - 1)) + totals[1] / (m * (m - 1)) - 2 * totals[2] / (n * m)
+    # The sets are independent of each other, so their variances add up.
     variance = _jackknife_variance(within_x, x_to_reference, m)
     variance += _jackknife_variance(within_reference, reference_to_x, n)
     return KernelDistance(float(value), math.sqrt(variance), n, m)
@@ -114,6 +116,8 @@ def kernel_distance(x: Array, reference: Array) -> KernelDistance:
 def _kernel_sums(a: Array, b: Array) -> np.ndarray:
     """sum_j (a_i . b_j / d + 1)^3 for each row i."""
     xp = array_namespace(a)
+    # The distance is a small difference of large means of cubes: single precision would leave no
+    # digit of it.
     right = xp.astype(b, xp.float64, copy=False).T
     sums = []
     for rows in row_blocks(a.shape[0]):
@@ -129,6 +133,7 @@ def _sums_within(a: Array) -> np.ndarray:
     own = []
     for rows in row_blocks(a.shape[0]):
         left = xp.astype(a[rows, :], xp.float64, copy=False)
+        # The kernel of a row with itself is at least 1, and would bias the distance upwards.
         own.append(to_numpy((xp.sum(left * left, axis=1) / a.shape[1] + 1) ** 3))
     return _kernel_sums(a, a) - np.concatenate(own)
 
@@ -144,6 +149,7 @@ def _jackknife_variance(within: np.ndarray, across: np.ndarray, num_others: int)
     mean_within = (within.sum() - 2 * within) / ((n - 1) * (n - 2))
     mean_across = (across.sum() - across) / ((n - 1) * num_others)
     left_out = mean_within - 2 * mean_across
+    # (n - 1) / n times the sum of squared deviations; var() has the 1 / n.
     return float((n - 1) * left_out.var())
 
 
@@ -281,6 +287,7 @@ def recall(x: Array, reference: Array, *, num_neighbours: int = 3) -> float:
     0.5
     """
     x, reference = _comparable(x, reference)
+    # A radius per column, because the balls are around the outputs; `coverage` has one per row.
     radii = _squared_radii(x, num_neighbours, "x")[None, :]
     reached = []
     for rows in row_blocks(reference.shape[0]):
@@ -360,6 +367,7 @@ def _comparable(x: Array, reference: Array) -> tuple[Array, Array]:
     x, reference = _same_width(x, reference)
     xp = array_namespace(x)
     x, reference = xp.astype(x, xp.float64), xp.astype(reference, xp.float64)
+    # All zeros have the exponent 0, and the unit is 1.
     largest = max(float(xp.max(xp.abs(x))), float(xp.max(xp.abs(reference))))
     # A power of two changes no digit.
     unit = 2.0 ** -math.frexp(largest)[1]
@@ -379,6 +387,7 @@ def _squared_radii(rows: Array, num_neighbours: int, name: str) -> np.ndarray:
     for block in row_blocks(n):
         squares, _ = _host_distances(rows[block, :], rows)
         # Index 0 is the row itself, or a copy of it, at distance zero.
+        # A copy, because a view would keep the indices of the whole block in memory.
         neighbours = np.argpartition(squares, num_neighbours, axis=1)[:, num_neighbours].copy()
         own = np.arange(block.start, block.start + neighbours.size)
         # From differences: a radius decides ties exactly, and the product may round.
@@ -396,6 +405,7 @@ def _within(a: Array, b: Array, squared_radii: np.ndarray) -> np.ndarray:
     margin = _ROUNDING * norms + _BORDER * squared_radii
     left, right = np.nonzero(np.abs(squares - squared_radii) <= margin)
     if left.size:
+        # On a grid many rows lie exactly on a border; rounding must not put some of them outside.
         limits = np.broadcast_to(squared_radii, squares.shape)[left, right] * (1 + _BORDER)
         is_inside[left, right] = _host_gaps(a, b, left, right) <= limits
     return is_inside

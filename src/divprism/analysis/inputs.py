@@ -24,6 +24,7 @@ def embed_samples(
     samples: Samples, settings: Settings, resources: Resources
 ) -> tuple[Samples, Settings]:
     """The samples as vectors, and the settings with the embedders that made them."""
+    # Default embedders are resolved here, so that the settings of a result name the ones used.
     settings = replace(
         settings,
         embedder_x=resolve_embedder(settings.embedder_x, samples.outputs, "x"),

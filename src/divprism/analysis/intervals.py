@@ -115,6 +115,8 @@ class SamplingError:
         # There is no upper limit: infinitely many samples may be of infinitely many kinds.
         centre, parts = self.unbiased[name]
         reach = quantile(parts.size, level) * float(np.linalg.norm(parts))
+        # The limits are those of samples that meet themselves. A U-statistic may lie below them,
+        # and the interval has to contain it.
         lowest = min(self.ranges[name][0], math.exp(centre))
         return max(math.exp(centre - reach), lowest), math.exp(centre + reach)
 
@@ -123,6 +125,8 @@ def quantile(parts: int, level: float) -> float:
     """How many standard errors an interval reaches, for an error estimated from `parts` parts."""
     from scipy.special import stdtrit
 
+    # The error is itself estimated from this number of contributions around their mean, so normal
+    # quantiles would be too small.
     return float(stdtrit(parts - 1, (1 + check_level(level)) / 2))
 
 
@@ -162,6 +166,7 @@ def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
     for name in deviations:
         spec = score_spec(name)
         ranges[name] = spec.limits(sample.units.size, spec.order_under(order), truncation)
+    # The squared norm is sum_ij w_i w_j k_ij^2, and the inner sum over j is known already.
     norms = {name: math.sqrt(float(sample.weights @ sums)) for name, sums in similarities.items()}
     return SamplingError(
         deviations=deviations,
@@ -187,6 +192,8 @@ class _EntropyParts:
 
     def deviations(self, spec: ScoreSpec, order: float) -> np.ndarray:
         """Contributions to the error of the logarithm of a score."""
+        # Contributions are added with their signs before they are squared: what a part does to
+        # H(X, T) and to H(T) alike is no error of Conditional.
         whole = _combine(spec, {name: self.whole[name, order] for name in spec.terms})
         if not all((name, order) in self.within for name in spec.terms):
             return whole
@@ -208,6 +215,7 @@ def _parts_of_entropies(
     for spec in specs:
         at = spec.order_under(order)
         for name in spec.terms:
+            # The same entropy occurs in several scores, and each costs twenty spectra.
             if (name, at) in whole:
                 continue
             if at == 2 and name in similarities:

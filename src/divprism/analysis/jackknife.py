@@ -111,6 +111,8 @@ class Sample:
         chosen, units = units_of(problem, unit)
         if units.max() < 1:
             raise DataError(f"an interval needs at least two {chosen}s; got one.")
+        # Prompts in even numbers were chosen, so their pairs are not independent, even where they
+        # have too few outputs to be treated as a design.
         is_even = problem.t is not None and _is_even(np.bincount(problem.t.index))
         return cls(
             operators=operators,
@@ -146,13 +148,19 @@ class Sample:
         estimates = {}
         for name, sums in similarities.items():
             if self.design is None:
+                # k_ii = 1, so a pair adds its own weight to its sum; what remains has the total
+                # weight 1 - sum w_i^2.
                 whole, others = 1 - with_itself, sums - self.weights
             else:
+                # Within its prompt a pair meets the other outputs, raised by mass / (mass - w_i) to
+                # the weight of all, so the total weight stays 1. A design has at least
+                # `_FEW_OUTPUTS` outputs of each prompt, which keeps the denominator positive.
                 whole = 1.0
                 own = inside[name in _OF_PROMPTS]
                 mass = np.bincount(self.design, weights=self.weights)[self.design]
                 others = sums - own + (own - self.weights) * mass / (mass - self.weights)
             total = float(self.weights @ others)
+            # The logarithm of a rounding error would be taken for a population of many kinds.
             if total <= 1e-9 * with_itself:  # no two pairs have anything in common
                 continue
             estimates[name] = -math.log(total / whole), self.shares(others)
@@ -178,6 +186,8 @@ class Sample:
             inside = self._similarities_within(self.points["prompt_ids"])
             return inside[name in _OF_PROMPTS]
         operator = self.operators[name]
+        # Squared entries are m_i m_j k_ij^2, so that dividing the sum of a row by m_i leaves the
+        # sum over j of m_j k_ij^2.
         sums = np.concatenate([_square_sums(operator, rows) for rows in _blocks(operator)])
         return np.asarray((sums / operator.masses)[self.points[name]])
 
@@ -186,10 +196,12 @@ class Sample:
 
         The derivative by the weights is known in closed form.
         """
+        # The -1 comes from weights that sum to one: the contributions of all pairs sum to zero.
         slopes = -2 * (similarities / float(self.weights @ similarities) - 1)
         total = np.bincount(self.units, weights=self.weights * slopes)
         if self.design is None:
             return math.sqrt(total.size / (total.size - 1)) * total
+        # Every prompt has a mean of its own, so every prompt loses a degree of freedom.
         counts = np.bincount(self.design)
         means = np.bincount(self.design, weights=total) / counts
         centred = total - means[self.design]
@@ -239,9 +251,11 @@ class Sample:
         total_of_all = 0.0
         for members in _members_by_code(labels):
             subset = self._subset(members)
+            # Kept pairs represent the others of their cluster, whichever group is left out.
             growth = subset.weights / self.weights[subset.pairs]
             part = remaining[:, subset.pairs] * growth
             whole, without = self._entropies_without("x", subset, part, order, truncation)
+            # The change is scaled, not the score: a large cluster errs less than its subset.
             scores = np.exp(whole + subset.scale * (without - whole))
             totals += remaining[:, members].sum(axis=1) * scores
             total_of_all += float(self.weights[members].sum()) * math.exp(whole)
@@ -256,8 +270,11 @@ class Sample:
         of every prompt.
         """
         distinct, unit_of_pair = np.unique(self.units[pairs], return_inverse=True)
+        # Seeded anew on each call, so that all operators, and all models on the same prompts, are
+        # dealt the same groups and their common errors cancel.
         order = np.random.default_rng(self.rng).permutation(distinct.size)
         if self.design is not None:  # here a unit is a pair
+            # Sorted by prompt, neighbours in the order go to different groups.
             order = order[np.argsort(self.design[pairs][order], kind="stable")]
         groups = np.empty(distinct.size, int)
         groups[order] = np.arange(distinct.size) % min(distinct.size, _GROUPS)
@@ -275,6 +292,7 @@ class Sample:
             before = np.bincount(prompts, weights=subset.weights)
             for row in remaining:
                 after = np.bincount(prompts, weights=row)
+                # A prompt that loses all its outputs has nothing left to carry its weight.
                 row *= (before / np.where(after > 0, after, 1.0))[prompts]
         return remaining
 
@@ -285,6 +303,8 @@ class Sample:
         """
         if self.design is None:
             return 1.0
+        # An output differs from the mean of the k - 1 others of its prompt with a variance of
+        # 1 / (1 - 1/k) times its own; the jackknife of G groups corrects for 1 / (1 - 1/G).
         per_prompt = subset.pairs.size / np.unique(self.design[subset.pairs]).size
         return math.sqrt(min(1.0, (1 - 1 / per_prompt) / (1 - 1 / _GROUPS)))
 
@@ -293,6 +313,7 @@ class Sample:
         weights = self.weights[members]
         if members.size <= _MAX_PAIRS:
             return _Subset(members, weights, 1.0)
+        # Seeded anew, so that all operators are represented by the same pairs.
         generator = np.random.default_rng(self.rng)
         blocks = self.units
         if self.design is not None:
@@ -308,7 +329,10 @@ class Sample:
         # The outputs that are kept of a prompt take over the weight of all of them.
         before = np.bincount(block, weights=weights)
         after = np.bincount(block[kept], weights[kept], distinct.size)
+        # Prompts that were not chosen have no weight after; their growth is not used.
         growth = before / np.maximum(after, 1e-300)
+        # Errors fall with the root of the number of random units: outputs under a design, and
+        # prompts or pairs otherwise.
         share = kept.size / members.size
         if self.design is None:
             share = chosen.mean()
@@ -317,6 +341,7 @@ class Sample:
     def _kernel(self, name: str, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The point of each of some pairs, and the kernel matrix of these points."""
         distinct, points = np.unique(self.points[name][pairs], return_inverse=True)
+        # Double precision, because the change by a group is a small difference of entropies.
         operator = self.operators[name].sample(distinct, double=True)
         roots = np.sqrt(operator.masses)
         matrix = np.asarray(to_numpy(next(dense([operator]))), np.float64)
@@ -337,6 +362,7 @@ class Sample:
         """
         points, kernel = self._kernel(name, subset.pairs)
         blocks = None
+        # Solving block by block costs the sum of the cubes of their sizes, not the cube of the sum.
         if name in _BLOCKED:
             blocks = np.empty(kernel.shape[0], int)
             blocks[points] = self.points["prompt_ids"][subset.pairs]
@@ -390,6 +416,7 @@ def _jackknife(whole: float, without: np.ndarray, groups: _Groups) -> np.ndarray
     """
     times = groups.sizes.sum() / groups.sizes
     pseudo_values = times * whole - (times - 1) * without
+    # 1 / times is the share of the units: pseudo-values of large groups are less noisy.
     mean = np.average(pseudo_values, weights=1 / times)
     return np.asarray((pseudo_values - mean) / np.sqrt(times.size * (times - 1)))
 
@@ -413,6 +440,7 @@ def _point_index(operator: Operator) -> np.ndarray:
     if isinstance(operator, HadamardOperator):
         codes = operator.left.index * operator.right.size + operator.right.index
         distinct = operator.left_index * operator.right.size + operator.right_index
+        # `HadamardOperator.of` sorts the distinct pairs by this code.
         return np.searchsorted(distinct, codes)
     assert isinstance(operator, KernelOperator)
     return operator.index

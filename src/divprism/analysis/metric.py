@@ -27,8 +27,10 @@ from divprism.scores.spec import available
 __all__ = ["Metric"]
 
 _FORMAT = 1  # version of the files that `save` writes
+# Each of up to three moments of this size takes 134 MB, and its spectrum O(size^3).
 _MOST_FEATURES = 4096  # a second moment of more features is refused
 _WIDEST = 1 << 20  # largest width that a file may claim
+# Single precision knows a phase of 1,000 to 6e-5; further away the digits of the cosine are lost.
 _LARGEST_SINGLE_PHASE = 1e3  # larger phases are computed in double precision
 
 # Files are checked to hold moments of unit features: the trace is n up to rounding.
@@ -130,6 +132,7 @@ class Metric:
         for block in features.values():
             xp = array_namespace(block)
             if not bool(xp.all(xp.isfinite(block))):
+                # Otherwise the width of a chunk that was refused would bind all later ones.
                 if self.n == 0:
                     self.reset()
                 raise DataError(
@@ -137,6 +140,7 @@ class Metric:
                     "bandwidths."
                 )
         # Nothing fails from here on, so that a chunk is added whole or not at all.
+        # Weights of one, not 1 / n, so that sums of chunks and workers add up.
         weights = np.ones(rows["x"].shape[0])
         for name, block in features.items():
             self._moments[name].update(block, weights)
@@ -184,6 +188,7 @@ class Metric:
             self._noise = max(self._noise, 2 * points.noise)
             features[name] = kernel.features(points)
         if "t" in features:
+            # The features of a product of kernels are the products of their features.
             product = features["x"][:, :, None] * features["t"][:, None, :]
             features["joint"] = array_namespace(product).reshape(product, (product.shape[0], -1))
         return features
@@ -296,10 +301,12 @@ class Metric:
         `open_archive` turns a ValueError into a message that names the file.
         """
         n, widths = header["n"], header["widths"]
+        # An empty metric has no widths yet, because these come with the first chunk.
         expected = set(self._kernels)
         if n == 0:
             expected = set()
         # bool is an int, so the type is compared exactly.
+        # The mass is a float, which counts no further than 2^53.
         if type(n) is not int or not 0 <= n < 2**53 or set(widths) != expected:
             raise ValueError("its header does not fit")
         if n == 0:
@@ -359,6 +366,8 @@ def _in_bandwidths(rows: Array, kernel: Kernel) -> Points:
     """
     assert kernel.bandwidth is not None
     xp = array_namespace(rows)
+    # No row is longer than this number of bandwidths. Frequencies are standard normal, so it is
+    # also the size of the largest phases.
     phase = float(xp.max(xp.abs(rows))) * rows.shape[1] ** 0.5 / kernel.bandwidth
     dtype = xp.float32
     if rows.dtype == xp.float64 or phase > _LARGEST_SINGLE_PHASE:

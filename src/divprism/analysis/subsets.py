@@ -15,6 +15,7 @@ from divprism.estimators.base import whole_number
 
 __all__ = ["ladder_of_sizes", "nested_subsets", "thinned_subsets"]
 
+# From twelve units on the default ladder has the three sizes that fitting a law takes.
 _FEWEST = 12  # units below which no curve can be read
 _STEPS_EACH = 8  # outputs per prompt up to which a ladder has a step for each number of them
 _STRETCHES = 8  # largest number of stretches of an order that are used for a size
@@ -53,6 +54,7 @@ def ladder_of_sizes(
             f"`sizes` must leave at least one output of each of {num_prompts:,} prompts; "
             f"got {given}."
         )
+    # Verdicts compare the last two doublings, so a curve has to begin at a quarter or below.
     most = max(total // 4, num_prompts)
     if ladder.size < 4 or ladder[0] > most:
         raise ArgumentError(
@@ -70,6 +72,7 @@ def _default_ladder(total: int, num_prompts: int) -> np.ndarray:
     each = total / num_prompts
     counts = np.round(_halving(each, each))  # whole outputs of each prompt
     if each <= _STEPS_EACH:
+        # Halving few outputs and rounding would repeat the same numbers and skip others.
         counts = np.arange(1, math.ceil(each))
     return np.unique([*np.round(counts * num_prompts).astype(int), total])
 
@@ -91,6 +94,7 @@ def nested_subsets(units: np.ndarray, ladder: np.ndarray, num_repeats: int, seed
     total = int(units.max()) + 1
     subsets = []
     for _ in range(num_repeats):
+        # All pairs of a unit share its rank: a prompt enters a subset with all its outputs.
         rank = rng.permutation(total)[units]
         repeat = []
         for size in ladder[:-1].tolist():
@@ -139,6 +143,7 @@ def _positions_within(prompts: np.ndarray, rng: np.random.Generator) -> np.ndarr
     firsts = np.repeat(np.cumsum(counts) - counts, counts)
     rank = np.empty(prompts.size)
     rank[by_prompt] = np.arange(prompts.size) - firsts
+    # Midpoints, so that a stretch of the share k / m holds k of m outputs wherever it starts.
     return np.asarray((rank + 0.5) / counts[prompts])
 
 

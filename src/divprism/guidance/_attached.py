@@ -50,6 +50,7 @@ class Attached:
     def hooks(self, read_prompts: bool) -> Iterator[None]:
         """Wrap all methods and restore them on exit; with `read_prompts` also the encoder."""
         length = vars(self.pipe).get("_num_timesteps")
+        # If a method is missing, the stack restores those that were wrapped before it.
         with ExitStack() as stack:
             stack.enter_context(replaced(self.scheduler, "step", self._around_step))
             stack.enter_context(replaced(self.scheduler, "set_timesteps", self._around_start))
@@ -119,6 +120,7 @@ class Attached:
 
         @functools.wraps(step)
         def wrapped(*args: object, **kwargs: object) -> object:
+            # Pipelines pass the timestep and the sample by position or by name.
             arguments = signature.bind(*args, **kwargs).arguments
             # Timesteps that were set, or a finished run, leave no calls to come.
             if self.call >= self.calls:
@@ -164,6 +166,7 @@ class Attached:
             return self.after_step(latents, prompts, self.call, self.calls)
         first = latents[: latents.shape[0] // 2]
         moved = self.after_step(first, prompts, self.call, self.calls)
+        # Nothing was pushed: the tensor itself is returned, so that no bit changes.
         if moved is first:
             return latents
         return torch.cat([moved, moved])

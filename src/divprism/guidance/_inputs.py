@@ -76,6 +76,7 @@ def clean_prompts(t: Array, name: str) -> Prompts:
     if ids.dtype.kind in "iub":
         return Prompts(ids.astype(np.int64), "numbers")
     # Python's own hash differs between processes, and saved banks outlive theirs.
+    # Eight bytes fill an int64. Among n texts two collide with a chance of about n^2 / 2^65.
     digests = [hashlib.blake2b(_encoded(text), digest_size=8).digest() for text in ids]
     return Prompts(np.frombuffer(b"".join(digests), np.int64), "texts")
 

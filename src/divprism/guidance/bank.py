@@ -34,6 +34,7 @@ __all__ = ["Bank"]
 
 _FORMAT = 1
 _DTYPES = ("float16", "float32", "float64")
+# A bank that is filled one sample at a time would otherwise grow at each of the first appends.
 _SMALLEST_RING = 16
 _TABLE_ROWS = 256  # rows of a table that are computed together
 _MAX_KEPT = 8  # values kept for different kernels before all of them are dropped
@@ -185,6 +186,7 @@ class Bank:
             given = None
             if prompts is not None:
                 given = clean_prompts(prompts, "prompts")
+            # All checks come before the first write: a refused batch leaves the bank as it was.
             self.require_fit(rows, shape, given)
             rows = self.stored(rows, "latents")
             prompt_rows = None
@@ -272,6 +274,7 @@ class Bank:
         self._prompts = _map_optional(lambda a: _extended(a, more), self._prompts)
         self._arrivals = _extended(self._arrivals, more)
         self._written = _extended(self._written, more)
+        # A ring that can grow has never been full, so its rows are in order and end here.
         self._next = len(self)
 
     def rows(self, side: str) -> Array:

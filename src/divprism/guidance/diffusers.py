@@ -273,6 +273,7 @@ class DiversityGuidance:
             lengths = uphill.norm(dim=1, keepdim=True)
             assert isinstance(result.kernel_x, Gaussian)
             is_flat = lengths <= _ROUNDING / result.kernel_x.bandwidth**2
+            # The inner `where` keeps 0 / 0 out, which would be NaN.
             directions = torch.where(is_flat, 0.0, uphill / torch.where(is_flat, 1.0, lengths))
             push = (self.strength * norms * directions).reshape(latents.shape)
             return push.to(dtype).to(latents.device)
@@ -350,6 +351,7 @@ class DiversityGuidance:
         else:
             is_due = self._is_due(pipe.scheduler, call, calls + 1)
         is_last = finishes and call == calls - 1 and self.bank is not None
+        # Now and not at the end, where a misfit would cost a whole run of the pipeline.
         if call == 0:
             self._require_fit(latents, prompts)
         if not is_due and not is_last:
@@ -365,6 +367,7 @@ class DiversityGuidance:
             )
         if not kept:
             return latents
+        # For the whole batch: how often a prompt is repeated follows from its size.
         prompt_rows = self._prompt_rows(prompts, latents)
         if prompt_rows is not None:
             prompt_rows = prompt_rows[kept]
@@ -501,6 +504,7 @@ def _unit_rows(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _norms(latents: torch.Tensor) -> torch.Tensor:
     """Return the norms of latents in single precision, in a shape that broadcasts with them."""
+    # In half precision the sum of squares would overflow.
     norms = latents.flatten(1).float().norm(dim=1)
     return norms.reshape(-1, *[1] * (latents.ndim - 1))
 
@@ -508,6 +512,7 @@ def _norms(latents: torch.Tensor) -> torch.Tensor:
 def _sum(latents: torch.Tensor, push: torch.Tensor) -> torch.Tensor:
     """Add a push in the dtype of the latents, clamped to its range."""
     largest = torch.finfo(latents.dtype).max
+    # Half precision would round large sums to infinity, from which no sampler recovers.
     return (latents + push).clamp(-largest, largest).to(latents.dtype)
 
 
@@ -536,6 +541,7 @@ def _push_copies(scheduler: Scheduler, latents: torch.Tensor, push: torch.Tensor
 def _without_negatives(pipe: Pipeline, prompts: torch.Tensor, num_latents: int) -> torch.Tensor:
     """Return the prompts without the negative ones that classifier-free guidance adds."""
     if len(prompts) == 2 * num_latents:
+        # With base classes: pipelines derived from these keep their order of prompts.
         class_names = {kind.__name__ for kind in type(pipe).__mro__}
         if _PROMPTS_FIRST & class_names:
             return prompts[:num_latents]

@@ -31,11 +31,13 @@ Check = Callable[[object, str], None]
 
 LARGEST = 1e15
 """The largest number that is accepted: no sample has more items, and plots take powers."""
+# Some decades above the smallest double: the margin of a log axis reaches below the value.
 _SMALLEST = 1e-300  # of a positive number
 
 
 def refuse(path: str, requirement: str, value: object) -> NoReturn:
     """Raise `DataError`: the value at this path is not what it must be."""
+    # Keys and values come from the file: they may be megabytes long, or drive a terminal.
     where = shortened(path, 80)
     given = shortened(repr(value), 40)
     raise DataError(
@@ -52,6 +54,7 @@ def number(low: float = -LARGEST, high: float = LARGEST) -> Check:
         # A bool is an int in Python, but true is no number in JSON.
         if isinstance(value, bool) or not isinstance(value, int | float):
             refuse(path, requirement, value)
+        # In this form NaN, for which both comparisons are false, is refused.
         if not low <= value <= high:
             refuse(path, requirement, value)
 
@@ -69,6 +72,7 @@ def whole(low: int = 0) -> Check:
         requirement = f"a whole number from {low} to {LARGEST:g}"
         if isinstance(value, bool) or not isinstance(value, int):
             refuse(path, requirement, value)
+        # JSON allows integers that no float can hold; comparing them does not convert them.
         if not low <= value <= LARGEST:
             refuse(path, requirement, value)
 
@@ -91,6 +95,7 @@ def one_of(*allowed: str) -> Check:
     """Return a check for one of some texts."""
 
     def check(value: object, path: str) -> None:
+        # A tuple, not a set: the value may be a list, which has no hash.
         if value not in allowed:
             refuse(path, f"one of {', '.join(allowed)}", value)
 
@@ -139,6 +144,7 @@ def record(required: Mapping[str, Check], optional: Mapping[str, Check] | None =
             refuse(path, "an object", value)
         for key, check_field in required.items():
             if key not in value:
+                # As texts: keys of a dict made in Python may have types that do not compare.
                 refuse(path, f"an object with the key {key!r}", sorted(map(str, value)))
             check_field(value[key], f"{path}.{key}")
         for key, check_field in (optional or {}).items():

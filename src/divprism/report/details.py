@@ -186,6 +186,7 @@ def details(
         _add_thumbnails(document, split.items, max_thumbnails)
         return document
 
+    # Functions, not values: a part that the data do not allow must not stop the others.
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "sweep": lambda: _sweep(samples, settings, max_rows),
         "convergence": lambda: _convergence(samples, settings, num_repeats, max_pairs, progress),
@@ -258,6 +259,7 @@ def _sweep(samples: Samples, settings: Settings, max_rows: int) -> dict[str, Any
             continue
         kernel = settings.kernel(side)
         if not isinstance(kernel, Gaussian):
+            # DataError, so that the page shows this reason in place of the sweep.
             raise DataError(
                 "a sweep needs Gaussian bandwidths on both sides, and one side has another kernel."
             )
@@ -289,6 +291,7 @@ def _convergence(
     curves = converge(
         outputs, prompts, num_repeats=num_repeats, progress=progress, settings=settings
     )
+    # The page compares this with `n`, and claims no more than a subset can show.
     return curves.to_dict() | {"drawn_from": len(samples)}
 
 
@@ -303,6 +306,7 @@ def _subset_rows(samples: Samples, most: int, seed: int) -> np.ndarray:
     units = np.arange(count)
     if samples.prompts is not None:
         prompts = to_numpy(samples.prompts)
+        # NumPy 2.0 returns the inverse as a column, all others as a flat array.
         units = np.unique(prompts, axis=0, return_inverse=True)[1].reshape(-1)
     rng = np.random.default_rng(seed)
     order = rng.permutation(int(units.max()) + 1)
@@ -343,6 +347,7 @@ def _entries_by_rank(document: Document) -> Iterator[tuple[str, dict[str, Any]]]
         for entry in group["prompts"][:1]:
             yield "prompts", entry
         modes += [mode["outputs"] for mode in group["modes"]]
+    # In rounds over all modes: none gets a second image before each has its first.
     longest = max(map(len, modes), default=0)
     for index in range(longest):
         for outputs in modes:

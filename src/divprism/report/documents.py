@@ -45,6 +45,7 @@ def models_of(document: Document) -> Documents:
 
 def visible_values(node: Any, depth: int = 0) -> Any:
     """Return plain values with every text as `visible` leaves it; keys stay as they are."""
+    # Otherwise a hostile document would end in a RecursionError, here or in a later function.
     if depth > _DEEPEST:
         raise DataError(
             f"this is not a result that divprism wrote: it is nested deeper than {_DEEPEST} levels."
@@ -52,6 +53,8 @@ def visible_values(node: Any, depth: int = 0) -> Any:
     if isinstance(node, str):
         return visible(node)
     if isinstance(node, Mapping):
+        # Two keys that differ in a hidden letter only would become one, and a value would be lost.
+        # Where a key is shown, it is cleaned there.
         return {str(key): visible_values(value, depth + 1) for key, value in node.items()}
     if isinstance(node, list | tuple):
         return [visible_values(value, depth + 1) for value in node]
@@ -79,6 +82,7 @@ _INTERVAL = record(
 _BOUND = record({"low": _NUMBER, "high": maybe(_NUMBER), "theorem": text})
 _SCORE = record(
     {
+        # Bars and sentences divide scores by each other and show them on log axes.
         "value": positive,
         "standard_error": _ERROR,
         "interval": maybe(_INTERVAL),
@@ -113,6 +117,7 @@ _EMBEDDERS = list_of(record({"side": one_of("x", "t"), "id": text}))
 
 def _check_split(value: Any, path: str) -> None:
     """Require vendi, and the two factors of it together."""
+    # The first sentence of the page and the bars read all three.
     scores = value["scores"]
     if "vendi" not in scores:
         refuse(f"{path}.scores", "an object with the key 'vendi'", sorted(scores))
@@ -171,6 +176,7 @@ _GROUPS = record(
 
 
 def _check_lengths(columns: Mapping[str, Sequence[object]], length: int, path: str) -> None:
+    # Otherwise NumPy would complain about shapes while a plot is half drawn.
     for name, values in columns.items():
         if len(values) != length:
             refuse(f"{path}.{name}", f"a list of {length:,}", list(values))
@@ -187,6 +193,7 @@ _SPECTRUM = all_of(record({"values": _NUMBERS, "weights": _NUMBERS}), _check_spe
 
 
 def _check_side(value: Any, path: str) -> None:
+    # Names choose colours and headings: another name would be a KeyError while drawing.
     for name in value["scores"]:
         if not is_score(name):
             refuse(f"{path}.scores", "an object of scores", name)
@@ -209,6 +216,7 @@ def _check_curves(value: Any, path: str) -> None:
     # Every curve is drawn with its band.
     if set(value["means"]) != set(value["deviations"]):
         refuse(f"{path}.deviations", "given for each of `means`", sorted(value["deviations"]))
+    # Panels are for families that curves belong to; without vendi there might be none.
     if "vendi" not in value["means"]:
         refuse(f"{path}.means", "an object with the key 'vendi'", sorted(value["means"]))
 
@@ -278,6 +286,7 @@ _COMPARISON = record(
     {
         "score": text,
         "ranks": mapping_of(list_of(whole(1), 2)),
+        # A sentence is about the first of them, so there must be one.
         "differences": list_of(_DIFFERENCE, 1),
         "lengths": mapping_of(number(0.0)),
         "length_correlation": maybe(number(-1.0, 1.0)),
@@ -291,7 +300,10 @@ def check_result(document: Document) -> None:
 
     Of one model, of several, or of a comparison; of the schema that this version writes.
     """
+    # This also refuses what is no object at all, on which `get` below would fail.
     record({}, {"warnings": _NOTICES})(document, "result")
+    # The schema comes before the contents: a result of another version is not a broken one, and the
+    # message must say so.
     schema = document.get("schema")
     if schema != SCHEMA:
         raise DataError(
@@ -316,8 +328,10 @@ def _check_models(document: Document) -> None:
     if set(document["ranks"]) != set(models):
         refuse("ranks", "an object with a rank for each model", sorted(document["ranks"]))
     for model, rank in document["ranks"].items():
+        # `list_of` has a minimum only, and `ranked` unpacks two numbers.
         if len(rank) != 2:
             refuse(f"ranks.{model}", "the best and the worst rank", rank)
+    # Only texts have a length in words: for images the object is empty.
     if document["lengths"] and set(document["lengths"]) != set(models):
         refuse("lengths", "an object with a length for each model", sorted(document["lengths"]))
     for difference in document["differences"]:

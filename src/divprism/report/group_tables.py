@@ -8,6 +8,7 @@ from divprism.report.words import at_equal_size, entry_label, equal_size_note, g
 
 __all__ = ["group_records", "groups_listing"]
 
+# exp(0.05) is a factor of 1.05: numbers closer than that need no remark.
 _LARGE_GAP = 0.05  # nats between the groups together and the conditional score
 _ROUNDING = 1e-9
 _FIGURES = ("share", "size", "vendi", "rke", "standard_error", "rarefied", "rarefied_error")
@@ -43,6 +44,7 @@ def groups_listing(document: Document, top: int = 10, wide: bool = False) -> Tab
 
 
 def _figure_columns(document: Document, wide: bool) -> list[Column]:
+    # No priority: on a narrow terminal the prompts are shortened, and the figures stay.
     columns = [
         Column("vendi", "vendi", ".2f"),
         Column("rke", "rke", ".2f"),
@@ -62,6 +64,7 @@ def group_records(document: Document) -> Table:
     columns = [Column("name", "name")]
     columns += [Column(name, name, ".6g") for name in _FIGURES]
     columns += [Column("small", "small"), Column("prompt", "prompt")]
+    # A file is a rectangle: every group gets the columns of the group with the most kinds.
     most = max(len(group["modes"]) for group in document["groups"])
     for number in range(1, most + 1):
         columns.append(Column(f"mode_{number}_share", f"share {number}", ".0%"))
@@ -85,6 +88,7 @@ def _comparable(document: Document) -> list[Document]:
 def _label(group: Document) -> str:
     """Return the most typical prompt of a group, after its name where that says more."""
     title, name = group_title(group), group["name"]
+    # Groups by label are often named after their prompt, which may have line breaks.
     if not name or " ".join(name.split()) == " ".join(title.split()):
         return title
     return f"{name}: {title}"
@@ -137,6 +141,7 @@ def _omissions(document: Document, top: int) -> list[str]:
     if document["num_small"]:
         small = number_of(document["num_small"], "group")
         notes.append(f"not shown: {small} with fewer than {document['min_size']} outputs")
+    # A sum of shares: rounding must not print that the groups hold 100.0% of all outputs.
     if document["coverage"] < 1 - _ROUNDING:
         notes.append(f"the groups hold {document['coverage']:.1%} of all outputs")
     return notes

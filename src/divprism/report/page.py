@@ -62,7 +62,9 @@ def _environment() -> "Environment":
         ) from None
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_asset),
+        # Off by default in jinja2, and texts from the data would become markup.
         autoescape=True,
+        # A misspelt name in the template must fail in the tests, not leave a gap on a page.
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -73,14 +75,19 @@ def _environment() -> "Environment":
 
 def _split_isolated(text: str) -> list[str]:
     """Return the pieces of a sentence; every second one is a text from the data (`isolated`)."""
+    # Texts from the data have lost such marks of their own (`visible`), so all that are left are
+    # ours, in pairs.
     return re.split(_ISOLATES, text)
 
 
 @cache
 def _asset(name: str) -> str:
+    # Not by __file__: an installed package may be inside a zip file.
     return (resources.files("divprism") / "report" / name).read_text(encoding="utf-8")
 
 
 def _hash(script: str) -> str:
+    # The browser hashes what stands between the script tags: a blank that the template adds there
+    # would block the script.
     digest = hashlib.sha256(script.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

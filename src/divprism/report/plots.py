@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _WIDTH, _HEIGHT, _PANEL_WIDTH = 6.4, 3.6, 4.2  # inches
+# Of DejaVu Sans, which matplotlib brings along; most other fonts are narrower.
 _LETTER_WIDTH = 0.62  # of a lower-case letter, in units of the font size
 _FONT_SIZE = 10  # points
 _MOST_TICKS = 6  # of a log axis
@@ -65,12 +66,14 @@ def new_axes(ax: object = None, height: float = _HEIGHT) -> tuple[Any, Any]:
 def new_panels(axes: object, count: int, height: float = _HEIGHT) -> tuple[Any, np.ndarray]:
     """Return a figure and an array of `count` axes side by side: those given, or new ones."""
     with styled():
+        # After `styled`, which reports a missing matplotlib in one sentence.
         from matplotlib import pyplot
 
         if axes is None:
             width = _WIDTH
             if count > 1:
                 width = _PANEL_WIDTH * count
+            # Without a layout, labels of neighbouring panels overlap, and the outer ones are cut.
             figure, grid = pyplot.subplots(
                 1, count, figsize=(width, height), layout="constrained", squeeze=False
             )
@@ -98,6 +101,7 @@ def _label_log_axis(axis: "Axis") -> None:
     """Label a log axis with plain numbers such as 2, 5 and 10, and draw no minor ticks."""
     from matplotlib.ticker import NullLocator, StrMethodFormatter
 
+    # Called after drawing: the ticks depend on the range that the data have taken.
     ends = np.log10(axis.get_view_interval())
     axis.set_major_locator(_log_locator(float(np.ptp(ends))))
     # LogFormatter would round 0.25 to "2e-01".
@@ -128,6 +132,7 @@ def rank_curve(values: "ArrayLike", weights: "ArrayLike") -> tuple[np.ndarray, n
     [[1.0, 2.5, 4.5], [0.5, 0.4, 0.2]]
     """
     counts = np.cumsum(np.asarray(weights, dtype=float))
+    # The first weight of a quadrature may be below 1, and the axis starts at rank 1.
     reached = np.maximum.accumulate(np.maximum(counts, 1.0))
     is_higher = np.diff(reached, prepend=0.0) > 0
     return reached[is_higher], np.asarray(values, dtype=float)[is_higher]
@@ -145,6 +150,7 @@ def draw_spectra(ax: "Axes", spectra: "Mapping[str, tuple[ArrayLike, ArrayLike]]
                 continue
             ranks, values = rank_curve(*spectra[operator])
             last = max(last, float(ranks[-1]))
+            # A spectrum of a single eigenvalue is no line, and would be invisible without a marker.
             marker = ""
             if values.size < _FEW_POINTS:
                 marker = "."
@@ -158,6 +164,7 @@ def draw_spectra(ax: "Axes", spectra: "Mapping[str, tuple[ArrayLike, ArrayLike]]
 def _finish_log_plot(ax: "Axes", **legend: Any) -> None:
     _label_log_axis(ax.xaxis)
     _label_log_axis(ax.yaxis)
+    # matplotlib warns about a legend without entries.
     if ax.get_legend_handles_labels()[0]:
         ax.legend(**legend)
 
@@ -177,6 +184,7 @@ def _name_lines(ax: "Axes", names: Sequence[str], numbers: Sequence[str]) -> Non
     shown = [""]
     if len(names) > 1 or any(names):
         shown = distinct_names(names, room)
+    # Not tick labels: the layout would give long names all the room, and none to the bars.
     style: dict[str, Any] = {
         "xycoords": ("axes fraction", "data"),
         "textcoords": "offset points",
@@ -186,6 +194,7 @@ def _name_lines(ax: "Axes", names: Sequence[str], numbers: Sequence[str]) -> Non
         ax.annotate(name, (0, index - 0.36), xytext=(4, 0), ha="left", **style)
         ax.annotate(text, (1, index - 0.36), xytext=(-2, 0), ha="right", **style)
     ax.set_yticks([])
+    # Downwards, so that the first is on top, with room for the line of text above its bar.
     ax.set_ylim(len(names) - 0.6, -0.7)
 
 
@@ -258,15 +267,19 @@ def draw_factors(ax: "Axes", documents: Mapping[str, Document]) -> None:
             scores = document["scores"]
             highest = max(highest, _draw_factor_bar(ax, index, scores))
             vendi, conditional = scores["vendi"]["value"], scores["conditional_vendi"]["value"]
+            # Divided here, so that the equation holds whatever the document gives as Information.
             numbers.append(f"{conditional:.3g} x {vendi / conditional:.3g} = {vendi:.3g}")
+        # On a log axis from 1 a power is a margin in proportion to the length of the axis.
         ax.set(xscale="log", xlim=(1, highest**1.04), xlabel=f"{_COUNT_LABEL} (log scale)")
         _label_log_axis(ax.xaxis)
         _name_lines(ax, list(documents), numbers)
         ax.grid(visible=False, axis="y")
+        # The bars have no labels of their own: each model would add two entries to the legend.
         patches = [
             _patch("conditional", "model (conditional)"),
             _patch("information", "prompts (information)"),
         ]
+        # Above the plot: inside it the legend would cover the longest bars.
         ax.legend(
             handles=patches,
             loc="lower left",
@@ -280,8 +293,10 @@ def draw_factors(ax: "Axes", documents: Mapping[str, Document]) -> None:
 def _draw_factor_bar(ax: "Axes", index: int, scores: Document) -> float:
     """Draw the bar of one model with the interval of conditional; return its highest value."""
     vendi, conditional = scores["vendi"]["value"], scores["conditional_vendi"]["value"]
+    # The edge is a gap between the parts: it shows where one ends without the colours too.
     shape: dict[str, Any] = {"height": 0.4, "edgecolor": PAPER, "linewidth": 1.2}
     own, rest = FAMILY_COLORS["conditional"], FAMILY_COLORS["information"]
+    # A log axis has no zero: bars start at 1, the score of outputs that are all the same.
     ax.barh(index, conditional - 1, left=1, color=own, **shape)
     ax.barh(index, vendi - conditional, left=conditional, color=rest, **shape)
     interval = scores["conditional_vendi"].get("interval")
@@ -363,6 +378,7 @@ def draw_convergence(axes: "Sequence[Axes]", document: Document) -> None:
     """
     families = curve_families(document["means"])
     panels = dict(zip(families, axes, strict=True))
+    # `float` also reads "inf", as documents write an infinite order.
     order = float(document["settings"]["order"])
     with styled():
         for name in document["means"]:
@@ -383,6 +399,7 @@ def draw_convergence(axes: "Sequence[Axes]", document: Document) -> None:
 
 def _curve_style(spec: ScoreSpec, is_truncated: bool, order: float) -> tuple[str, str]:
     """Return the line style and the label of a curve within its panel."""
+    # Line styles, because the curves of a panel share a colour, and print may have none.
     if is_truncated:
         return "--", "truncated"
     if spec.order is None:
@@ -396,4 +413,5 @@ def _draw_curve(ax: "Axes", document: Document, name: str, line: str, label: str
     spread = np.asarray(document["deviations"][name], dtype=float)
     color = FAMILY_COLORS[curve_spec(name)[0].family]
     ax.plot(sizes, mean, line, color=color, label=label)
+    # A band may reach below zero: the log axis clips it there.
     ax.fill_between(sizes, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)

@@ -18,14 +18,18 @@ def progress_bar() -> Iterator[Callable[[str, float], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    # stdout belongs to the result, which may go to a file or a pipe.
     console = Console(stderr=True, highlight=False)
     # Texts may hold square brackets, which are no markup.
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
+    # Transient: of a finished run only the announced steps and the warnings stay on screen.
     with Progress(*columns, console=console, transient=True) as bar:
+        # Hidden until something has progressed: quick commands show no empty bar.
         task = bar.add_task("", total=1.0, visible=False)
 
         def update(text: str, fraction: float) -> None:
             if fraction == 0:
+                # By the console of the bar, which moves the bar down; another would write into it.
                 console.print(text, markup=False)
             else:
                 bar.update(task, description=text, completed=fraction, visible=True)

@@ -17,12 +17,15 @@ def read_result(path: Path) -> dict[str, Any]:
     An object without a schema is returned as it is: `report_page` and `--config` check the rest.
     """
     try:
+        # Before reading: a file of many gigabytes would fill the memory.
         if path.stat().st_size > MAX_JSON:
             raise DataError(f"{path} is larger than {MAX_JSON:,} bytes, so it is no result.")
+        # Some editors put a byte order mark first, which `json` refuses.
         text = path.read_text(encoding="utf-8-sig")
         content = json.loads(text, parse_constant=_refuse_constant)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}.") from None
+    # Thousands of open brackets exhaust the stack of the parser.
     except (ValueError, RecursionError) as error:
         if isinstance(error, DataError):  # which is a ValueError too
             raise

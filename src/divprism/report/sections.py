@@ -80,6 +80,7 @@ def _cell_view(column: Column, cell: Cell) -> CellView:
     value = cell
     if isinstance(cell, Measured):
         value = cell.value
+    # Sorted by all digits: the text has three of them, and perhaps an error behind.
     sort = ""
     if value is not None:
         sort = str(value)
@@ -125,6 +126,7 @@ def factors_chart(key: str, documents: Documents) -> Chart | None:
     panels = inline_svg(
         lambda axes: draw_factors(axes[0], documents),
         panels=1,
+        # An inch for axis and legend, half an inch for each bar with its line of text.
         height=1.0 + 0.48 * len(documents),
         label="Bars: Vendi as the product of Conditional and Information",
         name=key,
@@ -286,6 +288,7 @@ def _gallery_title(group: Document) -> str:
     typical, name = group_title(group), group["name"]
     title = isolated(shortened(typical, _LONGEST_TITLE))
     if name and name != typical:
+        # Each part is isolated: a name from right to left would take the colon to its other side.
         return f"{isolated(shortened(name, LONGEST_NAME))}: {title}"
     return title
 

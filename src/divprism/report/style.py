@@ -9,7 +9,10 @@ from divprism.errors import MissingExtraError
 
 __all__ = ["FAMILY_COLORS", "GRID", "INK", "PAPER", "styled"]
 
+# PAPER is not quite white: `svg` finds colours by their spelling, and #ffffff is not only ours.
 INK, GRID, PAPER = "#333333", "#dddddd", "#fffffe"
+# From the palette of Okabe and Ito, which people with colour blindness can tell apart; purple and
+# grey are added for the side of the prompts and for clusters.
 FAMILY_COLORS = {
     "vendi": "#0072b2",
     "conditional": "#d55e00",
@@ -22,6 +25,7 @@ FAMILY_COLORS = {
 
 _SETTINGS: dict[Any, Any] = {
     "axes.edgecolor": INK,
+    # By default the grid is drawn over bars.
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.labelcolor": INK,

@@ -56,11 +56,14 @@ def inline_svg(
 def _as_element(figure: "Figure", label: str, name: str) -> str:
     buffer = io.StringIO()
     # The salt makes ids reproducible; without a date the same result gives the same bytes.
+    # As text, letters can be searched, selected and read aloud; as paths they cannot.
     with styled(**{"svg.fonttype": "none", "svg.hashsalt": name, "font.family": ["sans-serif"]}):
+        # Transparent, because on the dark scheme a white ground would be a bright box.
         figure.savefig(
             buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
         )
     text = buffer.getvalue()
+    # An XML declaration and a doctype are not allowed inside of HTML.
     text = text[text.index("<svg ") + len("<svg ") :]
     # The global style of matplotlib, and its metadata, would repeat in every plot.
     text = re.sub(
@@ -74,12 +77,15 @@ def _as_element(figure: "Figure", label: str, name: str) -> str:
     text = re.sub(r'<g id="[\w.]+_\d+">', "<g>", text)
     # Only tags are changed: in texts between them, < and > are escaped.
     text = re.sub(r"<[^<>]+>", _follow_page, text)
+    # As an image with a label: screen readers would otherwise read out every tick.
     return f'<svg role="img" aria-label="{escape(visible(label))}" class="plot" {text}'
 
 
 def _follow_page(tag: re.Match[str]) -> str:
     """Return a tag with the font and the colours of the page in place of those of matplotlib."""
+    # matplotlib lists fonts of the machine that draws; the reader's may have none of them.
     text = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1sans-serif", tag[0])
     for name, color in _PAGE_COLORS.items():
         text = text.replace(color, f"var(--{name})")
+    # The colour of the text around the plot: dark on light, light on dark, black in print.
     return text.replace(INK, "currentColor")

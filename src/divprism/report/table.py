@@ -28,6 +28,7 @@ __all__ = [
     "terminal_width",
 ]
 
+# One blank would not separate columns: texts in cells hold single blanks too.
 _GAP = 2  # blanks between columns
 SCORE = "score"
 """Format of scores in a table: three digits."""
@@ -39,11 +40,13 @@ _ROUNDING = 1e-9  # relative to the value: a smaller error is rounding
 
 def terminal_width() -> int:
     """Columns of the terminal; 100 where there is none."""
+    # Also reads COLUMNS, by which users set a width where there is no terminal.
     return shutil.get_terminal_size((100, 24)).columns
 
 
 def stdout_width() -> int | None:
     """Columns that text on stdout may have; None, any number, for a pipe or a file."""
+    # Only a screen has a width to fit: `grep` and files must get whole rows.
     if sys.stdout.isatty():
         return terminal_width()
     return None
@@ -51,6 +54,7 @@ def stdout_width() -> int | None:
 
 def stdout_has_color() -> bool:
     """Whether stdout is a terminal, and NO_COLOR (https://no-color.org) is not set."""
+    # Any value but the empty text counts, as the convention asks.
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -117,6 +121,7 @@ class Column:
         if isinstance(cell, Measured):
             text = _number(cell.value, self.form)
             half = cell.half_width
+            # Resampling equal numbers leaves a spread of rounding errors, which is no uncertainty.
             if half is None or half <= _ROUNDING * abs(cell.value):
                 return text
             return f"{text} ±{_error_digits(half)}"
@@ -131,6 +136,7 @@ def _number(value: float, form: str) -> str:
     """
     if form != SCORE:
         return format(value, form)
+    # The limits are where rounding adds a digit: 9.996 with two decimals would be 10.00.
     decimals = 2
     if abs(value) >= 9.995:
         decimals = 1
@@ -145,6 +151,7 @@ def _error_digits(half: float) -> str:
     >>> _error_digits(0.0712), _error_digits(0.148)
     ('0.07', '0.15')
     """
+    # The digit before rounding: 0.096 begins with 9, though it rounds to 0.1.
     first = f"{half:e}"[0]
     return f"{half:.2g}" if first == "1" else f"{half:.1g}"
 
@@ -173,6 +180,7 @@ class Table:
     warnings: tuple[Notice, ...] = ()
 
     def __post_init__(self) -> None:
+        # A row of another length would put its cells under the wrong headings.
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise ArgumentError(
@@ -199,10 +207,12 @@ class Table:
         Where it is wider than `width`, columns of low priority are left out, then texts are
         shortened; a note names the columns that are missing.
         """
+        # Imported here: rich takes time to load, and most calls print no table.
         from rich.console import Console
         from rich.table import Table as RichTable
 
         kept, cells = self._fit(width)
+        # Frames and padding at the edges would cost cells that narrow terminals need for columns.
         grid = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
         for index in kept:
             column = self.columns[index]
@@ -219,7 +229,9 @@ class Table:
             # rich wants a width; without one from us no line may break.
             width=width or 100_000,
             color_system=colors,
+            # The buffer is no terminal, and FORCE_COLOR is not asked: the caller has decided.
             force_terminal=color,
+            # rich would colour numbers and paths inside names.
             highlight=False,
         )
         if self.title:
@@ -227,6 +239,7 @@ class Table:
         console.print(grid)
         for note in self._notes(kept):
             console.print(_plain(one_line(note), "dim"), soft_wrap=width is None)
+        # rich pads the last column, and the blanks would stay in whatever is pasted.
         return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
     def _fit(self, width: int | None) -> tuple[list[int], list[list[str]]]:
@@ -255,6 +268,7 @@ class Table:
         # Only texts can be shortened: a number that is cut would be another number.
         texts = [index for index in texts if index in kept]
         for index in sorted(texts, key=widths.__getitem__, reverse=True):
+            # After a column was dropped the excess is negative: the widest text regains the cells.
             widths[index] = max(_NARROWEST, widths[index] - excess())
         rows = []
         for row in shown:
@@ -311,6 +325,7 @@ class Table:
         """Comma-separated values at full precision; an interval has columns of its own."""
         names, records = self._records()
         buffer = io.StringIO()
+        # By default csv ends lines with \r\n, which Unix tools take for a part of the last cell.
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(names)
         for record in records:
@@ -329,6 +344,8 @@ class Table:
             cells = [f"<td>{escape(text)}</td>" for text in row]
             lines.append(f"<tr>{''.join(cells)}</tr>")
         lines += ["</tbody>", "</table>"]
+        # A notebook shows this and nothing else, so the warnings belong here; the command line
+        # prints them on stderr.
         for note in (*self.notes, *map(str, self.warnings)):
             lines.append(f"<p>{escape(visible(note))}</p>")
         return "\n".join(lines) + "\n"
@@ -383,6 +400,7 @@ class Table:
 
 def _parts_of(cells: Sequence[Cell]) -> dict[str, Callable[[Cell], str | int | float | None]]:
     """The columns that some cells need in a file, by the suffix of their names."""
+    # Decided for the whole column: a single row without an interval must not shift its cells.
     measured = [cell for cell in cells if isinstance(cell, Measured)]
     parts: dict[str, Callable[[Cell], str | int | float | None]] = {"": _value}
     if any(cell.low is not None for cell in measured):
@@ -416,6 +434,7 @@ def _distinct_width(texts: Iterable[str]) -> int:
     for width in range(_SHORT, widest):
         if len({_shorten(text, width) for text in distinct}) == len(distinct):
             return width
+    # Short texts, and long ones that no cut keeps apart, ask for their full width.
     return max(widest, _NARROWEST)
 
 
@@ -425,6 +444,7 @@ def _shorten(text: str, width: int) -> str:
 
     if cell_len(text) <= width:
         return text
+    # Letters are one or two cells wide, or none, so the number that fits is found by trying.
     keep = len(text)
     while keep > 2:
         keep -= 1
@@ -446,6 +466,7 @@ def _csv_cell(value: str | int | float | None) -> str | int | float:
     """A value as a spreadsheet may open it: a text is neither a formula nor drives a terminal."""
     if value is None:
         return ""
+    # A guard before a negative number would turn the number into a text.
     if not isinstance(value, str):
         return value
     return without_formula(value)

@@ -63,6 +63,7 @@ def _measured(score: Document | None) -> Measured | None:
     interval = score["interval"]
     if interval is not None:
         return Measured(score["value"], interval["low"], interval["high"])
+    # An error of zero means exact: files then have no column of errors.
     return Measured(score["value"], error=score["standard_error"] or None)
 
 
@@ -77,6 +78,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
     for spec in _computed([document], wide):
         score = document["scores"][spec.name]
         rows.append((spec.name, score["value"], _error(score), spec.meaning))
+    # Only the meaning may be left out: without it the table still answers the question.
     columns = (
         Column("score", "score"),
         Column("value", "value", ".4f"),
@@ -162,6 +164,7 @@ def scores_table(documents: Documents) -> Table:
         Column("level", "level", "g"),
         Column("standard_error", "error", ".2g"),
         Column("entropy", "entropy", ".6g"),
+        # Without a format: an infinite order is a text in documents.
         Column("order", "order"),
         Column("truncation", "truncation", "d"),
         Column("method", "method"),
@@ -222,6 +225,7 @@ def convergence_table(document: Document, wide: bool = False) -> Table:
     chosen = list(range(len(sizes))) if wide else _doublings(sizes)
     columns = [Column("score", document["noun"])]
     for rank, index in enumerate(reversed(chosen)):
+        # The largest size has priority 0: it is the whole sample, and stays to the last.
         columns.insert(1, Column(str(sizes[index]), f"{sizes[index]:,}", ".4g", priority=rank))
     rows = []
     for name, means in document["means"].items():
@@ -245,6 +249,7 @@ def _doublings(sizes: Sequence[int]) -> list[int]:
     for power in range(_SHOWN_SIZES):
         wanted = sizes[-1] / 2**power
         if wanted >= 0.9 * sizes[0]:
+            # Nearest by ratio, because the sizes grow by a factor.
             ratios = [max(size / wanted, wanted / size) for size in sizes]
             chosen.add(ratios.index(min(ratios)))
     return sorted(chosen)
@@ -371,6 +376,7 @@ def kernel_note(document: Document) -> str:
             parts.append(f"{noun}: {kernel}")
     note = "kernel of " + "; of ".join(parts)
     if settings["bandwidth_x"] is not None or settings["bandwidth_t"] is not None:
+        # Without the formula the number is ambiguous: other libraries leave out the 2.
         note += "; k = exp(-d^2 / (2 bandwidth^2))"
     if settings["bandwidth_rule"] is not None:
         note += f"; bandwidth by rule: {settings['bandwidth_rule']}"

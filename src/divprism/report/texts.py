@@ -25,10 +25,13 @@ __all__ = [
     "without_formula",
 ]
 
+# Line breaks and tabs are part of poems and code, and examples on a page keep them.
 _KEPT_CONTROLS = "\n\t"
+# Marks, embeddings, overrides, isolates: an override can make a name read as another.
 _DIRECTION_MARKS = {
     chr(code) for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
+# Not Cf, the format characters: the joiners of emoji and Persian are among them.
 _HIDDEN_CATEGORIES = ("Cc", "Cs")  # control characters and unpaired surrogates
 _WIDE_LETTERS = "MWmw@%"
 _NO_NAME = "(no name)"
@@ -61,6 +64,8 @@ def one_line(text: str) -> str:
     >>> one_line("a\n  b")
     'a b'
     """
+    # Split first: some line breaks, such as \r, are control characters, and dropping them would
+    # join two words.
     return visible(" ".join(text.split()))
 
 
@@ -78,6 +83,7 @@ def shortened(text: str, width: int) -> str:
 
 def _breadth(letter: str) -> float:
     """Return the approximate width of a letter in a proportional font; 1 is a lower-case letter."""
+    # An estimate has to do: which font the reader has is not known here.
     if unicodedata.combining(letter):
         return 0.0
     if letter in _WIDE_LETTERS or unicodedata.east_asian_width(letter) in "WF":
@@ -156,6 +162,7 @@ def _numbered(names: Sequence[str]) -> list[str]:
     """Return names that all differ: a repeated one gets the first free number, from 2."""
     taken: dict[str, None] = {}
     for name in names:
+        # A name may end in a number already: "a (2)" next to two of "a".
         unique = name
         numbers = count(2)
         while unique in taken:
@@ -166,6 +173,7 @@ def _numbered(names: Sequence[str]) -> list[str]:
 
 def isolated(text: str) -> str:
     """Return a text from the data between marks that keep its direction of writing to itself."""
+    # Without `visible` the text could close the isolate itself, and act on what follows.
     return f"\N{FIRST STRONG ISOLATE}{visible(text)}\N{POP DIRECTIONAL ISOLATE}"
 
 
@@ -181,6 +189,7 @@ def sentence(text: str) -> str:
     return f"{capitalised}."
 
 
+# Each opens a tag, a link, emphasis or code, or ends a cell; > and ! alone do nothing.
 _MARKDOWN = {"<": "&lt;", **{letter: f"\\{letter}" for letter in "\\|[]`*_"}}
 
 
@@ -195,6 +204,7 @@ def literal(text: str) -> str:
     return "".join(_MARKDOWN.get(letter, letter) for letter in line)
 
 
+# ± is written in ASCII because LaTeX before 2018 does not read UTF-8 by default.
 _LATEX = {
     "\\": r"\textbackslash{}",
     "^": r"\^{}",
@@ -210,9 +220,11 @@ def latex_literal(text: str) -> str:
     >>> print(latex_literal("50% of a_b"))
     50\% of a\_b
     """
+    # In one pass: replacing letter after letter would escape the backslashes of earlier escapes.
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
+# Some spreadsheets skip a tab or a carriage return and run what follows.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 

@@ -123,6 +123,7 @@ def page_view(documents: Sequence[Document]) -> PageView:
         models = _with_parts(models, parts)
     sections = []
     for index, (name, document) in enumerate(models.items()):
+        # Ids are numbered: a name from the data could equal another id, or break a link.
         sections.append(_model_section(f"m{index}", name, document))
     comparison = None
     if len(models) > 1:
@@ -143,6 +144,7 @@ def page_view(documents: Sequence[Document]) -> PageView:
 
 def _checked(documents: Sequence[Document]) -> tuple[Document, dict[str, Document]]:
     """Return the result with scores, and the other documents by the part of details they are."""
+    # All texts at once, before a message, a table or a plot can show any of them.
     cleaned = [visible_values(document) for document in documents]
     main: Document | None = None
     others = []
@@ -173,6 +175,7 @@ def _part(document: Document) -> str:
     keys: set[str] = set()
     if isinstance(document, Mapping):
         keys = set(document)
+        # A sweep has its bandwidths on either side, a level deeper.
         if isinstance(document.get("x"), Mapping):
             keys |= set(document["x"])
     for key, part in _PART_KEYS.items():
@@ -217,12 +220,14 @@ def _with_parts(models: Documents, parts: Documents) -> Documents:
     [(name, document)] = models.items()
     num_scored = document["data"]["n"]
     for part in parts.values():
+        # Of a part computed on a random subset, `drawn_from` is the size of the whole.
         num_outputs = part.get("drawn_from") or part.get("n") or part["data"]["n"]
         if num_outputs != num_scored:
             raise DataError(
                 f"the scores are of {num_scored:,} outputs, and a further document is of "
                 f"{num_outputs:,}: give documents of the same data."
             )
+    # A document that was given on purpose replaces the same part of the result.
     details = {**(document.get("details") or {}), **parts}
     return {name: {**document, "details": details}}
 
@@ -256,6 +261,7 @@ def _contents(
 
 def _warnings(main: Document, models: Documents) -> tuple[str, ...]:
     """Return the warnings of a result and of its models, each once."""
+    # Models that were scored in one run share most warnings; a dict keeps their order.
     texts: dict[str, None] = {}
     for document in (main, *models.values()):
         for warning in document.get("warnings", ()):
@@ -278,7 +284,9 @@ def _model_section(key: str, name: str, document: Document) -> ModelSection:
         title=name or "Scores",
         sentences=tuple(headline(document)),
         cards=tuple(score_card(spec, scores[spec.name]) for spec in SCORES if spec.name in scores),
+        # Not `remarks`: the sentences above have the baseline already.
         remarks=tuple(map(sentence, interval_remarks(document))),
+        # Without a name in the plot: it is the heading of the section.
         factors=factors_chart(f"{key}-factors", {"": document}),
         groups=groups,
         charts=tuple(charts(key, details)),
@@ -334,6 +342,7 @@ def _settings(document: Document) -> list[tuple[str, str]]:
     shown = []
     for name, value in rows:
         if value is not None:
+            # Names too: keys of the settings come from the file, and only values were cleaned.
             shown.append((shortened(name, LONGEST_NAME), shortened(str(value), LONGEST_TEXT)))
     return shown
 
@@ -354,6 +363,7 @@ def _reproduce(models: Documents) -> list[Step]:
         Step(
             "The settings, with every default resolved. On the command line, keep them in a file "
             "and pass it as --config FILE:",
+            # Cleaned here because keys stay as they are in the file.
             visible(json.dumps(settings, indent=1, ensure_ascii=False)),
         )
     )

@@ -31,6 +31,7 @@ _LONGEST_PROMPT = 90  # letters of a prompt inside a sentence
 
 def percent(level: float) -> str:
     """Return a level as a percentage: 0.95 is 95 %."""
+    # A line of the page must not end between the number and its sign.
     return f"{100 * level:g}\N{NO-BREAK SPACE}%"
 
 
@@ -52,6 +53,7 @@ def _vendi_sentence(data: Document, vendi: Document) -> str:
         verb = "amounts"
     value = f"{vendi['value']:.3g}"
     noun = "distinct outputs"
+    # Compared as printed: 1.0004 reads as 1, and "1 distinct outputs" would be wrong.
     if value == "1":
         noun = "distinct output"
     return f"{subject} {verb} to {value} {noun} ({_named('vendi', vendi)})."
@@ -132,6 +134,7 @@ def _baseline_sentence(baseline: Document) -> str:
     if chance <= _SIGNIFICANT:
         finding = "Outputs follow their prompts: their Information exceeds that of random pairings"
     p_value = f"p = {chance:.2g}"
+    # Student's t gives values such as 1e-9 even for five pairings, which promise too much.
     if chance < _TINY:
         p_value = f"p < {_TINY:g}"
     return f"{finding} by {excess:.2g} nats ({p_value}, {method})."
@@ -149,6 +152,7 @@ def _student_chance(excess: float, spread: float, count: int) -> float:
 
 def at_equal_size(document: Document) -> bool:
     """Return whether any group is compared at another size than its own."""
+    # Where all groups have the same size, the column would repeat that of vendi.
     return any(group["rarefied"] not in (None, group["vendi"]) for group in document["groups"])
 
 
@@ -199,6 +203,7 @@ def _least_diverse(document: Document) -> list[str]:
     value_key, error_key = "vendi", "standard_error"
     if is_rarefied:
         value_key, error_key = "rarefied", "rarefied_error"
+    # Documents list the least diverse group first, so the first two are those to compare.
     values = [group[value_key] for group in large]
     if values[0] > _CLEARLY_LESS * sorted(values)[len(values) // 2]:
         return []
@@ -231,6 +236,7 @@ def group_title(group: Document) -> str:
 
 def entry_label(entry: Document) -> str:
     """Return a label for a row: its text, file with folder, source, id or number."""
+    # Cleaned here too: tables show results that have not passed `visible_values`.
     if entry.get("text"):
         return visible(entry["text"])
     if entry.get("file"):
@@ -262,6 +268,7 @@ def comparison_sentences(document: Document) -> list[str]:
     """Return a ranking in words: which pairs differ, the first two, and the effect of length."""
     differences, score = document["differences"], document["score"]
     best = differences[0]
+    # Tables drop the marks again, and the page turns them into elements.
     pair = f"{isolated(best['first'])} to {isolated(best['second'])}"
     sentences = [
         f"ranked by {score}; {_clear_differences(differences)}",

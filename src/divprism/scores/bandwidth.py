@@ -113,11 +113,13 @@ class StableScore(BandwidthRule):
         distinct, _ = distinct_rows(x)
         median = MedianDistance().between(x, distinct, rng)
         size = min(self.max_rows, n // 2)
+        # The RKE of one row, or of equal rows, is 1 at every bandwidth, so no variance can decide.
         if size < 2 or distinct.size < 2:
             return median
         generator = np.random.default_rng(rng)
         subsets = []
         for _ in range(self.num_subsets):
+            # From all rows, unlike the median: copies are part of what an evaluation scores.
             squares, scale = condensed_squares(x, generator.choice(n, size, replace=False))
             # In units of the median distance, whatever the scale of the data.
             subsets.append(squares * (scale / median) ** 2)
@@ -135,9 +137,11 @@ def _variance_of_rke(subsets: list[np.ndarray], bandwidth: float, share: float) 
     `subsets` holds the squared distances between all pairs of rows of each, s (s - 1) / 2 of them.
     The kernel is squared in RKE, which cancels the 2 of the Gaussian kernel.
     """
+    # The solution of s (s - 1) / 2 = number of distances.
     size = (1 + np.sqrt(1 + 8 * subsets[0].size)) / 2
     scores = []
     for squares in subsets:
+        # s^2 / ||K||_F^2: the diagonal adds s, and every pair counts twice.
         scores.append(size**2 / (size + 2 * np.exp(-squares / bandwidth**2).sum()))
     # Subsets without replacement vary less than independent samples.
     return float(np.var(scores, ddof=1) / (1 - share))
@@ -148,6 +152,9 @@ def _last_stable_step(is_stable: Callable[[int], bool]) -> int:
 
     Coarse steps find the interval in which that happens, bisection the step in it.
     """
+    # The first instability from above counts: far below it the score is stable again, because every
+    # row is a kind of its own, and a search from below would end there. Within a coarse step
+    # stability is taken to end once, as bisection requires.
     last = _FIRST_STEP
     for step in range(_FIRST_STEP + _COARSE_STEP, _LAST_STEP + 1, _COARSE_STEP):
         if not is_stable(step):

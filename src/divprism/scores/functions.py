@@ -57,6 +57,7 @@ def _score(
         changes["kernel_t"] = None
     settings = replace(settings, **changes)
     problem = pose(**data, settings=settings, weights=weights, resources=resources)
+    # All other needs are arguments of the function, so they are met.
     if spec.missing_need(problem.present) == REPEATED_PROMPTS:
         raise DataError(
             f"{name} needs prompts that repeat; each of these {problem.n:,} has one output, so the "
@@ -102,7 +103,9 @@ def _per_prompt_score(
     """A score that compares prompts as ids."""
     codes = clean_ids(t, "t")
     if codes is None:
+        # Equal rows become ids, so that no bandwidth is chosen for prompts that are not compared.
         codes = distinct_rows(clean_rows(t, "t"))[1]
+    # This overrides a prompt kernel in `settings`, which is meant for the conditional scores.
     return _score(name, {"x": x, "t": codes}, {**given, "kernel_t": Categorical()}, options)
 
 

@@ -134,8 +134,11 @@ def pose(
     # Autocast and other modes of torch that the caller may be in must not change the answer.
     with plain_mode():
         sides, warnings = _paired_sides(x, t, labels, settings)
+        # Counts the pairs as given; those of weight zero are dropped below.
         n = sides["x"].data.shape[0]
         masses = check_weights(weights, n)
+        # The order matters: pairs of weight zero go before bandwidths are chosen, and equal items
+        # are merged only when the kernel, which defines equality, is known.
         sides, masses = _without_zero_weights(sides, masses)
         sides, settings = _with_bandwidths(sides, settings)
         operators = {

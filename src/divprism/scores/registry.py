@@ -79,6 +79,7 @@ Short names of models are in `ALIASES`.
 """
 
 
+# Embedders are not in it: they spell themselves (`Embedder.spelling`).
 _NAMES = {kind: name for name, kind in (KERNELS | ESTIMATORS | BANDWIDTH_RULES).items()}
 
 
@@ -101,6 +102,7 @@ def parse(text: str, table: dict[str, type], noun: str, **given: Any) -> Any:
         if key not in fields:
             takes = ", ".join(fields) or "no settings"
             raise ArgumentError(f"{noun} {name} has no setting {key!r}; it takes {takes}.")
+    # Checked here, because the TypeError of the constructor would not show how to write it.
     for key, field in fields.items():
         if field.default is dataclasses.MISSING and key not in values:
             raise ArgumentError(f"{noun} {name} needs {key}, as in {name}({key}=...).")
@@ -133,6 +135,7 @@ def _literals(call: ast.expr) -> dict[str, Any]:
 
 
 def _literal(node: ast.expr) -> Any:
+    # `spell` writes repr(math.inf), which is a name and no literal.
     if isinstance(node, ast.Name) and node.id == "inf":
         return math.inf
     return ast.literal_eval(node)
@@ -148,6 +151,7 @@ def spell(value: Any, leave_out: str | None = None) -> str:
     arguments = []
     for field in dataclasses.fields(value):
         if field.name != leave_out:
+            # repr keeps every digit of a float, so that `parse` returns an equal object.
             arguments.append(f"{field.name}={getattr(value, field.name)!r}")
     if not arguments:
         return name
@@ -198,6 +202,7 @@ def summary(kind: type) -> str:
 def plugins() -> dict[str, Callable[..., Embedder]]:
     """Embedders of other packages: entry points of the group `divprism.embedders`."""
     entry_points = importlib.metadata.entry_points(group="divprism.embedders")
+    # Not loaded yet: a list of names must not import every package that offers an embedder.
     return {point.name: point.load for point in entry_points}
 
 
@@ -215,6 +220,7 @@ def embedder(text: str, **options: Any) -> Embedder:
     values = {key: value for key, value in options.items() if value is not None}
     if name in ALIASES:
         kind: Any = Transformers
+        # In this order, so that options of the call override those of the alias.
         values = ALIASES[name] | values
         if argument:
             values["model"] = argument

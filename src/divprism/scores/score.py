@@ -165,6 +165,7 @@ class Score(float):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, every number finite."""
+        # JSON has no infinity.
         order: float | str = self.order
         if math.isinf(self.order):
             order = "inf"
@@ -293,6 +294,8 @@ def _group_mean(spec: ScoreSpec, problem: Problem) -> Score:
         log = entropy.estimate
         score = math.exp(log.value)
         terms.append((share, Estimate(score, score * log.deviations, score * log.systematic)))
+    # App. G averages the scores. The mean of their logarithms would be the conditional score of
+    # disjoint groups at order 1 instead.
     mean = Estimate.total(terms)
     # Back to the logarithm, because a Score is made from its entropy.
     log_mean = Estimate(
@@ -345,6 +348,8 @@ def saturation(operator: str, entropy: float, problem: Problem) -> list[Notice]:
     if operator == "x" and count >= _APART * side.size:
         text = f"nearly all of {side.size:,} distinct outputs count as unlike any other"
         return [Notice("outputs-all-apart", f"{text}; raise {bandwidth}.")]
+    # Compared with the number of pairs, not of distinct prompts: only prompts that hardly repeat
+    # leave each output alone.
     if operator == "t" and count >= _APART * problem.n:
         text = (
             f"nearly each of {problem.n:,} pairs has a kind of prompt to itself, so conditional "

@@ -187,6 +187,7 @@ class Settings:
         plain: dict[str, str | None] = {"embedder_x": None, "embedder_t": None}
         for name in ("embedder_x", "embedder_t"):
             embedder = getattr(self, name)
+            # A function of the user has no spelling.
             if isinstance(embedder, Embedder):
                 plain[name] = embedder.spelling
                 if embedder.precision in ("float16", "bfloat16"):
@@ -312,10 +313,12 @@ def read_options(
     `accepted` is the typed dictionary of its keywords. Keywords override the fields of `settings`.
     """
     # Python cannot check **options at run time, so this repeats what it does for named arguments.
+    # The annotations of a TypedDict, unlike those of other classes, include those of its bases.
     unknown = [name for name in options if name not in accepted.__annotations__]
     if unknown:
         raise TypeError(f"{function}() got an unexpected keyword argument {unknown[0]!r}")
     given = dict(options)
+    # Taken out first: what is left are fields of Settings and Resources, by their own names.
     base = given.pop("settings", None)
     if base is None:
         base = Settings()

@@ -61,6 +61,8 @@ def _limits_of_conditional(n: int, order: float, truncation: int | None) -> tupl
 
     Truncated spectra need not be majorised: only the upper limit of a count is left.
     """
+    # K_X has a unit diagonal, and the entry-wise product with such a matrix is majorised by the
+    # other factor (Bapat and Sunder, 1985). Renyi entropies of every order are Schur-concave.
     if truncation is None:
         return 1.0, float(n)
     return 0.0, float(min(n, truncation))
@@ -147,6 +149,8 @@ def _terms(**signs: int) -> Mapping[str, int]:
     return MappingProxyType(signs)
 
 
+# Conditional and Information are eq. 6 and 7 of Conditional Vendi. Their terms add up to those of
+# the outputs, so that vendi = conditional x information holds at every order and truncation, eq. 8.
 _OUTPUTS = _terms(x=1)
 _CONDITIONAL = _terms(joint=1, t=-1)
 _INFORMATION = _terms(x=1, t=1, joint=-1)

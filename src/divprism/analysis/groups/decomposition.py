@@ -327,6 +327,7 @@ def prompt_groups(
     )
     settings, resources = read_options(options, EmbeddedPairOptions, "prompt_groups")
     items, embedded, settings = embedded_pairs(x, t, settings, resources)
+    # Labels of the right number fit the outputs that are left.
     if items.skipped and isinstance(grouping, LabelGrouping) and len(grouping.labels) != len(items):
         raise DataError(
             f"{items.skipped:,} outputs are empty and left out, so the labels do not fit: drop "
@@ -348,10 +349,12 @@ def embedded_pairs(
 ) -> tuple[Samples, Samples, Settings]:
     """Samples as they were given, the same as vectors, and the settings with their embedders."""
     items = as_arrays(as_samples(x, t, None))
+    # Examples are shown as texts and images even where vectors of them are scored.
     shown = items.given or items
     if items.prompts is None:
         raise DataError(f"groups are of prompts, and {items.source} holds none; give them as `t`.")
     require_one_model(items, "groups are")
+    # Ids are compared for equality, so embedding them first would only cost time.
     if isinstance(settings.kernel_t, Categorical):
         items = items.with_prompt_ids()
     embedded, settings = embed_samples(items, settings, resources)
@@ -396,6 +399,7 @@ class _Measured:
                 # A stream of its own, so that a group does not depend on the ones before it.
                 rng = np.random.default_rng([problem.settings.rng, index])
                 measured = _rarefy(measured, problem, group.rows, equal_size, rng)
+            # The inverse of the summed squares is this number up to rounding only.
             if split.hard:
                 measured = replace(measured, size=group.rows.size)
             groups.append(_with_examples(measured, group, insides[index], problem, options))
@@ -410,6 +414,7 @@ def _equal_size(sizes: list[float], min_size: int) -> int:
     large = {round(size) for size in sizes if _is_large(size, min_size)}
     if len(large) == 1:
         return large.pop()
+    # The constant is in the list, so there is a minimum even if no group is large.
     return min([_EQUAL_SIZE, *large])
 
 
@@ -444,6 +449,7 @@ def _rarefy(
 ) -> PromptGroup:
     """A group with its score at equal size."""
     score, error = group.vendi, group.standard_error
+    # A group of exactly this size has one such subset, itself: its score has no random error.
     if rows.size > size:
         score, error = rarefied_vendi(problem.x, rows, size, problem.settings.order, rng)
     return replace(group, rarefied=score, rarefied_error=error)
@@ -470,6 +476,7 @@ def _with_examples(
 def _assemble(measured: _Measured, items: Samples, embedded: Samples, name: str) -> PromptGroups:
     """The result: groups in order, their aggregate and the conditional scores."""
     problem, split, groups = measured.problem, measured.split, measured.groups
+    # Conditional scores are those of all pairs, grouped or not: the gap shows what is missing.
     scores = compute_scores(problem, _CONDITIONAL)
     shares = np.array([group.share for group in groups])
     vendi = np.array([group.vendi for group in groups])
@@ -478,6 +485,7 @@ def _assemble(measured: _Measured, items: Samples, embedded: Samples, name: str)
     total_at_order_2 = _aggregate(shares, np.log(rke), 2.0)
     cluster_vendi = cluster_rke = labels = None
     if split.hard:
+        # Rows in no group do not count, so the shares may sum to less than one.
         cluster_vendi = float(shares @ vendi / shares.sum())
         cluster_rke = float(shares @ rke / shares.sum())
         labels = _labels(split, problem.n)
@@ -508,6 +516,7 @@ def _assemble(measured: _Measured, items: Samples, embedded: Samples, name: str)
 
 def _least_diverse_first(group: PromptGroup) -> tuple[bool, float]:
     # Small groups are last; eigendirections have no score at equal size.
+    # No score is below 1, so `or` replaces None only.
     return group.small, group.rarefied or group.vendi
 
 
@@ -567,7 +576,9 @@ def _aggregate(shares: np.ndarray, inside: np.ndarray, order: float) -> float:
     if order == 1:
         return float(np.exp(logs) @ inside)
     if math.isinf(order):
+        # The limit of the formula: of a sum of large powers only the largest term is left.
         return float(logs.max() - (logs - inside).max())
+    # Relative to the largest share: at high orders share^order underflows.
     weights = np.exp(order * (logs - logs.max()))
     weights /= weights.sum()
     powers = (1 - order) * inside

@@ -131,7 +131,9 @@ class EigenGrouping(Grouping):
         # A loading is the inner product of the feature of a prompt with a direction.
         loadings = vectors * np.sqrt(values) / np.sqrt(masses)[:, None]
         loadings = loadings @ rotation(loadings, masses)
+        # `rotation` makes the large loadings of a column positive, so no absolute value is taken.
         best = loadings.argmax(axis=1)
+        # Features have unit length, so a loading is a cosine.
         is_clear = loadings[np.arange(best.size), best] >= math.sqrt(_ALIKE)
         codes = np.where(is_clear, best, -1)
         if codes.max() < 0:
@@ -172,6 +174,7 @@ class EigenDirectionGrouping(Grouping):
             masses = (vector**2 / copies)[index]
             # Rows of no mass are left out: they would only be computed with.
             rows = np.flatnonzero(masses > np.finfo(float).eps * masses.max())
+            # The rows that are left out have lowered the trace, which has to be one.
             inside = masses[rows] / masses[rows].sum()
             groups.append(Membership(f"direction {number}", float(value), rows, inside))
         return Split(tuple(groups), hard=False, warnings=warnings)
@@ -204,6 +207,7 @@ class ExactPromptGrouping(Grouping):
         """Equal prompts together; items are compared by content."""
         codes = side.operator.index
         if isinstance(side.prompts, tuple):
+            # The operator merges equal vectors, which different texts may share.
             codes = np.unique([prompt.digest() for prompt in side.prompts], return_inverse=True)[1]
         firsts = np.unique(codes, return_index=True)[1]
         return Split(_partition(codes, [_prompt_name(side.prompts, int(row)) for row in firsts]))
@@ -247,6 +251,7 @@ def _numbered_by_size(codes: np.ndarray) -> tuple[Membership, ...]:
     """Groups without names of their own, numbered by size; equal sizes by their first row."""
     is_grouped = codes >= 0
     groups, firsts, counts = np.unique(codes[is_grouped], return_index=True, return_counts=True)
+    # Of equal sizes the first to appear comes first, whatever the order of the eigenvectors is.
     by_size = np.lexsort((firsts, -counts))
     # Codes may have gaps: directions that no prompt belongs to.
     rank = np.full(groups.max() + 1, -1)
@@ -258,6 +263,7 @@ def _numbered_by_size(codes: np.ndarray) -> tuple[Membership, ...]:
 def _partition(codes: np.ndarray, names: Sequence[str]) -> tuple[Membership, ...]:
     """A group for each code from 0 on; rows of code -1 are in no group."""
     order = np.argsort(codes, kind="stable")
+    # Sorted by code, the rows of code -1 come first.
     grouped = order[np.count_nonzero(codes < 0) :]
     pieces = np.split(grouped, np.flatnonzero(np.diff(codes[grouped])) + 1)
     groups = []
@@ -308,6 +314,8 @@ def leading_eigenvectors(
             f"memory budget of {spell_bytes(resources.budget)}: {way_out}."
         )
     matrix = to_numpy(next(dense([operator])))
+    # ARPACK serves few eigenvectors of a large matrix. It cannot compute all of them, and loses its
+    # advantage long before.
     if size <= _DENSE or 2 * count >= size:
         import scipy.linalg
 
@@ -322,6 +330,8 @@ def leading_eigenvectors(
         values, vectors = eigsh(matrix, k=count, v0=start)
     # LAPACK returns rising eigenvalues, ARPACK any order.
     order = np.argsort(-values, kind="stable")
+    # Eigenvectors of eigenvalues that are rounding errors are arbitrary, and would become groups of
+    # prompts that have nothing in common.
     rounding = max(size * np.finfo(float).eps * values.max(), operator.noise)
     order = order[values[order] > rounding]
     return values[order], vectors[:, order]
@@ -344,8 +354,10 @@ def rotation(loadings: np.ndarray, masses: np.ndarray) -> np.ndarray:
 
     pivots = scipy.linalg.qr(loadings.T, mode="r", pivoting=True)[1][: loadings.shape[1]]
     turn = _nearest_rotation(loadings[pivots].T)
+    # The limit ends the search where the criterion is flat and every rotation is as good.
     for _ in range(500):
         rotated = loadings @ turn
+        # A quarter of the gradient of sum_k (E l^4 - (E l^2)^2), with E the mean by masses.
         slope = loadings.T @ (masses[:, None] * rotated * (rotated**2 - masses @ rotated**2))
         # The rotation nearest to the gradient maximises the criterion linearised at `turn`.
         better = _nearest_rotation(slope)
@@ -353,6 +365,8 @@ def rotation(loadings: np.ndarray, masses: np.ndarray) -> np.ndarray:
         turn = better
         if is_converged:
             break
+    # Third powers are dominated by the large loadings, whose sign counts; in a plain sum many small
+    # ones could outweigh them.
     skewness = masses @ (loadings @ turn) ** 3
     return turn * np.where(skewness < 0, -1.0, 1.0)
 

@@ -67,6 +67,7 @@ class Inside:
     def of(cls, operator: KernelOperator, group: Membership) -> "Inside":
         """The items of one side in a group."""
         points, inverse = np.unique(operator.index[group.rows], return_inverse=True)
+        # The last key sorts first: by item, then by mass, then by row, which settles ties.
         by_mass = np.lexsort((group.rows, -group.masses, inverse))
         first = by_mass[np.unique(inverse[by_mass], return_index=True)[1]]
         masses = np.bincount(inverse, weights=group.masses)
@@ -120,6 +121,7 @@ def modes_of(
     operator = inside.operator
     count = options.num_modes
     if not options.plain:
+        # Eigenvectors beyond the number of kinds hold what is left inside of the kinds.
         count = min(count, round(vendi))
     if count == 0:
         return ()
@@ -130,6 +132,7 @@ def modes_of(
     # Loadings are inner products of features with directions; their mean squares are shares.
     loadings = vectors * np.sqrt(values) / np.sqrt(operator.masses)[:, None]
     if options.plain:
+        # The sign of an eigenvector is arbitrary.
         loadings = np.abs(loadings)
         shows = _is_clear(loadings)
     else:
@@ -137,8 +140,11 @@ def modes_of(
         is_largest = np.arange(loadings.shape[1]) == loadings.argmax(axis=1)[:, None]
         shows = _is_clear(loadings) & is_largest
     shares = operator.masses @ loadings**2
+    # Proportional to the entry of a single row in the eigenvector: copies of an output do not make
+    # it a better example.
     entries = loadings * np.sqrt(inside.largest)[:, None]
     modes = []
+    # Rounded, so that modes of equal share keep their order on every machine.
     for mode in np.argsort(-shares.round(12), kind="stable"):
         order = np.lexsort((inside.rows, -entries[:, mode].round(9)))
         examples = inside.rows[order[shows[order, mode]][: options.num_examples]]

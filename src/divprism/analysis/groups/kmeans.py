@@ -42,4 +42,6 @@ def kmeans_labels(
             "K-means labels need scikit-learn, which is not installed: "
             "pip install 'divprism[cluster]'."
         ) from None
+    # Ten starts are set here because the default differs between versions of scikit-learn, which
+    # also limits seeds to 32 bits.
     return KMeans(int(num_clusters), n_init=10, random_state=seed % 2**32).fit_predict(rows)

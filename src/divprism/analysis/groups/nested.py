@@ -95,6 +95,7 @@ def nested_scores(
     if subsets is None:
         subsets = _growing_groups(codes)
     nested = _nested(subsets, codes.size)
+    # A fixed number of eigenvalues would cut the spectra of large subsets only.
     settings = replace(settings, truncation=None)
     # The bandwidths are chosen once, on all pairs.
     settings = pose(outputs, prompts, settings=settings, resources=resources).settings
@@ -120,6 +121,7 @@ def nested_scores(
 
 def _growing_groups(codes: np.ndarray) -> list[np.ndarray]:
     """The rows of the first groups in order of appearance, in at most ten steps."""
+    # Codes count the groups in order of appearance, so small codes are the first groups.
     last_groups = np.linspace(0, codes.max(), min(10, codes.max() + 1)).round()
     return [np.flatnonzero(codes <= last) for last in np.unique(last_groups)]
 
@@ -147,6 +149,7 @@ def _correlations(a: np.ndarray, b: np.ndarray) -> tuple[float | None, float | N
     """Pearson's and Spearman's correlation; None where one of the series is constant."""
     from scipy.stats import pearsonr, spearmanr
 
+    # SciPy would warn and return NaN, which a JSON document cannot hold.
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return None, None
     return float(pearsonr(a, b).statistic), float(spearmanr(a, b).statistic)
