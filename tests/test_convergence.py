@@ -488,9 +488,8 @@ def test_sentences_name_what_cannot_be_named():
         "too steadily to estimate a limit or a sufficient number of outputs. "
         "By chance it varies by less than 0.01 % between samples of this size."
     )
-    assert "100 outputs suffice for truncated_vendi; they do not suffice for vendi, rke." in str(
-        found
-    )
+    text = " ".join(str(found).split())  # notes are wrapped at the width of the terminal
+    assert "100 outputs suffice for truncated_vendi; they do not suffice for vendi, rke." in text
     same = converge(np.ones((64, 1)), kernel_x=dp.Cosine()).verdicts["vendi"].sentence
     assert same.startswith(
         "vendi has converged: 1 is the limit of 1 that its curve points to; "

@@ -12,7 +12,7 @@ are left out.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -361,17 +361,18 @@ class Sample:
         A row that changes nothing, or leaves no pair, counts as no change.
         """
         points, kernel = self._kernel(name, subset.pairs)
-        blocks = None
+        stacks = None
         # Solving block by block costs the sum of the cubes of their sizes, not the cube of the sum.
         if name in _BLOCKED:
             blocks = np.empty(kernel.shape[0], int)
             blocks[points] = self.points["prompt_ids"][subset.pairs]
+            stacks = _stacks(kernel, blocks)
 
         def entropy(weights: np.ndarray) -> float:
             masses = np.bincount(points, weights=weights, minlength=kernel.shape[0])
-            if blocks is None:
+            if stacks is None:
                 return matrix_entropy(kernel, masses, order, truncation)
-            return _entropy_of_blocks(kernel, blocks, masses, order, truncation)
+            return _entropy_of_blocks(stacks, masses, order, truncation)
 
         whole = entropy(subset.weights)
         without = np.full(len(remaining), whole)
@@ -389,20 +390,37 @@ def _largest_number(sizes: np.ndarray) -> int:
     return number
 
 
+@dataclass(frozen=True, eq=False)
+class _Stack:
+    """The blocks of one size of a block-diagonal kernel matrix, and the points of each."""
+
+    members: np.ndarray
+    kernels: np.ndarray
+
+
+def _stacks(kernel: np.ndarray, blocks: np.ndarray) -> list[_Stack]:
+    """The blocks of a kernel matrix, stacked by size: one call of LAPACK solves a whole stack."""
+    by_size: dict[int, list[np.ndarray]] = {}
+    for members in _members_by_code(blocks):
+        by_size.setdefault(members.size, []).append(members)
+    stacks = []
+    for same_size in by_size.values():
+        members = np.stack(same_size)
+        stacks.append(_Stack(members, kernel[members[:, :, None], members[:, None, :]]))
+    return stacks
+
+
 def _entropy_of_blocks(
-    kernel: np.ndarray,
-    blocks: np.ndarray,
-    masses: np.ndarray,
-    order: float,
-    truncation: int | None,
+    stacks: Sequence[_Stack], masses: np.ndarray, order: float, truncation: int | None
 ) -> float:
     """`matrix_entropy` of a block-diagonal kernel matrix: the spectra of the blocks, joined."""
     roots = np.sqrt(masses / masses.sum())
     values = []
-    for members in _members_by_code(blocks):
-        block = kernel[np.ix_(members, members)]
+    for stack in stacks:
+        scale = roots[stack.members]
+        matrices = stack.kernels * scale[:, :, None] * scale[:, None, :]
         with one_blas_thread():
-            values.append(np.linalg.eigvalsh(block * np.outer(roots[members], roots[members])))
+            values.append(np.linalg.eigvalsh(matrices).reshape(-1))
     spectrum = Spectrum.from_eigenvalues(np.concatenate(values), noise=0.0, method="exact")
     return renyi_entropy(spectrum, order, truncation)
 
