@@ -372,7 +372,7 @@ def test_the_repr_of_samples_is_one_short_line(tmp_path):
     for expected, samples in loaded.items():
         assert repr(samples) == expected
     given = dp.Samples(text_items("abcdef"), text_items("ppqqrr"))
-    assert repr(dp.Samples(X, T, given=given)).startswith("Samples(6 outputs, 3 prompts, embedd")
+    assert repr(dp.Samples(X, T, given=given)).startswith("Samples(6 outputs, 3 prompts, ")
     ids = dp.Samples(X, np.array([0, 0, 1, 1, 2, 2]), skipped=1)
     assert (
         repr(ids) == "Samples(6 outputs, 3 prompts, embeddings of width 3 for group ids, 1 skipped)"
