@@ -154,7 +154,7 @@ class BandwidthSweep:
         from divprism.report.table import terminal_width
         from divprism.report.tables import sweep_table
 
-        return sweep_table(self.to_dict()).to_text(terminal_width())
+        return sweep_table(self.to_dict()).to_text(terminal_width()).rstrip()
 
     def _repr_html_(self) -> str:
         from divprism.report.tables import sweep_table

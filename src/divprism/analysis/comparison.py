@@ -126,7 +126,7 @@ class Comparison:
         from divprism.report.tables import comparison_table
 
         table = comparison_table(self.to_dict())
-        return table.head(SHOWN_MODELS).to_text(terminal_width())
+        return table.head(SHOWN_MODELS).to_text(terminal_width()).rstrip()
 
     def _repr_html_(self) -> str:
         from divprism.report.tables import comparison_table

@@ -184,7 +184,7 @@ class Convergence:
         from divprism.report.table import terminal_width
         from divprism.report.tables import convergence_table
 
-        return convergence_table(self.to_dict()).to_text(terminal_width())
+        return convergence_table(self.to_dict()).to_text(terminal_width()).rstrip()
 
     def _repr_html_(self) -> str:
         from divprism.report.tables import convergence_table

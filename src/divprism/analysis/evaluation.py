@@ -162,7 +162,7 @@ class Evaluation:
         from divprism.report.table import terminal_width
         from divprism.report.tables import evaluation_table
 
-        return evaluation_table(self.to_dict()).to_text(terminal_width())
+        return evaluation_table(self.to_dict()).to_text(terminal_width()).rstrip()
 
     def _repr_html_(self) -> str:
         from divprism.report.tables import evaluation_table
@@ -255,7 +255,7 @@ class Results(Mapping[str, Evaluation]):
         from divprism.report.table import terminal_width
         from divprism.report.tables import results_table
 
-        return results_table(self.documents()).head(SHOWN_MODELS).to_text(terminal_width())
+        return results_table(self.documents()).head(SHOWN_MODELS).to_text(terminal_width()).rstrip()
 
     def _repr_html_(self) -> str:
         from divprism.report.tables import results_table

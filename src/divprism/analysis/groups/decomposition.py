@@ -164,7 +164,7 @@ class PromptGroups:
         from divprism.report.tables import groups_table
 
         table = groups_table(self.to_dict())
-        return table.head(_SHOWN_GROUPS).to_text(terminal_width())
+        return table.head(_SHOWN_GROUPS).to_text(terminal_width()).rstrip()
 
     def _repr_html_(self) -> str:
         from divprism.report.tables import groups_table
