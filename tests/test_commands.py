@@ -177,8 +177,11 @@ def test_what_is_not_shown_is_reported(source):
 
 REFUSED_GROUPS = [
     ((), "name the outputs: a file or folder"),
-    (("all.jsonl",), "holds several models; choose with --model: first, second."),
-    (("all.jsonl", "--model", "third"), "holds several models; choose with --model: first, second"),
+    (("all.jsonl",), "--model must be one of the models of all.jsonl: first, second."),
+    (
+        ("all.jsonl", "--model", "third"),
+        "--model must be one of the models of all.jsonl: first, second",
+    ),
     (
         ("one.jsonl", "--by", "colour"),
         "--by must be eigen, directions, prompt, kmeans or a field; got colour",
@@ -335,7 +338,7 @@ def test_converge_needs_one_model(tmp_path):
     for flags in ((), ("--model", "three")):
         refused = run(*call, *flags)
         assert refused.returncode == 2
-        message = "holds several models; choose with --model: one, 't\\nwo'."
+        message = f"--model must be one of the models of {tmp_path / 'o.jsonl'}: one, 't\\nwo'."
         assert message in refused.stderr.decode()
     done = run(*call, "--model", "one", "--format", "json", "--kernel-t", "categorical")
     assert done.returncode == 0, done.stderr

@@ -242,4 +242,4 @@ def select_model(samples: Samples, model: str | None) -> Samples:
     if model in parts:
         return parts[model]
     names = textwrap.shorten(", ".join(map(shown, parts)), 300, placeholder=" ...")
-    raise ArgumentError(f"{samples.source} holds several models; choose with --model: {names}.")
+    raise ArgumentError(f"--model must be one of the models of {samples.source}: {names}.")
