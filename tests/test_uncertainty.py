@@ -48,7 +48,7 @@ def fixed(generator, prompts=8, each=15):
 LAWS = {
     "independent pairs": (independent, {}),
     "30 pairs": (partial(independent, n=30), {}),
-    "outputs of given prompts": (fixed, {}),
+    "outputs of given prompts": (partial(fixed, prompts=6), {}),
     "several outputs of a prompt": (partial(repeated, prompts=30), {}),
     "truncated": (partial(independent, n=60), {"truncation": 15}),
     "order 3": (independent, {"order": 3.0}),
