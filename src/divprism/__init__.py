@@ -1,5 +1,7 @@
 """divprism: how diverse is a prompt-guided generative model beyond what its prompts bring?"""
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"  # first, so that the rooms can import it while this package is imported
 
 from divprism.analysis.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
@@ -56,12 +58,14 @@ from divprism.errors import (
     Notice,
 )
 from divprism.estimators import Auto, Dual, Estimator, Exact, Fourier, Lanczos, Nystrom, Subsample
-from divprism.report.details import html_report
 from divprism.scores import functions as _functions
 from divprism.scores.bandwidth import BandwidthRule, MedianDistance, StableScore
 from divprism.scores.functions import *  # noqa: F403  # every score of the table is a function
 from divprism.scores.score import Score
 from divprism.scores.settings import Settings
+
+if TYPE_CHECKING:
+    from divprism.report.details import html_report
 
 __all__ = [
     "ArgumentError",
@@ -140,3 +144,12 @@ __all__ = [
     "shuffled_baseline",
 ]
 __all__ += _functions.__all__
+
+
+def __getattr__(name: str) -> Any:
+    """Import the report when it is asked for: most programs never render a page."""
+    if name == "html_report":
+        from divprism.report.details import html_report
+
+        return html_report
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
