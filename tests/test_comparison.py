@@ -146,7 +146,7 @@ def test_the_settings_of_a_comparison_reproduce_its_results():
         for name, one in two_models(np.random.default_rng(0)).items()
     }
     found = dp.compare(models)
-    assert found.results["model0"].settings.bandwidth_rule == dp.StableScore()
+    assert found.results["model0"].settings.bandwidth_rule == dp.DistinctPrompts()
     again = dp.evaluate(models["model0"], settings=found.results["model0"].settings)
     assert (
         again.scores["conditional_vendi"].value

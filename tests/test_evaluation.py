@@ -41,10 +41,11 @@ def test_fourier_features_serve_data_whose_prompts_repeat(pairs, order):
 
 
 def test_the_rule_and_the_number_are_recorded(pairs):
+    rule = dp.DistinctPrompts()
     found = dp.evaluate(*pairs)
-    assert found.settings.bandwidth_rule == dp.StableScore()
-    assert found.settings.kernel_x.bandwidth == dp.StableScore().bandwidth(pairs[0])
-    assert found.settings.kernel_t.bandwidth == dp.StableScore().bandwidth(pairs[1], name="t")
+    assert found.settings.bandwidth_rule == rule
+    assert found.settings.kernel_x.bandwidth == rule.bandwidth(pairs[0])
+    assert found.settings.kernel_t.bandwidth == rule.prompt_bandwidth(pairs[1])
     given = dp.evaluate(*pairs, kernel_x=dp.Gaussian(1.0), kernel_t=dp.Cosine())
     assert given.settings.bandwidth_rule is None
 
@@ -59,15 +60,6 @@ def test_the_median_distance_is_that_of_distinct_rows(pairs, library):
     assert rule.bandwidth(library(pairs[0] * 1e-200)) == pytest.approx(
         1e-200 * np.median(gaps), rel=1e-9
     )
-
-
-def test_the_median_distance_of_many_rows_is_that_of_a_seeded_subset():
-    x = np.random.default_rng(0).standard_normal((500, 4))
-    rule = dp.MedianDistance(max_rows=50)
-    assert rule.bandwidth(x, rng=1) == rule.bandwidth(x, rng=1) != rule.bandwidth(x, rng=2)
-    assert rule.bandwidth(x, rng=1) == pytest.approx(
-        dp.MedianDistance().bandwidth(x), rel=0.1
-    )  # 50 of 500 rows
 
 
 def test_the_document_is_json_with_finite_numbers(pairs):
@@ -209,10 +201,8 @@ def test_models_share_embedding_and_bandwidth(tmp_path):
     assert list(results) == ["one", "two"]
     first, second = (result.to_dict() for result in results.values())
     assert first["settings"] == second["settings"]
-    assert (
-        first["settings"]["bandwidth_rule"]
-        == "stable(threshold=0.01, num_subsets=20, max_rows=500)"
-    )
+    rule = "distinct(across=0.1, companions=4.0, widening=1.2, max_rows=2000)"
+    assert first["settings"]["bandwidth_rule"] == rule
     assert (first["data"]["model"], second["data"]["model"]) == ("one", "two")
     alone = dp.evaluate(dp.load(path).by_model()["one"], settings=results["one"].settings)
     assert alone.to_dict()["scores"] == first["scores"]

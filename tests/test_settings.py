@@ -24,7 +24,7 @@ KERNELS = [
     dp.Categorical(),
     dp.Precomputed(),
 ]
-RULES = [None, dp.StableScore(), dp.StableScore(0.1, 5, 100), dp.MedianDistance(50)]
+RULES = [None, dp.DistinctPrompts(0.2), dp.StableScore(0.1, 5, 100), dp.MedianDistance(50)]
 ESTIMATORS = [
     dp.Auto(),
     dp.Auto(tolerance=0.01),

@@ -59,7 +59,12 @@ from divprism.errors import (
 )
 from divprism.estimators import Auto, Dual, Estimator, Exact, Fourier, Lanczos, Nystrom, Subsample
 from divprism.scores import functions as _functions
-from divprism.scores.bandwidth import BandwidthRule, MedianDistance, StableScore
+from divprism.scores.bandwidth import (
+    BandwidthRule,
+    DistinctPrompts,
+    MedianDistance,
+    StableScore,
+)
 from divprism.scores.functions import *  # noqa: F403  # every score of the table is a function
 from divprism.scores.score import Score
 from divprism.scores.settings import Settings
@@ -81,6 +86,7 @@ __all__ = [
     "DataError",
     "Difference",
     "DivprismError",
+    "DistinctPrompts",
     "Dual",
     "EfficientNetLite0",
     "EigenDirectionGrouping",

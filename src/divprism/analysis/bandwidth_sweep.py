@@ -1,13 +1,14 @@
 """Scores against the bandwidth of outputs and prompts: what a choice of bandwidth changes."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from divprism.analysis.inputs import as_samples, describe_source, embed_samples
-from divprism.core.arrays import Array, distinct_rows, to_numpy
+from divprism.core.arrays import Array, content_hashes, distinct_rows, smallest, to_numpy
 from divprism.core.distances import condensed_squares
 from divprism.core.entropy import matrix_entropy
 from divprism.core.validation import check_pairing, clean_rows
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["BandwidthSweep", "SideSweep", "bandwidth_sweep"]
 
 # The default grid: bandwidths per doubling, and doublings below and above the median distance.
-# This is the range that StableScore searches, so that the bandwidth that the default rule chooses
-# lies within the grid.
+# This is the range that StableScore searches, so that what it chooses lies within the grid.
 _STEPS, _DOWN, _UP = 4, 3, 2
 
 # The largest ratio of distances to bandwidth whose square is finite: beyond it everything that is
@@ -192,7 +192,7 @@ def bandwidth_sweep(
     bandwidths_x, bandwidths_t : collection of positive numbers, optional
         Default: 21 values from an eighth of the median distance to four times the median distance.
     max_rows : int, optional
-        Largest number of pairs used; of more pairs a seeded random choice is taken.
+        Largest number of pairs used; of more pairs a sample chosen by their content.
     bandwidth_rule, order, truncation, rng, settings
         As in `evaluate`.
     embedder_x, embedder_t, cache, num_workers, progress
@@ -219,9 +219,9 @@ def bandwidth_sweep(
         raise ArgumentError("`bandwidths_t` was given, but no prompts `t`.")
     rows = _paired_rows(embedded.outputs, embedded.prompts)
     count = int(rows["x"].shape[0])
-    kept = _kept_rows(count, max_rows, settings.rng)
+    kept = _kept_rows(rows, max_rows)
     given = {"x": bandwidths_x, "t": bandwidths_t}
-    swept = _sweep(rows, kept, given, settings)
+    swept = _sweep(rows, kept, given, settings, embedded.models)
     return BandwidthSweep(
         x=swept["x"],
         t=swept.get("t"),
@@ -246,25 +246,33 @@ def _paired_rows(x: object, t: object) -> dict[str, Array]:
     return rows
 
 
-def _kept_rows(count: int, max_rows: int, seed: int) -> np.ndarray:
+def _kept_rows(rows: dict[str, Array], max_rows: int) -> np.ndarray:
+    """At most `max_rows` pairs, chosen by their content: no seed and no order of rows matters."""
+    count = int(rows["x"].shape[0])
     if count <= max_rows:
         return np.arange(count)
-    # Sorted, so that the rows keep their order.
-    return np.sort(np.random.default_rng(seed).choice(count, max_rows, replace=False))
+    hashes = content_hashes(rows["x"])
+    if "t" in rows:
+        hashes = hashes ^ content_hashes(rows["t"])
+    return smallest(hashes, max_rows)
 
 
 def _sweep(
-    rows: dict[str, Array], kept: np.ndarray, given: dict[str, Any], settings: Settings
+    rows: dict[str, Array],
+    kept: np.ndarray,
+    given: dict[str, Any],
+    settings: Settings,
+    models: Sequence[str] | None,
 ) -> dict[str, SideSweep]:
     """The sweep of each side. Bandwidths are chosen on all rows, the curves on those kept."""
     sides = {name: _Side.of(to_numpy(data)[kept]) for name, data in rows.items()}
     chosen = {}
     for name, data in rows.items():
         # On all rows, not on those kept: this has to be the bandwidth that `evaluate` chooses.
-        chosen[name] = settings.rule.bandwidth(data, rng=settings.rng, name=name)
+        chosen[name] = settings.rule.side_bandwidth(name, data, models=models)
     swept = {}
     for name, data in rows.items():
-        median = MedianDistance().bandwidth(data, rng=settings.rng, name=name)
+        median = MedianDistance().bandwidth(data, name=name)
         grid = _grid(given[name], median, name)
         points = []
         for bandwidth in grid.tolist():

@@ -55,7 +55,7 @@ def pool_bandwidths(embedded: Samples, settings: Settings) -> Settings:
         is_matrix = getattr(data, "ndim", 0) == 2
         if kernels[side] is None and is_matrix:
             rule_used = settings.rule
-            bandwidth = rule_used.bandwidth(data, rng=settings.rng, name=side)
+            bandwidth = rule_used.side_bandwidth(side, data, models=embedded.models)
             kernels[side] = Gaussian(bandwidth)
     return replace(settings, kernel_x=kernels["x"], kernel_t=kernels["t"], bandwidth_rule=rule_used)
 

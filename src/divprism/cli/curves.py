@@ -41,7 +41,7 @@ def bandwidth(
     model: str | None = flag("Input", None, "Which model; default: all of IN together."),
     bandwidths_x: str | None = flag("Scoring", None, "Bandwidths of the outputs, as 0.5,1,2."),
     bandwidths_t: str | None = flag("Scoring", None, "Bandwidths of the prompts."),
-    max_rows: int = flag("Scoring", 1000, "Number of pairs to score, at random.", min=2),
+    max_rows: int = flag("Scoring", 1000, "Number of pairs to score, at most.", min=2),
 ) -> None:
     """Score over a range of bandwidths, first of the outputs, then of the prompts."""
     grids = {"bandwidths_x": _numbers(bandwidths_x, "--bandwidths-x")}

@@ -130,7 +130,7 @@ class Job(Reading):
     kernel_t: str | None = _scoring(None, "Kernel of the prompts; categorical compares ids.")
     bandwidth_x: float | None = _scoring(None, "Gaussian bandwidth of the outputs.")
     bandwidth_t: float | None = _scoring(None, "Gaussian bandwidth of the prompts.")
-    bandwidth_rule: str = _scoring("stable", "How bandwidths are chosen: divprism ls rules.")
+    bandwidth_rule: str = _scoring("distinct", "How bandwidths are chosen: divprism ls rules.")
     truncation: int | None = _scoring(None, "Number of eigenvalues kept of each spectrum.")
     interval: float | None = _scoring(0.95, "Level of the intervals; 0 for none.")
     unit: str | None = _scoring(None, "What is resampled.", metavar="|".join(UNITS))

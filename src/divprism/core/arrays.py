@@ -18,6 +18,7 @@ from divprism.engines import one_blas_thread
 __all__ = [
     "Array",
     "array_namespace",
+    "content_hashes",
     "device_of",
     "distinct_rows",
     "eigvalsh",
@@ -31,6 +32,7 @@ __all__ = [
     "middle",
     "outer_take",
     "plain_mode",
+    "smallest",
     "to_numpy",
     "upload",
 ]
@@ -44,6 +46,9 @@ _SCIPY_SIZE = 1800
 
 # Columns that are compared first when looking for equal rows: they nearly always differ there.
 _FIRST_COLUMNS = 32
+
+# 2^64 divided by the golden ratio, made odd: the multiplier of Fibonacci hashing.
+_GOLDEN = 0x9E3779B97F4A7C15
 
 # Entries of rows that are hashed or compared together: 16 MB of float64.
 _CHUNK_ENTRIES = 1 << 21
@@ -187,6 +192,26 @@ def distinct_rows(x: Array) -> tuple[np.ndarray, np.ndarray]:
         representative[collisions] = collisions
     first, inverse = np.unique(representative, return_inverse=True)
     return first, inverse
+
+
+def content_hashes(x: Array) -> np.ndarray:
+    """A number for each row that depends on what the row holds and on nothing else.
+
+    Rows with the smallest hashes are a sample of the data that neither the order of rows, nor a
+    seed, nor the library that holds the array can change. O(n d).
+    """
+    bits = _row_keys(x).view(np.uint64)
+    # Fibonacci hashing: the last bits of a key, which are as good as random, decide the order.
+    return bits * np.uint64(_GOLDEN)
+
+
+def smallest(hashes: np.ndarray, size: int) -> np.ndarray:
+    """Positions of the `size` smallest hashes, in ascending order.
+
+    >>> smallest(np.array([7, 1, 5, 2]), 2).tolist()
+    [1, 3]
+    """
+    return np.sort(np.argsort(hashes, kind="stable")[:size])
 
 
 def _row_keys(x: Array) -> np.ndarray:

@@ -237,8 +237,9 @@ def _side(name: str, rows: Array, bank: Bank | None, kernel: Kernel | None, dtyp
 def _median_distance(name: str, measured: Array, bank: Bank | None) -> float:
     """Return the bandwidth of `MedianDistance` for bank and new samples together.
 
-    It needs no new distances: `measured` holds the squared distances of the new rows, and the bank
-    keeps a table of its own.
+    Of more distinct samples than that rule looks at, the latest ones count. No new distances are
+    needed: `measured` holds the squared distances of the new rows, and the bank keeps a table of
+    its own.
     """
     xp = array_namespace(measured)
     b, n = measured.shape
@@ -255,9 +256,8 @@ def _median_distance(name: str, measured: Array, bank: Bank | None) -> float:
         return 1.0
     limit = MedianDistance().max_rows
     if distinct.size > limit:
-        # The same draw as in MedianDistance, so that both give one bandwidth.
-        chosen = np.random.default_rng(0).choice(distinct, limit, replace=False)
-        distinct = np.sort(chosen)
+        # The latest samples: they are the ones that guidance compares a new sample with longest.
+        distinct = distinct[-limit:]
     new = upload(distinct[distinct >= m] - m, measured)
     squares = xp.take(xp.take(measured, new, axis=0), upload(distinct, measured), axis=1)
     if bank is not None:

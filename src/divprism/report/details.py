@@ -247,7 +247,7 @@ class _GivenBandwidths(BandwidthRule):
 
     bandwidths: tuple[tuple[str, float], ...]
 
-    def bandwidth(self, x: Any, *, rng: int = 0, name: str = "x") -> float:
+    def bandwidth(self, x: Any, *, name: str = "x") -> float:
         """Return the bandwidth of the side called `name`."""
         return dict(self.bandwidths)[name]
 

@@ -1,37 +1,66 @@
 """Rules that choose the bandwidth of a Gaussian kernel from data.
 
-A rule is called once per side. The result records the rule and the number that it chose.
+No rule is random: the order of rows, a seed or the container of the data never change a bandwidth.
+Beyond `max_rows` distinct rows a rule looks at a sample of them that is chosen by their content.
+The result of a score records the rule and the number that it chose.
 """
 
+import math
 from abc import ABC, abstractmethod
-from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from divprism.core.arrays import Array, distinct_rows
+from divprism.core.arrays import Array, content_hashes, distinct_rows, smallest
 from divprism.core.distances import condensed_squares
 from divprism.core.validation import clean_rows, whole_number
 from divprism.errors import ArgumentError
 
-__all__ = ["BandwidthRule", "MedianDistance", "StableScore"]
+__all__ = ["BandwidthRule", "DistinctPrompts", "MedianDistance", "StableScore"]
 
 
-# Bandwidths are tried in steps of 2^(1/16), counted from the median distance downwards: from four
-# times the median to an eighth of it, first eight steps at a time.
-_STEPS_PER_HALVING = 16
-_FIRST_STEP = -2 * _STEPS_PER_HALVING
-_LAST_STEP = 3 * _STEPS_PER_HALVING
-_COARSE_STEP = 8
+# The papers' rule searches from four times the median distance down to an eighth of it, in steps of
+# this much in the logarithm; within a step it solves for the root.
+_HIGHEST = math.log(4.0)
+_LOWEST = math.log(1 / 8)
+_STEP = 0.3
+
+# Accuracy of the logarithm of a bandwidth. A score moves by at most a few times as much, and a
+# default score must not depend on the order of rows beyond 1e-6.
+_ACCURACY = 1e-10
+
+# Fewest distinct rows from which the two sources of variance can be told apart.
+_FEWEST_FOR_VARIANCE = 4.0
+
+# Where the bandwidth is this many times below the smallest distance, exp(-36) is left of any pair.
+_VANISHING = 6.0
 
 
 class BandwidthRule(ABC):
-    """A way to choose the bandwidth of a Gaussian kernel from data."""
+    """A way to choose the bandwidths of Gaussian kernels from data."""
 
     @abstractmethod
-    def bandwidth(self, x: Array, *, rng: int = 0, name: str = "x") -> float:
-        """The bandwidth for the rows of `x`; `rng` is the seed of random subsets."""
+    def bandwidth(self, x: Array, *, name: str = "x") -> float:
+        """The bandwidth for the outputs `x`; `name` is what messages call them."""
+
+    def prompt_bandwidth(
+        self, t: Array, *, models: Sequence[str] | None = None, name: str = "t"
+    ) -> float:
+        """The bandwidth for the prompts `t`, one row per output; by default as for outputs.
+
+        `models` names the model of each output, where several models share the bandwidth.
+        """
+        return self.bandwidth(t, name=name)
+
+    def side_bandwidth(
+        self, side: str, rows: Array, *, models: Sequence[str] | None = None
+    ) -> float:
+        """The bandwidth for the outputs ("x") or for the prompts ("t")."""
+        if side == "t":
+            return self.prompt_bandwidth(rows, models=models, name=side)
+        return self.bandwidth(rows, name=side)
 
 
 @dataclass(frozen=True)
@@ -39,9 +68,16 @@ class MedianDistance(BandwidthRule):
     """The median distance between distinct rows: the common default of kernel methods.
 
     Copies count once, so repeating prompts, or the whole data set, does not change the bandwidth.
-    With more than `max_rows` distinct rows a seeded random subset of that size is used. Data
-    without two distinct rows get 1, where every bandwidth gives the same score. O(max_rows^2 d).
+    Data without two distinct rows get 1, where every bandwidth gives the same score.
+    O(max_rows^2 d).
 
+    Attributes
+    ----------
+    max_rows : int
+        Largest number of distinct rows to look at; of more, a sample chosen by content.
+
+    Examples
+    --------
     >>> MedianDistance().bandwidth(np.array([[0.0], [1.0], [3.0], [3.0]]))
     2.0
     """
@@ -51,114 +87,315 @@ class MedianDistance(BandwidthRule):
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_rows", whole_number(self.max_rows, "max_rows", 2))
 
-    def bandwidth(self, x: Array, *, rng: int = 0, name: str = "x") -> float:
+    def bandwidth(self, x: Array, *, name: str = "x") -> float:
         """Median of |x_i - x_j| over pairs of distinct rows."""
-        x = clean_rows(x, name)
-        return self.between(x, distinct_rows(x)[0], rng)
-
-    def between(self, x: Array, distinct: np.ndarray, rng: int) -> float:
-        """The bandwidth of clean rows; `distinct` holds the first row of each set of copies."""
-        if distinct.size < 2:
+        rows = _DistinctRows.of(clean_rows(x, name), self.max_rows)
+        if rows.count < 2:
             return 1.0
-        if distinct.size > self.max_rows:
-            generator = np.random.default_rng(rng)
-            distinct = np.sort(generator.choice(distinct, self.max_rows, replace=False))
-        squares, scale = condensed_squares(x, distinct)
-        return float(scale * np.sqrt(np.median(squares)))
+        return rows.median
 
 
 @dataclass(frozen=True)
 class StableScore(BandwidthRule):
-    """The smallest bandwidth at which the score is stable: the rule of the papers, and the default.
+    """The smallest bandwidth at which the RKE is stable: the rule of the papers.
 
-    Conditional Vendi, App. D takes, for each kind of data, the smallest bandwidth at which the
-    score varies by less than 0.01 (variance) between independent evaluations. Here an evaluation
-    is the RKE (order 2, as in the work that the rule comes from) of a seeded random subset of
-    `max_rows` rows without replacement, or of half of the rows if there are fewer. The variance
-    over `num_subsets` subsets is corrected for the rows that they share.
+    Conditional Vendi, App. E.1 takes, for each kind of data, the smallest bandwidth at which the
+    score varies by less than 0.01 (variance) between independent evaluations. Here the score is the
+    RKE (order 2, as in the work that the rule comes from) of `num_samples` samples, and its
+    variance is known in closed form: with h = k^2 the RKE is 1 / mu, mu = 1/m + (1 - 1/m) U, and U
+    is a U-statistic of h, whose variance follows from the variance of h over pairs and of its mean
+    over rows (Hoeffding). So nothing is drawn and no grid is walked.
 
-    Bandwidths are tried from four times the median distance down to an eighth of it, in steps of
-    2^(1/16); the last one before the variance first exceeds `threshold` is chosen. The direction
-    matters: at bandwidths so small that every row is a kind of its own the variance vanishes again.
+    The bandwidth is where the variance, coming from four times the median distance, first exceeds
+    `threshold`; at the latest an eighth of the median distance. The direction matters: at
+    bandwidths so small that every row is a kind of its own the variance vanishes again.
 
-    Data of few kinds, such as ten prompts, never exceed the threshold and get the smallest
-    bandwidth. The bandwidth falls as the number of rows grows, so sets that are compared should
-    share it. O(num_subsets max_rows^2 d).
+    Copies of a row count by their share of all rows, but pairs of copies do not count: copying the
+    data set changes nothing. Data without two distinct rows get 1. O(max_rows^2 d).
 
     Attributes
     ----------
     threshold : float
         Largest variance of the score.
-    num_subsets : int
-        Number of random subsets.
+    num_samples : int
+        Number of samples m of an evaluation.
     max_rows : int
-        Largest number of rows of a subset.
+        Largest number of distinct rows to look at; of more, a sample chosen by content.
     """
 
     threshold: float = 0.01
-    num_subsets: int = 20
-    max_rows: int = 500
+    num_samples: int = 500
+    max_rows: int = 2000
 
     def __post_init__(self) -> None:
         if not self.threshold > 0:
             raise ArgumentError(f"`threshold` must be positive; got {self.threshold!r}.")
         object.__setattr__(self, "threshold", float(self.threshold))
-        for field in ("num_subsets", "max_rows"):
+        for field in ("num_samples", "max_rows"):
             object.__setattr__(self, field, whole_number(getattr(self, field), field, 2))
 
-    def bandwidth(self, x: Array, *, rng: int = 0, name: str = "x") -> float:
-        """The last bandwidth, from above, at which the variance is below the threshold."""
-        x = clean_rows(x, name)
-        n = int(x.shape[0])
-        distinct, _ = distinct_rows(x)
-        median = MedianDistance().between(x, distinct, rng)
-        size = min(self.max_rows, n // 2)
-        # The RKE of one row, or of equal rows, is 1 at every bandwidth, so no variance can decide.
-        if size < 2 or distinct.size < 2:
-            return median
-        generator = np.random.default_rng(rng)
-        subsets = []
-        for _ in range(self.num_subsets):
-            # From all rows, unlike the median: copies are part of what an evaluation scores.
-            squares, scale = condensed_squares(x, generator.choice(n, size, replace=False))
-            # In units of the median distance, whatever the scale of the data.
-            subsets.append(squares * (scale / median) ** 2)
+    def bandwidth(self, x: Array, *, name: str = "x") -> float:
+        """The first bandwidth, from above, at which the variance reaches the threshold."""
+        rows = _DistinctRows.of(clean_rows(x, name), self.max_rows)
+        if rows.count < 2:
+            return 1.0
+        return self.between(rows)
 
-        def is_stable(step: int) -> bool:
-            relative = 2.0 ** (-step / _STEPS_PER_HALVING)
-            return _variance_of_rke(subsets, relative, size / n) <= self.threshold
+    def between(self, rows: "_DistinctRows") -> float:
+        """The bandwidth for at least two distinct rows."""
+        masses = rows.counts / rows.counts.sum()
+        squares = _square(rows.relative_squares)
 
-        return float(median * 2.0 ** (-_last_stable_step(is_stable) / _STEPS_PER_HALVING))
+        def log_excess(log_bandwidth: float) -> float:
+            variance = _variance_of_rke(squares, masses, math.exp(log_bandwidth), self.num_samples)
+            # A variance of zero is stable, and its logarithm would not be finite.
+            return math.log(max(variance, 1e-300) / self.threshold)
+
+        return rows.median * math.exp(_first_root_from_above(log_excess))
 
 
-def _variance_of_rke(subsets: list[np.ndarray], bandwidth: float, share: float) -> float:
-    """Variance of the RKE over random subsets that hold a share of all rows.
+@dataclass(frozen=True)
+class DistinctPrompts(BandwidthRule):
+    """Outputs by the papers' rule, prompts so that different ones count as different: the default.
 
-    `subsets` holds the squared distances between all pairs of rows of each, s (s - 1) / 2 of them.
-    The kernel is squared in RKE, which cancels the 2 of the Gaussian kernel.
+    Outputs get `widening` times the bandwidth of `StableScore`. For prompts that rule is too wide:
+    at order 2 pairs of outputs of different prompts outnumber those of the same prompt, and unless
+    the kernel all but removes them, Conditional-RKE compares answers to *different* questions. An
+    output shares its kind of prompt with sum_j k_T(i, j)^2 outputs, on average n / prompt_rke. Of
+    these, the outputs of its own prompt are the ones to compare it with. This rule takes the
+    largest bandwidth at which outputs of other prompts make up a share of at most `across`. Among
+    the candidates of docs/validity.md these two choices rank models best on the worst data set.
+
+    An output that is the only one of its prompt has nothing to be compared with, so it needs
+    companions from similar prompts: where prompts do not repeat, the bandwidth is the one at which
+    an output has `companions` of them, and so n / (1 + companions) kinds of prompt. Between these
+    cases the rule interpolates by the share of outputs that are alone.
+
+    With several models, what counts is the average over the models, each with its own outputs.
+    Sets of fewer than about `companions` prompts of one output each cannot have as many companions,
+    and get four times the median distance. Data without two distinct prompts get 1, where every
+    bandwidth gives the same score. O(max_rows^2 d).
+
+    Attributes
+    ----------
+    across : float
+        Largest share of the squared kernel values that pairs of different prompts may have.
+    companions : float
+        Number of outputs of other prompts that an output needs if it is alone.
+    widening : float
+        Bandwidth of the outputs, as a multiple of that of `StableScore`.
+    max_rows : int
+        Largest number of distinct rows to look at; of more, a sample chosen by content.
+
+    Examples
+    --------
+    Ten prompts of five outputs each; their kinds, at order 2, are nine tenths of ten:
+
+    >>> import divprism as dp
+    >>> t = np.repeat(np.arange(10.0)[:, None] ** 1.5, 5, axis=0)
+    >>> bandwidth = DistinctPrompts().prompt_bandwidth(t)
+    >>> round(dp.prompt_rke(t, kernel=dp.Gaussian(bandwidth)), 6)
+    9.0
     """
-    # The solution of s (s - 1) / 2 = number of distances.
-    size = (1 + np.sqrt(1 + 8 * subsets[0].size)) / 2
-    scores = []
-    for squares in subsets:
-        # s^2 / ||K||_F^2: the diagonal adds s, and every pair counts twice.
-        scores.append(size**2 / (size + 2 * np.exp(-squares / bandwidth**2).sum()))
-    # Subsets without replacement vary less than independent samples.
-    return float(np.var(scores, ddof=1) / (1 - share))
+
+    across: float = 0.1
+    companions: float = 4.0
+    widening: float = 1.2
+    max_rows: int = 2000
+
+    def __post_init__(self) -> None:
+        if not 0 < self.across < 1:
+            raise ArgumentError(f"`across` must be between 0 and 1; got {self.across!r}.")
+        for field in ("companions", "widening"):
+            value = getattr(self, field)
+            if not value > 0:
+                raise ArgumentError(f"`{field}` must be positive; got {value!r}.")
+            object.__setattr__(self, field, float(value))
+        object.__setattr__(self, "across", float(self.across))
+        object.__setattr__(self, "max_rows", whole_number(self.max_rows, "max_rows", 2))
+
+    def bandwidth(self, x: Array, *, name: str = "x") -> float:
+        """The bandwidth of `StableScore`, widened."""
+        rows = _DistinctRows.of(clean_rows(x, name), self.max_rows)
+        if rows.count < 2:
+            return 1.0
+        return self.widening * StableScore().between(rows)
+
+    def prompt_bandwidth(
+        self, t: Array, *, models: Sequence[str] | None = None, name: str = "t"
+    ) -> float:
+        """The largest bandwidth at which outputs of other prompts are few enough."""
+        rows = _DistinctRows.of(clean_rows(t, name), self.max_rows)
+        if rows.count < 2:
+            return 1.0
+        counts = rows.counts_by_model(models)
+        num_outputs = float(counts.sum())
+        # Averages over outputs: how many outputs their prompt has, and how often it is only one.
+        same_prompt = float((counts**2).sum()) / num_outputs
+        alone = float((counts == 1).sum()) / num_outputs
+        wanted = max(same_prompt * self.across / (1 - self.across), self.companions * alone)
+        # Outputs of other prompts of the same model, if all prompts were alike.
+        possible = float((counts.sum(axis=0) ** 2).sum()) / num_outputs - same_prompt
+        # Prompts of different models never meet: that leaves no pair of prompts to compare.
+        if possible <= 0:
+            return rows.median
+        weights = _pair_weights(counts[rows.chosen])
+        squares = rows.relative_squares
+
+        def log_excess(log_bandwidth: float) -> float:
+            similar = float(weights @ np.exp(-squares / math.exp(log_bandwidth) ** 2))
+            return math.log(max(possible * similar, 1e-300) / wanted)
+
+        if log_excess(_HIGHEST) <= 0:
+            return rows.median * math.exp(_HIGHEST)
+        # Distances that rounding cannot resolve are no reason for a still smaller bandwidth.
+        closest = max(float(squares.min()), 1e-12)
+        lowest = math.log(math.sqrt(closest) / _VANISHING)
+        return rows.median * math.exp(_root(log_excess, lowest, _HIGHEST))
 
 
-def _last_stable_step(is_stable: Callable[[int], bool]) -> int:
-    """The last step before the score first becomes unstable.
+@dataclass(frozen=True, eq=False)
+class _DistinctRows:
+    """The distinct rows of a side, and the distances between them, or between a sample of them.
 
-    Coarse steps find the interval in which that happens, bisection the step in it.
+    Attributes
+    ----------
+    inverse : ndarray of int
+        Which distinct row each row is.
+    chosen : ndarray of int
+        Which of the distinct rows are looked at.
+    squares : ndarray
+        Squared distances between these, in the order of `scipy.spatial.distance.pdist`, in units
+        of scale^2.
+    scale : float
+        That unit.
     """
-    # The first instability from above counts: far below it the score is stable again, because every
-    # row is a kind of its own, and a search from below would end there. Within a coarse step
-    # stability is taken to end once, as bisection requires.
-    last = _FIRST_STEP
-    for step in range(_FIRST_STEP + _COARSE_STEP, _LAST_STEP + 1, _COARSE_STEP):
-        if not is_stable(step):
-            between = range(last + 1, step)
-            return last + bisect_left(between, True, key=lambda step: not is_stable(step))
-        last = step
-    return _LAST_STEP
+
+    inverse: np.ndarray
+    chosen: np.ndarray
+    squares: np.ndarray
+    scale: float
+
+    @classmethod
+    def of(cls, x: Array, max_rows: int) -> "_DistinctRows":
+        first, inverse = distinct_rows(x)
+        chosen = np.arange(first.size)
+        if first.size > max_rows:
+            chosen = smallest(content_hashes(x)[first], max_rows)
+        if first.size < 2:
+            return cls(inverse, chosen, np.zeros(0), 1.0)
+        squares, scale = condensed_squares(x, first[chosen])
+        return cls(inverse, chosen, squares, scale)
+
+    @property
+    def count(self) -> int:
+        """Number of distinct rows that are looked at."""
+        return int(self.chosen.size)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Number of copies of each distinct row that is looked at."""
+        return np.bincount(self.inverse)[self.chosen]
+
+    @property
+    def median(self) -> float:
+        """The median distance; the root mean square, if most pairs are too close to resolve."""
+        return self.scale * math.sqrt(self._median_square)
+
+    @property
+    def relative_squares(self) -> np.ndarray:
+        """Squared distances in units of the median, whatever the scale of the data."""
+        return self.squares / self._median_square
+
+    @cached_property
+    def _median_square(self) -> float:
+        return float(np.median(self.squares) or np.mean(self.squares))
+
+    def counts_by_model(self, models: Sequence[str] | None) -> np.ndarray:
+        """Number of outputs of each distinct prompt (rows) and model (columns)."""
+        if models is None:
+            return np.bincount(self.inverse)[:, None].astype(float)
+        names, codes = np.unique(np.asarray(models), return_inverse=True)
+        num_prompts = int(self.inverse.max()) + 1
+        cells = np.bincount(self.inverse * names.size + codes, minlength=num_prompts * names.size)
+        return cells.reshape(num_prompts, names.size).astype(float)
+
+
+def _square(condensed: np.ndarray) -> np.ndarray:
+    """The full symmetric matrix of condensed distances, with zeros on its diagonal."""
+    # Imported at first use, to keep `import divprism` fast.
+    from scipy.spatial.distance import squareform
+
+    return np.asarray(squareform(condensed, checks=False))
+
+
+def _variance_of_rke(
+    squares: np.ndarray, masses: np.ndarray, bandwidth: float, num_samples: int
+) -> float:
+    """Variance of the RKE of independent samples, from squared distances between distinct rows.
+
+    The kernel is squared in RKE, which cancels the 2 of the Gaussian kernel. By the delta method
+    Var(1 / mu) = Var(mu) / mu^4.
+    """
+    m = num_samples
+    values = np.exp(squares * (-1 / bandwidth**2))
+    np.fill_diagonal(values, 0.0)  # a row and itself are no pair
+    # Equal to n where rows do not repeat.
+    effective = 1 / float(masses @ masses)
+    others = 1 - 1 / effective
+    sums = values @ masses
+    mean = float(masses @ sums) / others
+    np.square(values, out=values)
+    of_pairs = max(float(masses @ (values @ masses)) / others - mean**2, 0.0)
+    of_rows = 0.0
+    if effective > _FEWEST_FOR_VARIANCE:
+        row_means = sums / (1 - masses)
+        spread = float(masses @ (row_means - mean) ** 2) / others
+        of_rows = _variance_of_rows(spread, of_pairs, effective)
+    variance = (4 * (m - 2) * of_rows + 2 * of_pairs) / (m * (m - 1))
+    mu = 1 / m + (1 - 1 / m) * mean
+    return (1 - 1 / m) ** 2 * variance / mu**4
+
+
+def _variance_of_rows(spread: float, of_pairs: float, n: float) -> float:
+    """Variance over rows of the expected kernel value, from the spread of the row means.
+
+    A row mean is over n - 1 others, and two of them share others and a pair. Taking the expectation
+    of `spread` and solving for the variance that it contains makes the estimate unbiased.
+    """
+    unbiased = (spread * (n - 1) ** 2 - of_pairs * (n - 2)) / ((n - 2) * (n - 4))
+    return max(unbiased, 0.0)
+
+
+def _pair_weights(counts: np.ndarray) -> np.ndarray:
+    """For each pair of distinct prompts the share of pairs of outputs that it stands for."""
+    left, right = np.triu_indices(counts.shape[0], 1)
+    weights = (counts @ counts.T)[left, right]
+    total = weights.sum()
+    # A sample of prompts may hold no two of the same model.
+    if total == 0:
+        return np.full(weights.size, 1 / weights.size)
+    return np.asarray(weights / total)
+
+
+def _first_root_from_above(function: Callable[[float], float]) -> float:
+    """Where a function of the logarithm of the bandwidth first exceeds zero, from above.
+
+    The end of the range, where it exceeds zero at once or never.
+    """
+    above = _HIGHEST
+    if function(above) > 0:
+        return above
+    while above > _LOWEST:
+        below = max(above - _STEP, _LOWEST)
+        if function(below) > 0:
+            return _root(function, below, above)
+        above = below
+    return _LOWEST
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """A zero between two points at which the function has different signs."""
+    from scipy.optimize import brentq
+
+    return float(brentq(function, low, high, xtol=_ACCURACY))

@@ -11,13 +11,14 @@ and vendi = conditional x information, at every order and truncation (Conditiona
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from divprism.core.arrays import distinct_rows
+from divprism.core.arrays import Array, distinct_rows
 from divprism.core.kernels import Categorical, Kernel
 from divprism.core.validation import clean_ids, clean_rows
 from divprism.errors import DataError
+from divprism.scores.bandwidth import BandwidthRule
 from divprism.scores.problem import entropies, pose
 from divprism.scores.score import Score, assemble, compute_scores
 from divprism.scores.settings import ScoreOptions, read_options
@@ -76,6 +77,16 @@ def _changes(spec: ScoreSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
+@dataclass(frozen=True)
+class _PromptRule(BandwidthRule):
+    """A rule that treats the only side that is posed as the prompts."""
+
+    rule: BandwidthRule
+
+    def bandwidth(self, x: Array, *, name: str = "t") -> float:
+        return self.rule.prompt_bandwidth(x)
+
+
 def _prompt_score(
     name: str, t: object, given: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Score:
@@ -89,11 +100,18 @@ def _prompt_score(
     if kernel is None and clean_ids(t, "t") is not None:
         kernel = Categorical()
     # Posed as the only side, and named as the prompts that it is.
-    alone = replace(settings, kernel_x=kernel, kernel_t=None)
+    rule = _PromptRule(settings.rule)
+    alone = replace(settings, kernel_x=kernel, kernel_t=None, bandwidth_rule=rule)
     problem = pose(t, settings=alone, weights=weights, resources=resources)
     order = spec.order_under(settings.order)
     [solved] = entropies(problem, ["x"], [order])
-    resolved = replace(problem.settings, kernel_x=None, kernel_t=problem.settings.kernel_x)
+    rule_used = problem.settings.bandwidth_rule and settings.rule
+    resolved = replace(
+        problem.settings,
+        kernel_x=None,
+        kernel_t=problem.settings.kernel_x,
+        bandwidth_rule=rule_used,
+    )
     return assemble(spec, {"t": solved["x"]}, replace(problem, settings=resolved))
 
 
@@ -133,7 +151,7 @@ def vendi(
         Order of the Renyi entropy, above 0; math.inf allowed. Default 1. Called q by vendi-score
         and alpha by the papers. High orders count common kinds only, low orders rare ones too.
     bandwidth_rule : BandwidthRule, optional
-        Default: `StableScore()`, the smallest bandwidth at which the score is stable.
+        Default: `DistinctPrompts()`, which takes the papers' rule, `StableScore`, for outputs.
     truncation : int, optional
         Keep the top t eigenvalues and spread the rest over them (Truncated Vendi, Def. 2): the
         truncated score converges with O(t) samples.

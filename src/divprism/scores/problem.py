@@ -233,7 +233,7 @@ def _with_bandwidths(
     for name, side in sides.items():
         if side.kernel is None:
             rule_used = settings.rule
-            bandwidth = rule_used.bandwidth(side.data, rng=settings.rng, name=name)
+            bandwidth = rule_used.side_bandwidth(name, side.data)
             resolved[name] = replace(side, kernel=Gaussian(bandwidth))
     kernel_t = None
     if "t" in resolved:

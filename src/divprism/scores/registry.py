@@ -26,7 +26,7 @@ from divprism.embedders import (
 from divprism.embedders.torch_models import ALIASES
 from divprism.errors import ArgumentError
 from divprism.estimators import Auto, Dual, Exact, Fourier, Lanczos, Nystrom, Subsample
-from divprism.scores.bandwidth import MedianDistance, StableScore
+from divprism.scores.bandwidth import DistinctPrompts, MedianDistance, StableScore
 
 __all__ = [
     "ALIASES",
@@ -62,7 +62,11 @@ ESTIMATORS: dict[str, type] = {
     "subsample": Subsample,
 }
 
-BANDWIDTH_RULES: dict[str, type] = {"stable": StableScore, "median": MedianDistance}
+BANDWIDTH_RULES: dict[str, type] = {
+    "distinct": DistinctPrompts,
+    "stable": StableScore,
+    "median": MedianDistance,
+}
 
 EMBEDDERS: dict[str, type[Embedder]] = {
     "wordllama": WordLlama,

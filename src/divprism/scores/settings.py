@@ -25,7 +25,7 @@ from divprism.engines import Resources
 from divprism.errors import ArgumentError
 from divprism.estimators import Auto, Estimator
 from divprism.scores import registry
-from divprism.scores.bandwidth import BandwidthRule, StableScore
+from divprism.scores.bandwidth import BandwidthRule, DistinctPrompts
 
 __all__ = [
     "AssessmentOptions",
@@ -80,7 +80,7 @@ class Settings:
     kernel_x, kernel_t : Kernel or None
         Kernels of outputs and prompts; None for a Gaussian whose bandwidth the rule chooses.
     bandwidth_rule : BandwidthRule or None
-        How a bandwidth that is not given is chosen; None for `StableScore()`. In a result: the
+        How a bandwidth that is not given is chosen; None for `DistinctPrompts()`. In a result: the
         rule that was used, None if all bandwidths were given.
     order : float
         Order of the Renyi entropy, above 0; math.inf allowed.
@@ -146,7 +146,7 @@ class Settings:
     def rule(self) -> BandwidthRule:
         """The bandwidth rule, default resolved."""
         if self.bandwidth_rule is None:
-            return StableScore()
+            return DistinctPrompts()
         return self.bandwidth_rule
 
     def kernel(self, side: str) -> Kernel | None:
