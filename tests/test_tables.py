@@ -416,3 +416,13 @@ def test_columns_can_be_chosen_by_key():
 def test_a_row_with_too_few_cells_is_refused():
     with pytest.raises(dp.ArgumentError, match="a row of a table has 1 cells; it has 2 columns"):
         Table((Column("a", "a"), Column("b", "b")), (("x",),))
+
+
+def test_bandwidths_come_with_the_formula_of_their_kernel(documents):
+    document = documents["evaluation"]
+    assert tables.kernel_note(document).count("; k = exp(-d^2 / (2 bandwidth^2))") == 1
+    # A kernel of another package has a name that we cannot explain.
+    settings = document["settings"] | {"kernel_t": "laplacian"}
+    note = tables.kernel_note(document | {"settings": settings})
+    assert note.count("gaussian k = exp(-d^2 / (2 bandwidth^2))") == 1
+    assert "laplacian k" not in note

@@ -135,7 +135,7 @@ _PREPARED_BY = {"text": ("tokenizers",), "image": ("pillow",), "video": ("pillow
 
 @dataclass(frozen=True)
 class Transformers(Embedder):
-    """A transformers model: CLIP, SigLIP, DINOv2 and other ViTs, VideoMAE, X-CLIP, BERT and kin.
+    """A transformers model: CLIP, SigLIP, DINOv2 and other ViTs, VideoMAE, X-CLIP, BERT and more.
 
     Pick it where the default embedder distinguishes too little. Which numbers form the vector
     depends on the type of model and is part of `preprocessing`; the vector is not normalized. In

@@ -6,6 +6,7 @@ from a file.
 
 from collections.abc import Iterable, Sequence
 
+from divprism.core.kernels import Gaussian
 from divprism.errors import Notice
 from divprism.report.documents import Document, Documents, models_of
 from divprism.report.table import SCORE, Cell, Column, Measured, Table
@@ -16,6 +17,7 @@ from divprism.report.words import (
     equal_size_note,
     group_title,
 )
+from divprism.scores import registry
 from divprism.scores.spec import SCORES, ScoreSpec, is_score, score_spec
 
 __all__ = [
@@ -296,7 +298,7 @@ def sweep_table(document: Document) -> Table:
     title = number_of(document["n"], "pair")
     if document["n"] < document["drawn_from"]:
         title += f", a random sample of {document['drawn_from']:,}"
-    title += f"; {order_note(document['settings'])}; k = exp(-d^2 / (2 bandwidth^2))"
+    title += f"; {order_note(document['settings'])}; k = {Gaussian.formula}"
     return Table(
         tuple(columns),
         tuple(rows),
@@ -374,13 +376,22 @@ def kernel_note(document: Document) -> str:
             parts.append(f"{noun}: {kernel}, bandwidth {bandwidth:.6g}")
         elif kernel is not None:
             parts.append(f"{noun}: {kernel}")
-    note = "kernel of " + "; of ".join(parts)
-    if settings["bandwidth_x"] is not None or settings["bandwidth_t"] is not None:
-        # Without the formula the number is ambiguous: other libraries leave out the 2.
-        note += "; k = exp(-d^2 / (2 bandwidth^2))"
+    note = "; ".join(["kernel of " + "; of ".join(parts), *_formulas(settings)])
     if settings["bandwidth_rule"] is not None:
         note += f"; bandwidth by rule: {settings['bandwidth_rule']}"
     return "; ".join([note, *_embedded(document)])
+
+
+def _formulas(settings: Document) -> list[str]:
+    """What the bandwidths mean; without it they are ambiguous: other libraries leave out the 2."""
+    with_bandwidth = []
+    for side in _SIDES:
+        if settings[f"bandwidth_{side}"] is not None:
+            with_bandwidth.append(str(settings[f"kernel_{side}"]))
+    formulas = {kernel: registry.formula(kernel) for kernel in with_bandwidth}
+    if len(formulas) == 1:
+        return [f"k = {formula}" for formula in formulas.values() if formula]
+    return [f"{kernel} k = {formula}" for kernel, formula in formulas.items() if formula]
 
 
 def _embedded(document: Document) -> list[str]:
