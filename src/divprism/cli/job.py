@@ -28,7 +28,6 @@ from divprism.embedders import OpenAI
 from divprism.errors import ArgumentError
 from divprism.report import report_page
 from divprism.report.details import detailed
-from divprism.report.documents import models_of
 from divprism.report.table import Table, stdout_has_color, stdout_width
 from divprism.scores import registry
 from divprism.scores.settings import UNITS, Settings
@@ -182,7 +181,7 @@ class Job(Reading):
         if self.details or self.report is not None:
             with working(self.quiet) as progress:
                 full = detailed(result, labels, progress=progress)
-            for part in models_of(full).values():
+            for part in full.get("models", {"": full}).values():
                 line = shlex.join(["divprism", *sys.argv[1:]])
                 part["runtime"] = part["runtime"] | {"command": line}
         if self.form == "json":

@@ -9,8 +9,9 @@ from divprism.embedders.function import Function
 from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.inception import Inception
+from divprism.embedders.sentence_models import SentenceTransformers
 from divprism.embedders.text import WordLlama
-from divprism.embedders.torch_models import SentenceTransformers, Transformers
+from divprism.embedders.transformer_models import Transformers
 
 __all__ = [
     "Cache",

@@ -26,7 +26,7 @@ from divprism.embedders import (
     Transformers,
     WordLlama,
 )
-from divprism.embedders.torch_models import ALIASES
+from divprism.embedders.transformer_models import ALIASES
 from divprism.errors import ArgumentError
 from divprism.estimators import Estimator
 from divprism.scores.bandwidth import MedianDistance, StableScore
