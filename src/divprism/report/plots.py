@@ -8,6 +8,7 @@ import numpy as np
 
 from divprism.analysis.comparison import Comparison
 from divprism.analysis.evaluation import Evaluation
+from divprism.data.wording import SIDES
 from divprism.errors import ArgumentError
 from divprism.report.documents import Document
 from divprism.report.style import INK, PAPER, family_color, styled
@@ -45,7 +46,6 @@ _FONT_SIZE = 10  # points
 _MOST_TICKS = 6  # of a log axis
 _FEW_POINTS = 60  # eigenvalues up to which each one gets a marker
 _COUNT_LABEL = "effective number of outputs"
-_SIDES = {"x": "outputs", "t": "prompts"}
 _SPECTRA = {
     "x": ("outputs", "vendi"),
     "joint": ("pairs", "conditional"),
@@ -342,7 +342,7 @@ def draw_ranking(ax: "Axes", document: Document) -> None:
 
 def draw_sweep(axes: "Sequence[Axes]", document: Document) -> None:
     """Draw scores against the bandwidth of outputs, and of prompts; mark the bandwidths chosen."""
-    sides = [side for side in _SIDES if document[side] is not None]
+    sides = [side for side in SIDES if document[side] is not None]
     with styled():
         for ax, side in zip(axes, sides, strict=True):
             swept = document[side]
@@ -359,7 +359,7 @@ def draw_sweep(axes: "Sequence[Axes]", document: Document) -> None:
                 fontsize="small",
             )
             ax.set(xscale="log", yscale="log", ylabel="effective number")
-            ax.set_xlabel(f"bandwidth of {_SIDES[side]}")
+            ax.set_xlabel(f"bandwidth of {SIDES[side]}")
             _finish_log_plot(ax, fontsize="small")
 
 

@@ -7,6 +7,7 @@ from a file.
 from collections.abc import Iterable, Sequence
 
 from divprism.core.kernels import Gaussian
+from divprism.data.wording import SIDES
 from divprism.errors import Notice
 from divprism.report.documents import Document, Documents, models_of
 from divprism.report.table import SCORE, Cell, Column, Measured, Table
@@ -40,7 +41,6 @@ __all__ = [
     "warnings_in",
 ]
 
-_SIDES = {"x": "outputs", "t": "prompts"}
 _INFORMATIVE = 10.0  # times the score: a bound that reaches further says nothing
 # Which scores of the default table leave a narrow terminal first: those with the highest number.
 _PRIORITIES = {"conditional": 0, "vendi": 1, "information": 2, "prompts": 3, "per_prompt": 5}
@@ -285,7 +285,7 @@ def sweep_table(document: Document) -> Table:
     columns = [Column("rule", ""), Column("side", "of"), Column("bandwidth", "bandwidth", ".4g")]
     columns += [Column(name, score_spec(name).heading, ".3f") for name in names]
     rows = []
-    for side, noun in _SIDES.items():
+    for side, noun in SIDES.items():
         swept = document[side]
         if swept is None:
             continue
@@ -311,7 +311,7 @@ def sweep_table(document: Document) -> Table:
 def _sweep_notes(document: Document) -> list[str]:
     """The choice of the rule on either side, which the other side keeps while one is swept."""
     notes = []
-    for side, noun in _SIDES.items():
+    for side, noun in SIDES.items():
         swept = document[side]
         if swept is not None:
             notes.append(
@@ -370,7 +370,7 @@ def kernel_note(document: Document) -> str:
     """The kernels, with the convention that a bandwidth is meant in, and the embedders."""
     settings = document["settings"]
     parts = []
-    for side, noun in _SIDES.items():
+    for side, noun in SIDES.items():
         kernel, bandwidth = settings[f"kernel_{side}"], settings[f"bandwidth_{side}"]
         if bandwidth is not None:
             parts.append(f"{noun}: {kernel}, bandwidth {bandwidth:.6g}")
@@ -385,7 +385,7 @@ def kernel_note(document: Document) -> str:
 def _formulas(settings: Document) -> list[str]:
     """What the bandwidths mean; without it they are ambiguous: other libraries leave out the 2."""
     with_bandwidth = []
-    for side in _SIDES:
+    for side in SIDES:
         if settings[f"bandwidth_{side}"] is not None:
             with_bandwidth.append(str(settings[f"kernel_{side}"]))
     formulas = {kernel: registry.formula(kernel) for kernel in with_bandwidth}
@@ -396,7 +396,7 @@ def _formulas(settings: Document) -> list[str]:
 
 def _embedded(document: Document) -> list[str]:
     """The embedders of both sides in a few words; nothing if vectors were given."""
-    sides = [f"{_SIDES[entry['side']]} by {entry['id']}" for entry in document.get("embedders", ())]
+    sides = [f"{SIDES[entry['side']]} by {entry['id']}" for entry in document.get("embedders", ())]
     if not sides:
         return []
     return [f"embedded: {', '.join(sides)}"]

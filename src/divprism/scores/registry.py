@@ -45,7 +45,7 @@ __all__ = [
     "parse",
     "plugins",
     "spell",
-    "summary",
+    "purpose",
 ]
 
 
@@ -202,7 +202,7 @@ def _name(kind: type) -> str:
     return _NAMES.get(kind, kind.__name__)
 
 
-def summary(kind: type) -> str:
+def purpose(kind: type) -> str:
     """First line of the documentation of a registered class."""
     return (kind.__doc__ or "").strip().splitlines()[0]
 
