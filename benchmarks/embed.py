@@ -28,7 +28,8 @@ from measure import best, timed
 
 import divprism as dp
 from divprism.data.samples import Item
-from divprism.embedders import _efficientnet, embed_items
+from divprism.embedders import _efficientnet
+from divprism.embedders.pipeline import embed_items
 
 BATCH = 32
 

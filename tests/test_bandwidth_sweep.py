@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import divprism as dp
+from divprism.analysis.evaluation import SCHEMA
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((60, 4))
@@ -52,6 +53,7 @@ def test_of_many_pairs_a_subset_is_used():
     again = dp.bandwidth_sweep(X, T, max_rows=20, rng=5)
     assert (sweep.n, sweep.drawn_from) == (20, 60)
     assert sweep.to_dict() == again.to_dict()
+    assert sweep.to_dict()["schema"] == SCHEMA
 
 
 def test_a_subset_of_pairs_keeps_the_bandwidth_of_all():

@@ -19,7 +19,7 @@ from sample_files import image_bytes, write
 import divprism as dp
 from divprism.data.samples import Image, texts
 from divprism.embedders import cache as cache_module
-from divprism.embedders import embed_items
+from divprism.embedders.pipeline import embed_items
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,8 @@ WORKER = """
 import hashlib, sys, time
 import numpy as np
 import divprism as dp
-from divprism.embedders import embed_items, pipeline
+from divprism.embedders import pipeline
+from divprism.embedders.pipeline import embed_items
 from divprism.data.samples import texts
 pipeline._SHARD_ITEMS = 50
 log = open(sys.argv[2], "a")

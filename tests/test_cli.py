@@ -633,7 +633,7 @@ def test_doctor_names_versions():
 REFUSALS = [
     (("--order", "-1"), 2, "--order must be positive (or inf); got -1"),
     (("--truncation", "0"), 2, "--truncation must be a whole number"),
-    (("--kernel-x", "laplace"), 2, "there is no kernel 'laplace'; choose from gaussian"),
+    (("--kernel-x", "laplace"), 2, "there is no kernel 'laplace'; choose from categorical"),
     (
         ("--kernel-x", "cosine", "--bandwidth-x", "3"),
         2,

@@ -36,8 +36,9 @@ from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.inception import Inception
 from divprism.embedders.pipeline import embed_items
+from divprism.embedders.sentence_models import SentenceTransformers
 from divprism.embedders.text import WordLlama
-from divprism.embedders.torch_models import _VECTORS, ALIASES, SentenceTransformers, Transformers
+from divprism.embedders.transformer_models import _VECTORS, ALIASES, Transformers
 from divprism.errors import ArgumentError, DataError, MissingExtraError, MissingModelError
 from divprism.scores import registry
 
@@ -839,7 +840,7 @@ def test_hash_and_description_need_no_torch(models):
     pytest.importorskip("sentence_transformers")
     code = (
         "import sys\n"
-        "from divprism.embedders.torch_models import *\n"
+        "from divprism.embedders import *\n"
         "print(Transformers(sys.argv[1]).key(), Transformers(sys.argv[2]).key())\n"
         "print(SentenceTransformers(sys.argv[3]).key())\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)\n"
@@ -945,7 +946,7 @@ def test_the_files_of_a_model_are_downloaded_once_and_no_others(models, tmp_path
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     code = (
-        "from divprism.embedders.torch_models import *\n"
+        "from divprism.embedders import *\n"
         "print(Transformers('acme/tiny').revision)\n"
         "try:\n    Transformers('acme/none', 'image')\n"
         "except OSError as error:\n    print(error)\n"
@@ -1081,7 +1082,7 @@ def test_the_error_for_an_unknown_model_suggests_the_default(hub_cache, monkeypa
 def test_an_unreachable_hub_is_reported_at_once(tmp_path):
     pytest.importorskip("huggingface_hub")
     code = (
-        "from divprism.embedders.torch_models import *\n"
+        "from divprism.embedders import *\n"
         "try:\n    Transformers('facebook/dinov2-base', 'image')\n"
         "except OSError as error:\n    print(error)\n"
     )

@@ -289,7 +289,7 @@ def test_spelling_and_parsing_undo_each_other(kernel):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("laplace", "there is no kernel 'laplace'; choose from gaussian, cosine"),
+        ("laplace", "there is no kernel 'laplace'; choose from categorical, cosine"),
         ("gaussian", r"kernel gaussian needs bandwidth, as in gaussian\(bandwidth=...\)"),
         ("cosine(width=3)", "kernel cosine has no setting 'width'; it takes no settings"),
         ("polynomial(degree=__import__('os'))", "cannot read the settings of kernel"),

@@ -14,7 +14,7 @@ from divprism.core.spectrum import Spectrum
 from divprism.report import report_page
 from divprism.report.details import _points, detailed, details
 from divprism.report.plots import curve_families, draw_factors, draw_spectra, new_axes
-from divprism.report.style import FAMILY_COLORS
+from divprism.report.style import FAMILY_COLORS, INK, family_color
 from divprism.report.svg import inline_svg
 from divprism.report.texts import distinct_names, fitted, visible
 from divprism.scores.spec import SCORES
@@ -40,8 +40,10 @@ def test_lengths_of_the_bar_multiply(result):
     assert math.isclose(end, float(result.vendi))
 
 
-def test_every_family_of_scores_has_a_colour():
-    assert {spec.family for spec in SCORES} <= set(FAMILY_COLORS)
+def test_families_have_distinct_colours_and_a_new_one_that_of_the_text():
+    assert set(FAMILY_COLORS) <= {spec.family for spec in SCORES}
+    assert len({*FAMILY_COLORS.values(), INK}) == len(FAMILY_COLORS) + 1
+    assert family_color("a family of another score") == INK
 
 
 def test_a_spectrum_is_drawn_by_rank():

@@ -60,7 +60,7 @@ def test_every_family_of_scores_has_a_colour_in_light_dark_and_print():
 
 def test_cards_have_the_colour_of_their_family(document):
     page = report_page(document)
-    families = re.findall(r'style="--family: var\(--(\w+)\)"', page)
+    families = re.findall(r'style="--family: var\(--(\w+), currentColor\)"', page)
     assert families[:3] == ["vendi", "conditional", "information"]
     assert len(families) == len(document["scores"])
 

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import json
 import pkgutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import divprism as dp
+from divprism.cli import app
 
 SOURCE = Path(dp.__file__).parent
 
@@ -28,6 +30,7 @@ ROOMS = [
     "analysis",
     "report",
     "guidance",
+    "integrations",  # empty so far: adapters for other libraries, imported on demand
     "cli",
     "__main__",
 ]
@@ -84,7 +87,7 @@ def _imported(node: ast.AST) -> list[str]:
 
 
 def test_every_module_is_in_a_room():
-    assert sorted({_room(module) for module in _modules()}) == sorted(ROOMS)
+    assert {_room(module) for module in _modules()} <= set(ROOMS)
 
 
 @pytest.mark.parametrize("name", _modules())
@@ -168,3 +171,33 @@ def test_order_two_never_holds_the_matrix(kernel):
     )
     # Copies of the data and a few tiles take less than 200 MB.
     assert float(_run(code).stdout) < 200
+
+
+def _steps_of_the_walk():
+    """The functions of the table "The way of the data" in docs/architecture.md, in order."""
+    text = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    table = text.split("## The way of the data")[1].split("\n\n")[2]
+    names = [row.split("|")[2].strip(" `") for row in table.splitlines()[2:]]
+    return {
+        inspect.unwrap(pkgutil.resolve_name(f"divprism.{name}")).__code__: name for name in names
+    }
+
+
+def test_the_steps_of_a_score_are_visited_once_and_in_the_documented_order(tmp_path):
+    steps = _steps_of_the_walk()
+    visited = []
+
+    def follow(frame, event, argument):
+        if event == "call" and frame.f_code in steps:
+            visited.append(steps[frame.f_code])
+
+    source = tmp_path / "answers.jsonl"
+    rows = [{"prompt": f"topic {i % 6}", "output": f"text {i} {i % 4}"} for i in range(24)]
+    source.write_text("\n".join(map(json.dumps, rows)))
+    before = sys.getprofile()
+    sys.setprofile(follow)
+    try:
+        app(["score", str(source), "--quiet", "--no-cache"], standalone_mode=False)
+    finally:
+        sys.setprofile(before)
+    assert visited == list(steps.values())

@@ -406,13 +406,16 @@ def test_the_head_of_a_table_counts_the_rows_left_out():
     assert short.notes[0].startswith("1 more rows are not shown")
 
 
-def test_columns_can_be_chosen_by_key():
-    chosen = EXAMPLE.with_columns(["share", "name"])
-    assert [column.key for column in chosen.columns] == ["share", "name"]
-    assert chosen.rows[0] == (0.25, "first")
-    assert chosen.title == EXAMPLE.title
-
-
 def test_a_row_with_too_few_cells_is_refused():
     with pytest.raises(dp.ArgumentError, match="a row of a table has 1 cells; it has 2 columns"):
         Table((Column("a", "a"), Column("b", "b")), (("x",),))
+
+
+def test_bandwidths_come_with_the_formula_of_their_kernel(documents):
+    document = documents["evaluation"]
+    assert tables.kernel_note(document).count("; k = exp(-d^2 / (2 bandwidth^2))") == 1
+    # A kernel of another package has a name that we cannot explain.
+    settings = document["settings"] | {"kernel_t": "laplacian"}
+    note = tables.kernel_note(document | {"settings": settings})
+    assert note.count("gaussian k = exp(-d^2 / (2 bandwidth^2))") == 1
+    assert "laplacian k" not in note

@@ -125,7 +125,9 @@ def measure(paths: list[Path]) -> Counts:
 
 def package_counts() -> dict[str, str]:
     """Counts of the whole package, whichever folders are measured."""
-    entries = [path for path in PACKAGE.iterdir() if path.name != "__pycache__"]
+    # py.typed is a marker for type checkers, not a place to look for code.
+    hidden = ("__pycache__", "py.typed")
+    entries = [path for path in PACKAGE.iterdir() if path.name not in hidden]
     cli_lines = 0
     for path in (PACKAGE / "cli").rglob("*.py"):
         cli_lines += path.read_text(encoding="utf-8").count("\n")

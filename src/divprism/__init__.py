@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"  # first, so that the rooms can import it while this package is imported
 
+from divprism import embedders as _embedders
+from divprism import estimators as _estimators
 from divprism.analysis.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
 from divprism.analysis.baseline import ShuffledBaseline, shuffled_baseline
 from divprism.analysis.comparison import Comparison, Difference, compare
@@ -31,21 +33,11 @@ from divprism.analysis.groups import (
 from divprism.analysis.groups.kmeans import kmeans_labels
 from divprism.analysis.intervals import Interval
 from divprism.analysis.metric import Metric
-from divprism.core.kernels import Categorical, Cosine, Gaussian, Kernel, Polynomial, Precomputed
+from divprism.core import kernels as _kernels
+from divprism.core.kernels import *  # noqa: F403  # a new kernel is public
 from divprism.data.readers import load
 from divprism.data.samples import Samples
-from divprism.embedders import (
-    Cache,
-    EfficientNetLite0,
-    Embedder,
-    FrameMean,
-    Function,
-    Inception,
-    OpenAI,
-    SentenceTransformers,
-    Transformers,
-    WordLlama,
-)
+from divprism.embedders import *  # noqa: F403  # a new embedder is public
 from divprism.embedders.embedding import embed
 from divprism.errors import (
     ArgumentError,
@@ -57,7 +49,7 @@ from divprism.errors import (
     MissingModelError,
     Notice,
 )
-from divprism.estimators import Auto, Dual, Estimator, Exact, Fourier, Lanczos, Nystrom, Subsample
+from divprism.estimators import *  # noqa: F403  # a new estimator is public
 from divprism.scores import functions as _functions
 from divprism.scores.bandwidth import (
     BandwidthRule,
@@ -74,62 +66,38 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError",
-    "Auto",
     "BandwidthRule",
     "BandwidthSweep",
     "BandwidthWarning",
-    "Cache",
-    "Categorical",
     "Comparison",
     "Convergence",
-    "Cosine",
     "DataError",
     "Difference",
     "DivprismError",
     "DistinctPrompts",
-    "Dual",
-    "EfficientNetLite0",
     "EigenDirectionGrouping",
     "EigenGrouping",
-    "Embedder",
-    "Estimator",
     "Evaluation",
-    "Exact",
     "ExactPromptGrouping",
-    "Fourier",
-    "FrameMean",
-    "Function",
     "GateError",
-    "Gaussian",
-    "Inception",
     "Interval",
     "KMeansGrouping",
-    "Kernel",
     "KernelDistance",
     "LabelGrouping",
-    "Lanczos",
     "MedianDistance",
     "Metric",
     "MissingExtraError",
     "MissingModelError",
     "NestedScores",
     "Notice",
-    "Nystrom",
-    "OpenAI",
-    "Polynomial",
-    "Precomputed",
     "PromptGroups",
     "Results",
     "Samples",
     "Score",
-    "SentenceTransformers",
     "Settings",
     "ShuffledBaseline",
     "StableScore",
-    "Subsample",
-    "Transformers",
     "Verdict",
-    "WordLlama",
     "__version__",
     "alignment",
     "bandwidth_sweep",
@@ -149,7 +117,10 @@ __all__ = [
     "recall",
     "shuffled_baseline",
 ]
+__all__ += _embedders.__all__
+__all__ += _estimators.__all__
 __all__ += _functions.__all__
+__all__ += _kernels.__all__
 
 
 def __getattr__(name: str) -> Any:

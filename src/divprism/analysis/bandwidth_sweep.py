@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.inputs import as_samples, describe_source, embed_samples
 from divprism.core.arrays import Array, content_hashes, distinct_rows, smallest, to_numpy
 from divprism.core.distances import condensed_squares
@@ -139,6 +140,7 @@ class BandwidthSweep:
             kept["bandwidths_t"] = self.t.bandwidths.tolist()
             sides["t"] = self.t.to_dict()
         return sides | {
+            "schema": SCHEMA,
             "n": self.n,
             "drawn_from": self.drawn_from,
             "order": plain["order"],

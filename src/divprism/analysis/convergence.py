@@ -12,11 +12,10 @@ prompts would change the scores. There a subset holds a similar share of the out
 prompt, and prompts keep their weights in all data. The squares of order 2 are then a line in one
 over the size, whose slope comes from pairs under the same prompt alone.
 
-Limits and verdicts: `analysis/extrapolation.py`.
+Limits: `analysis/extrapolation.py`; what they say about a curve: `analysis/verdicts.py`.
 """
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,30 +24,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divprism.analysis.evaluation import SCHEMA
-from divprism.analysis.extrapolation import (
-    Curve,
-    EntropiesByKind,
-    Reading,
-    Verdict,
-    curves,
-    noun,
-    summary,
-    undetermined,
-    verdict,
-)
+from divprism.analysis.extrapolation import EntropiesByKind, curves
+from divprism.analysis.growth import Plan, question, subset_weights
 from divprism.analysis.inputs import (
     as_samples,
     describe_source,
     embed_samples,
     require_one_model,
 )
-from divprism.analysis.jackknife import units_of
-from divprism.analysis.subsets import Subsets, ladder_of_sizes, nested_subsets, thinned_subsets
+from divprism.analysis.subsets import Subsets
+from divprism.analysis.verdicts import (
+    Criteria,
+    Verdict,
+    noun,
+    summary,
+)
 from divprism.core.entropy import entropy_estimate
 from divprism.core.operators import Operator
 from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
-from divprism.data.samples import Samples
 from divprism.engines import Resources
 from divprism.errors import Notice
 from divprism.estimators import Entropy
@@ -63,7 +57,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Convergence", "Verdict", "converge"]
 
-_FEWEST_EACH = 3  # outputs per prompt, on average, below which a curve of them cannot be read
 _EXACT = {"exact", "dual"}  # methods whose spectra serve all orders and truncations
 
 
@@ -149,7 +142,7 @@ class Convergence:
 
     def to_dict(self) -> dict[str, Any]:
         """The result document: plain values only, every number finite."""
-        reading = Reading(noun(self.settings), self.tolerance, self.settings.truncation)
+        criteria = Criteria(noun(self.settings), self.tolerance, self.settings.truncation)
         settings = self.settings.to_dict()
         settings["num_repeats"] = self.num_repeats
         settings["tolerance"] = self.tolerance
@@ -163,8 +156,8 @@ class Convergence:
             "means": {name: mean.tolist() for name, mean in self.means.items()},
             "verdicts": {name: asdict(verdict) for name, verdict in self.verdicts.items()},
             "deviations": {name: spread.tolist() for name, spread in self.deviations.items()},
-            "noun": reading.noun,
-            "summary": summary(self.verdicts, reading, int(self.sizes[-1])),
+            "noun": criteria.noun,
+            "summary": summary(self.verdicts, criteria, int(self.sizes[-1])),
             "question": self.question,
             "settings": settings,
             "data": self.data,
@@ -271,7 +264,7 @@ def converge(
     samples = as_samples(x, t, settings.kernel_t)
     require_one_model(samples, "a convergence curve is")
     embedded, settings = embed_samples(samples, settings, resources)
-    plan = _Plan.of(embedded, settings, resources, check_unit(unit))
+    plan = Plan.of(embedded, settings, resources, check_unit(unit))
     ladder, subsets = plan.subsets(sizes, num_repeats)
     # Checked once on all data: parts of a positive semidefinite matrix are so, too.
     check_factors(_operators(plan.whole), [])
@@ -289,16 +282,16 @@ def converge(
     pairs = np.array([_numbers_of_pairs(repeat, plan.whole.n) for repeat in subsets])
     order, truncation = plan.settings.order, plan.settings.truncation
     by_name = {curve.name: curve for curve in curves(rows, pairs, ladder, order, truncation)}
-    reading = Reading(noun(plan.settings), tolerance, truncation)
+    criteria = Criteria(noun(plan.settings), tolerance, truncation)
     return Convergence(
         sizes=ladder,
         pairs=pairs,
         curves={name: curve.scores for name, curve in by_name.items()},
         means={name: curve.means for name, curve in by_name.items()},
-        verdicts={name: plan.verdict(curve, reading) for name, curve in by_name.items()},
+        verdicts={name: plan.verdict(curve, criteria) for name, curve in by_name.items()},
         settings=plan.settings,
         tolerance=tolerance,
-        question=_question(plan),
+        question=question(plan),
         warnings=(*embedded.warnings, *_warnings_of_scores(last, plan.whole)),
         data=describe_source(samples),
         embedders=embedded.embedders,
@@ -306,116 +299,9 @@ def converge(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """What grows along the curves.
-
-    Attributes
-    ----------
-    whole : Problem
-        All data, without truncation.
-    settings : Settings
-        Of the curves: with the unit and the truncation of the truncated scores.
-    units : ndarray of int
-        The unit of each pair.
-    thinned : ndarray of int, or None
-        The prompt of each pair, where subsets thin out the outputs of repeated prompts.
-    """
-
-    whole: Problem
-    settings: Settings
-    units: np.ndarray
-    thinned: np.ndarray | None
-
-    @classmethod
-    def of(
-        cls, embedded: Samples, settings: Settings, resources: Resources, unit: str | None
-    ) -> "_Plan":
-        # The curves hold plain and truncated scores; truncation is applied curve by curve.
-        plain = replace(settings, truncation=None)
-        whole = pose(embedded.outputs, embedded.prompts, settings=plain, resources=resources)
-        unit, units = units_of(whole, unit or settings.unit)
-        truncation = _default_truncation(settings.truncation, whole)
-        resolved = replace(whole.settings, unit=unit, truncation=truncation)
-        # A single prompt is in every subset, and prompts of one output cannot be thinned out.
-        thinned = None
-        if unit == "pair" and whole.t is not None and 1 < whole.t.size < units.size:
-            thinned = whole.t.index
-        return cls(whole, resolved, units, thinned)
-
-    @property
-    def num_thinned(self) -> int:
-        """Number of prompts whose outputs are thinned out."""
-        if self.thinned is None:
-            return 0
-        return int(self.thinned.max()) + 1
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether prompts have enough outputs for curves of fewer outputs per prompt."""
-        # Where nothing is thinned out the number of prompts is 0, and every curve is readable.
-        return self.units.size >= _FEWEST_EACH * self.num_thinned
-
-    @property
-    def kept_shares(self) -> np.ndarray | None:
-        """The prompt of each pair, where prompts keep their weights in every subset."""
-        # With fewer outputs, subsets that keep one of every prompt would be nearly the whole
-        # sample. Plain subsets are used instead, and the verdict stays open.
-        if self.is_readable:
-            return self.thinned
-        return None
-
-    def subsets(self, sizes: Sequence[int] | None, num_repeats: int) -> tuple[np.ndarray, Subsets]:
-        """The ladder of sizes and the subsets of every repeat."""
-        units_noun, seed = noun(self.settings), self.settings.rng
-        if self.kept_shares is not None:
-            ladder = ladder_of_sizes(sizes, self.units.size, units_noun, self.num_thinned)
-            return ladder, thinned_subsets(self.kept_shares, ladder, num_repeats, seed)
-        ladder = ladder_of_sizes(sizes, int(self.units.max()) + 1, units_noun)
-        return ladder, nested_subsets(self.units, ladder, num_repeats, seed)
-
-    def verdict(self, curve: Curve, reading: Reading) -> Verdict:
-        """Whether a curve has converged."""
-        if self.is_readable:
-            return verdict(curve, reading)
-        return undetermined(curve)
-
-
-def _default_truncation(given: int | None, whole: Problem) -> int | None:
-    """The truncation given, or n / 8; none at order 2 unless given."""
-    if given is not None:
-        return given
-    if whole.settings.order == 2:
-        return None
-    # The 8 is the window of the extrapolation (`_WINDOW`): the law is fitted beyond the cut only.
-    return math.ceil(whole.n / 8)
-
-
 def _numbers_of_pairs(repeat: list[list[np.ndarray]], n: int) -> list[int]:
     """The number of pairs in the first subset of each size, and in all data."""
     return [*(stretches[0].size for stretches in repeat), n]
-
-
-def _question(plan: _Plan) -> str:
-    """What grows towards a limit, in one sentence."""
-    prompts = plan.whole.t
-    if prompts is None:
-        return "A limit is that of more outputs."
-    if prompts.size == plan.whole.n:
-        return "A limit is that of more prompts, with one output each."
-    each = plan.whole.n / prompts.size
-    if plan.settings.unit == "prompt":
-        return (
-            f"A limit is that of more prompts, each with the same number of outputs as here "
-            f"({each:.3g}); unit pair asks for more outputs."
-        )
-    end = ""
-    if not plan.is_readable:
-        end = f"; with {each:.2g} of each here, both are undetermined"
-    return (
-        f"Limits and sampling errors are those of more outputs under the same {prompts.size:,} "
-        f"prompts, not of other prompts{end}."
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -457,7 +343,7 @@ def _warnings_of_scores(solved: EntropiesByKind, problem: Problem) -> tuple[Noti
 
 
 def _entropies_of_subsets(
-    data: _Data, subsets: Subsets, last: EntropiesByKind, plan: _Plan
+    data: _Data, subsets: Subsets, last: EntropiesByKind, plan: Plan
 ) -> list[list[list[EntropiesByKind]]]:
     """Entropies for each repeat, size and stretch; each repeat ends with those of all data."""
     sizes = [rows.size for repeat in subsets for stretches in repeat for rows in stretches]
@@ -472,28 +358,13 @@ def _entropies_of_subsets(
         for stretches in repeat:
             solved = []
             for rows in stretches:
-                weights = _subset_weights(rows, plan)
+                weights = subset_weights(rows, plan)
                 solved.append(_entropies(data, weights, plan.settings.truncation))
                 done += rows.size**2
                 report("scores of subsets", done / work)
             solved_repeat.append(solved)
         repeats.append([*solved_repeat, [last]])
     return repeats
-
-
-def _subset_weights(rows: np.ndarray, plan: _Plan) -> np.ndarray:
-    """Weights of all pairs that are zero outside a subset.
-
-    Where prompts keep their shares, each has in the subset the weight that it has in all data.
-    """
-    # Weights rather than rows: a kernel matrix has no rows to select.
-    weights = np.bincount(rows, minlength=plan.whole.n) / rows.size
-    prompts = plan.kept_shares
-    if prompts is None:
-        return weights
-    # No division by zero: a thinned subset holds at least one output of every prompt (`_stretch`).
-    growth = np.bincount(prompts) / np.bincount(prompts, weights=weights)
-    return np.asarray(weights * (growth[prompts] / plan.whole.n))
 
 
 def _entropies(data: _Data, weights: np.ndarray | None, truncation: int | None) -> EntropiesByKind:

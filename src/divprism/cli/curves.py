@@ -4,7 +4,6 @@ import json
 
 from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.convergence import converge as converge_samples
-from divprism.analysis.evaluation import SCHEMA
 from divprism.cli.job import ASSESSMENT, Job, command, flag, select_model
 from divprism.cli.messages import say
 from divprism.errors import ArgumentError
@@ -53,7 +52,7 @@ def bandwidth(
         raise ArgumentError("these prompts are ids, which have no bandwidth; give their texts.")
     options = {"max_rows": max_rows, "settings": job.settings(samples)}
     sweep = job.run(bandwidth_sweep, samples, **grids, **options)
-    document = {"schema": SCHEMA} | sweep.to_dict()  # marks a result for --config
+    document = sweep.to_dict()
     table = sweep_table(document)
     job.show(sweep, document, table, table)  # which is complete, so it serves CSV as well
 

@@ -37,12 +37,12 @@ def ls(kind: str = typer.Argument(..., metavar="|".join(_KINDS), help="What to l
         rows = [(name, text.removesuffix("; needs ")) for name, text in rows]
     elif kind == "embedders":
         embedders, aliases = registry.EMBEDDERS.items(), registry.ALIASES.items()
-        rows = [(_with_argument(name, entry), registry.summary(entry)) for name, entry in embedders]
+        rows = [(_with_argument(name, entry), registry.purpose(entry)) for name, entry in embedders]
         rows += [(name, f"transformers:{alias['model']}") for name, alias in aliases]
         rows += [(name, "from another package") for name in registry.plugins()]
     else:
         entries = _TABLES[kind].items()
-        rows = [(_signature(name, entry), registry.summary(entry)) for name, entry in entries]
+        rows = [(_signature(name, entry), registry.purpose(entry)) for name, entry in entries]
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         typer.echo(f"{name:<{width}}  {text}")

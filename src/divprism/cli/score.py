@@ -8,6 +8,7 @@ from divprism.cli.gates import check_gates, check_possible, parse_gates
 from divprism.cli.job import Job, command, flag
 from divprism.data.readers import read_array
 from divprism.errors import ArgumentError
+from divprism.report.documents import models_of
 from divprism.report.tables import evaluation_table, results_table, scores_table
 
 
@@ -35,13 +36,13 @@ def score(
             options[name] = read_array(path, name)
     if samples.models is None or len(set(samples.models)) == 1:
         result: Any = job.run(evaluate, samples, **options)
-        results = Results.of(result)
-        table = evaluation_table(result.to_dict(), job.wide)  # a row per score
+        results, document = Results.of(result), result.to_dict()
+        table = evaluation_table(document, job.wide)  # a row per score
     elif labels is not None or weights is not None:
         raise ArgumentError("--labels and --weights are for one model; this source holds several.")
     else:
         result = results = job.run(evaluate_models, samples, **options)
-        table = results_table(results.documents(), job.wide)  # a row per model
-    records = scores_table(results.documents())
-    job.show(result, result.to_dict(), table, records, options.get("labels"))
+        document = results.to_dict()
+        table = results_table(models_of(document), job.wide)  # a row per model
+    job.show(result, document, table, scores_table(results.documents()), options.get("labels"))
     check_gates(results, gates)

@@ -34,7 +34,7 @@ _TILES_PER_TASK = 32
 _BANDS = 4
 _NARROWEST_BAND = 64
 
-Source = Callable[[slice, slice], Array]
+TileSource = Callable[[slice, slice], Array]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Sweep:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[TileSource],
         recipes: Sequence[tuple[int, ...]],
         masses: np.ndarray,
         resources: Resources,
@@ -299,12 +299,12 @@ def _product(tiles: Sequence[Array], recipe: tuple[int, ...]) -> Array:
     return product
 
 
-def sources_of(operators: Sequence[Operator]) -> tuple[list[Source], list[tuple[int, ...]]]:
+def sources_of(operators: Sequence[Operator]) -> tuple[list[TileSource], list[tuple[int, ...]]]:
     """Where tiles come from, and which of the sources multiply to each operator."""
     numbers: dict[KernelOperator, int] = {}
-    sources: list[Source] = []
+    sources: list[TileSource] = []
 
-    def add(factor: KernelOperator, source: Source) -> None:
+    def add(factor: KernelOperator, source: TileSource) -> None:
         numbers[factor] = len(sources)
         sources.append(source)
 

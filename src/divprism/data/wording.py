@@ -1,6 +1,9 @@
-"""Small pieces of messages that several readers share."""
+"""Small pieces of messages that several rooms share."""
 
-__all__ = ["agreeing", "counted", "first_line"]
+__all__ = ["SIDES", "agreeing", "counted", "first_line"]
+
+SIDES = {"x": "outputs", "t": "prompts"}
+"""What the two sides of a pair are called, by the names of their arguments."""
 
 
 def counted(count: int, singular: str, plural: str) -> str:

@@ -1,4 +1,7 @@
-"""Embedders turn texts, images and videos into vectors, and a cache keeps the vectors."""
+"""Embedders turn texts, images and videos into vectors, and a cache keeps the vectors.
+
+All names below are public: `divprism` exports them.
+"""
 
 from divprism.embedders.base import Embedder
 from divprism.embedders.cache import Cache
@@ -6,14 +9,13 @@ from divprism.embedders.function import Function
 from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.inception import Inception
-from divprism.embedders.pipeline import Embedded, embed_items
+from divprism.embedders.sentence_models import SentenceTransformers
 from divprism.embedders.text import WordLlama
-from divprism.embedders.torch_models import SentenceTransformers, Transformers
+from divprism.embedders.transformer_models import Transformers
 
 __all__ = [
     "Cache",
     "EfficientNetLite0",
-    "Embedded",
     "Embedder",
     "FrameMean",
     "Function",
@@ -22,5 +24,4 @@ __all__ = [
     "SentenceTransformers",
     "Transformers",
     "WordLlama",
-    "embed_items",
 ]

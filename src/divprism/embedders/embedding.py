@@ -14,12 +14,14 @@ from divprism.data.files import write_whole
 from divprism.data.inputs import as_arrays
 from divprism.data.readers.load import EMBEDDING
 from divprism.data.samples import Item, Samples, Text
+from divprism.data.wording import SIDES
 from divprism.embedders.base import Content, Embedder
 from divprism.embedders.cache import Cache
 from divprism.embedders.function import Function
 from divprism.embedders.image import EfficientNetLite0, FrameMean
-from divprism.embedders.pipeline import Embedded, Progress, embed_items
+from divprism.embedders.pipeline import Embedded, embed_items
 from divprism.embedders.text import WordLlama
+from divprism.engines import Progress
 from divprism.errors import ArgumentError, DataError, Notice
 
 if TYPE_CHECKING:
@@ -42,7 +44,6 @@ DEFAULTS: dict[str, Embedder] = {
 EmbedderLike: TypeAlias = Embedder | Callable[[Sequence[Content]], Array]
 
 _PLURALS = {"text": "texts", "image": "images", "video": "videos"}
-_SIDES = {"x": "outputs", "t": "prompts"}
 
 
 def embed(
@@ -135,7 +136,7 @@ def resolve_embedder(embedder: EmbedderLike | None, items: object, side: str) ->
     DataError
         If the items are of several modalities.
     """
-    noun = _SIDES[side]
+    noun = SIDES[side]
     if not isinstance(items, tuple):
         if embedder is None:
             return None
@@ -176,7 +177,7 @@ def _note(side: str, embedder: Embedder, embedded: Embedded) -> str:
     if embedder is DEFAULTS[embedder.modality]:
         name = f"{name} (the default)"
     total = embedded.computed + embedded.cached
-    subject = f"{_SIDES[side]}: {total:,} distinct {_PLURALS[embedder.modality]}, {name}"
+    subject = f"{SIDES[side]}: {total:,} distinct {_PLURALS[embedder.modality]}, {name}"
     if embedded.computed == 0:
         return f"{subject}: nothing to embed, all in the cache"
     return f"{subject}: {embedded.computed:,} embedded, {embedded.cached:,} found in the cache"

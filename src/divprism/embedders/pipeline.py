@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -13,13 +13,10 @@ from divprism.data.media import without_warnings
 from divprism.data.samples import Item
 from divprism.embedders.base import Embedder, Prepared, check_at_least
 from divprism.embedders.cache import Cache, Store
-from divprism.engines import cores
+from divprism.engines import Progress, cores
 from divprism.errors import DataError, Notice
 
-__all__ = ["Embedded", "Progress", "embed_items"]
-
-Progress = Callable[[str, float], None]
-"""Called with a text and the fraction that is done."""
+__all__ = ["Embedded", "embed_items"]
 
 # A shard is written after this many vectors, or after this many seconds: enough vectors that a
 # cache of millions of items has few files, and little work to lose in a crash.

@@ -9,10 +9,21 @@ from pathlib import Path
 from divprism.engines.threads import Caller, cores, one_blas_thread
 from divprism.errors import ArgumentError
 
-__all__ = ["RESOURCES", "TILE", "Resources", "free_memory", "spell_bytes", "spell_seconds"]
+__all__ = [
+    "RESOURCES",
+    "TILE",
+    "Progress",
+    "Resources",
+    "free_memory",
+    "spell_bytes",
+    "spell_seconds",
+]
 
 TILE = 512
 """Rows of a tile. 512 x 512 entries stay in the cache between the passes over a kernel block."""
+
+Progress = Callable[[str, float], None]
+"""A function that is called with the current step and the completed share of it."""
 
 # Share of the free memory to use when no budget is given.
 _DEFAULT_SHARE = 0.5
@@ -41,7 +52,7 @@ class Resources:
 
     memory: int | None = None
     executor: Executor | None = None
-    progress: Callable[[str, float], None] | None = None
+    progress: Progress | None = None
     tile: int = TILE
     cache: object = None
     num_workers: int | None = None

@@ -1,4 +1,8 @@
-"""Estimators: methods to compute the spectrum of an operator, passed as `estimator=`."""
+"""Estimators: methods to compute the spectrum of an operator, passed as `estimator=`.
+
+All names below are public: `divprism` exports them, and `scores.registry` spells estimators by the
+names of their classes.
+"""
 
 from divprism.estimators.auto import Auto
 from divprism.estimators.base import Cost, Entropy, Estimator, Question

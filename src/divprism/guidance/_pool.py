@@ -26,11 +26,11 @@ from divprism.guidance.bank import Bank
 from divprism.guidance.objectives import Objective
 from divprism.scores.bandwidth import MedianDistance
 
-__all__ = ["Pool", "Side", "pose"]
+__all__ = ["Pool", "PooledSide", "pose"]
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class PooledSide:
     """Samples ("x") or prompts ("t") under their kernel.
 
     `values` are the kernel values between the b new items and all n, those of the bank first.
@@ -50,8 +50,8 @@ class Pool:
     shape: tuple[int, ...]
     bank: Bank | None
     score: Objective
-    x: Side
-    t: Side | None
+    x: PooledSide
+    t: PooledSide | None
 
     @property
     def m(self) -> int:
@@ -66,7 +66,7 @@ class Pool:
         return self.m + int(self.new.shape[0])
 
     @property
-    def sides(self) -> list[Side]:
+    def sides(self) -> list[PooledSide]:
         """The sides whose kernels multiply to the joint kernel."""
         if self.t is None:
             return [self.x]
@@ -84,7 +84,7 @@ class Pool:
             return self.x.values
         return self.x.values * self.t.values
 
-    def bank_block(self, sides: list[Side], rows: slice, columns: slice) -> Array:
+    def bank_block(self, sides: list[PooledSide], rows: slice, columns: slice) -> Array:
         """A block of the kernel matrix inside the bank: the product over some sides."""
         assert self.bank is not None
         block: Array = 1.0
@@ -93,7 +93,7 @@ class Pool:
             block = block * similarities(side.kernel, measured)
         return block
 
-    def trace_one_matrix(self, sides: list[Side], values: Array) -> Array:
+    def trace_one_matrix(self, sides: list[PooledSide], values: Array) -> Array:
         """The kernel matrix of all n samples divided by n, from `values` of the new rows."""
         if self.m == 0:
             return values / self.n
@@ -208,7 +208,9 @@ def _rounded(new: Array, bank: Bank) -> Array:
     return xp.where(xp.isfinite(rounded), rounded, new)
 
 
-def _side(name: str, rows: Array, bank: Bank | None, kernel: Kernel | None, dtype: DType) -> Side:
+def _side(
+    name: str, rows: Array, bank: Bank | None, kernel: Kernel | None, dtype: DType
+) -> PooledSide:
     """Compare the new samples, or prompts, with all; None chooses a kernel."""
     xp = array_namespace(rows)
     if kernel is None and rows.ndim == 1:
@@ -231,7 +233,7 @@ def _side(name: str, rows: Array, bank: Bank | None, kernel: Kernel | None, dtyp
     b, n = measured.shape
     # k(a, a) is one on paper, and must stay one to the bit: sums of squares rely on it.
     values = fill_diagonal(similarities(kernel, measured), 0, n - b, b)
-    return Side(name, kernel, measure, values)
+    return PooledSide(name, kernel, measure, values)
 
 
 def _median_distance(name: str, measured: Array, bank: Bank | None) -> float:

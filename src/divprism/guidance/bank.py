@@ -1,7 +1,7 @@
 """Bank: a sliding window of earlier samples and their prompts, to compare new samples with."""
 
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from divprism.core.tiles import row_blocks
 from divprism.core.validation import check_pairing, like, whole_number
 from divprism.data.files import open_archive, write_whole
 from divprism.errors import ArgumentError, DataError
+from divprism.guidance._bank_files import checked_content
 from divprism.guidance._inputs import (
     Prompts,
     clean_prompts,
@@ -416,69 +417,17 @@ class Bank:
             )
         with open_archive(path, _FORMAT, "a bank") as (header, archive):
             bank = cls(header["capacity"], dtype=header["dtype"])
-            bank._restore(header, archive)
+            content = checked_content(header, archive, bank.capacity, bank.dtype)
+            if content is not None:
+                prompts = _typed(content.prompts, content.kind)
+                bank._adopt(content.latents, prompts, content.shape, content.arrivals)
+                # Later samples may have arrived and left before the bank was saved.
+                bank.arrived = content.arrived
         if like is not None and len(bank):
             with plain_mode():
                 bank._latents = _moved(bank._latents, like, bank.dtype)
                 bank._prompts = _map_optional(lambda a: _moved(a, like, bank.dtype), bank._prompts)
         return bank
-
-    def _restore(self, header: Mapping[str, Any], archive: Mapping[str, np.ndarray]) -> None:
-        """Fill the bank from an untrusted file; ValueError if anything in it is inconsistent."""
-        arrived, kind = header["arrived"], header["kind"]
-        # bool is an int, and counts from 2^53 on would not be exact in every reader of JSON.
-        if type(arrived) is not int or not 0 <= arrived < 2**53:
-            raise ValueError("its header does not fit")
-        if arrived == 0:
-            return
-        latents, arrivals = archive["latents"], archive["arrivals"]
-        prompts = archive.get("prompts")
-        shape = _checked_shape(header["shape"])
-        # The product is taken in floating point because untrusted integers may overflow.
-        is_table = latents.ndim == 2 and latents.shape[1] == np.prod(shape, dtype=float)
-        if not is_table or not 0 < len(latents) <= self.capacity:
-            raise ValueError("its header does not fit its arrays")
-        self._check_finite(latents)
-        if prompts is not None and prompts.ndim != 1:
-            self._check_finite(prompts)
-        _check_prompts(prompts, kind, len(latents))
-        _check_arrivals(arrivals, len(latents), arrived)
-        self._adopt(latents, _typed(prompts, kind), shape, arrivals)
-        self.arrived = arrived
-
-    def _check_finite(self, rows: np.ndarray) -> None:
-        is_table = rows.dtype == self.dtype and rows.ndim == 2 and 0 not in rows.shape
-        if not is_table or not np.isfinite(rows).all():
-            raise ValueError(f"its samples or prompts are not finite rows of {self.dtype}")
-
-
-def _checked_shape(sides: Any) -> tuple[int, ...]:
-    """Return the shape of a sample from a header, or (0,), which no array fits."""
-    if not sides or not all(type(side) is int and side > 0 for side in sides):
-        return (0,)
-    return tuple(sides)
-
-
-def _check_prompts(prompts: np.ndarray | None, kind: object, count: int) -> None:
-    """Refuse stored prompts that do not match the number of samples or their stated kind."""
-    kinds: tuple[object, ...] = (None,)
-    if prompts is not None:
-        is_flat = prompts.ndim == 1
-        if len(prompts) != count or (is_flat and prompts.dtype != np.int64):
-            raise ValueError("its prompts do not fit its samples")
-        kinds = ("embeddings",)
-        if is_flat:
-            kinds = ("numbers", "texts")
-    if kind not in kinds:
-        raise ValueError("its prompts are not of the kind in its header")
-
-
-def _check_arrivals(arrivals: np.ndarray, count: int, arrived: int) -> None:
-    """Refuse stored arrival numbers that are not sorted or not below the total."""
-    is_sorted = arrivals.dtype == np.int64 and arrivals.shape == (count,)
-    is_sorted = is_sorted and not (np.diff(arrivals) < 0).any()
-    if not is_sorted or arrivals[0] < 0 or arrivals[-1] >= arrived:
-        raise ValueError("its arrival numbers do not fit its samples")
 
 
 def _map_optional(change: Callable[[Array], _T], a: Array) -> _T | None:

@@ -49,25 +49,20 @@ for _package in ("torch", "diffusers"):
 import torch  # noqa: E402, the message above comes first
 
 from divprism.guidance._attached import Attached  # noqa: E402
+from divprism.guidance._latents import (  # noqa: E402
+    as_prompts,
+    clamped_sum,
+    push_copies,
+    require_tensor,
+    unit_rows,
+    without_negatives,
+)
 
 __all__ = ["DiversityGuidance"]
 
 # Gradients of unit rows below this, over the squared bandwidth, are rounding errors of sums that
 # cancel, and have no direction.
 _ROUNDING = 1e-12
-# Attributes in which schedulers of several stages keep latents to continue from.
-_SCHEDULER_COPIES = ("sample", "last_sample", "cur_sample")
-# Devices without double precision: there gradients are computed, and banks kept, on the CPU.
-_SINGLE_PRECISION_DEVICES = ("mps",)
-# Pipelines that put the prompts before the negative prompts; all others put the negatives first.
-_PROMPTS_FIRST = {
-    "LuminaPipeline",
-    "LuminaText2ImgPipeline",
-    "StableCascadeDecoderPipeline",
-    "StableCascadePriorPipeline",
-    "WuerstchenDecoderPipeline",
-    "WuerstchenPriorPipeline",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +196,7 @@ class DiversityGuidance:
                     f"a conditional score needs {self.prompt_tensor!r} at each step: "
                     "pass callback_on_step_end_tensor_inputs=guide.tensor_inputs."
                 )
-            prompts = _without_negatives(pipe, tensors[self.prompt_tensor], latents.shape[0])
+            prompts = without_negatives(pipe, tensors[self.prompt_tensor], latents.shape[0])
         # Pipelines that run only a part of the schedule state its length; others leave it out.
         steps = getattr(pipe, "num_timesteps", None) or len(pipe.scheduler.timesteps)
         moved = self._after_step(pipe, latents, prompts, step, int(steps))
@@ -238,7 +233,7 @@ class DiversityGuidance:
             )
         given = None
         if prompts is not None:
-            given = _as_prompts(prompts)
+            given = as_prompts(prompts)
         run = Attached(pipe, pipe.scheduler, functools.partial(self._after_step, pipe), given)
         with run.hooks(read_prompts):
             yield self
@@ -260,11 +255,11 @@ class DiversityGuidance:
         tensor, shape (b, ...)
             In single precision, or in double if the latents are.
         """
-        _require_tensor(latents)
+        require_tensor(latents)
         dtype = torch.promote_types(latents.dtype, torch.float32)
         with plain_mode():
             # In double precision throughout: unit rows differ little, and pushes are small.
-            rows, norms = _unit_rows(latents)
+            rows, norms = unit_rows(latents)
             prompt_rows = self._prompt_rows(prompts, rows)
             result = self._gradient(rows.reshape(latents.shape), prompt_rows)
             slopes = result.gradient.flatten(1)
@@ -291,9 +286,9 @@ class DiversityGuidance:
         """
         if self.bank is None:
             raise ArgumentError("this guidance has no `bank` to remember samples in; got None.")
-        _require_tensor(latents)
+        require_tensor(latents)
         with plain_mode():
-            rows, _ = _unit_rows(latents)
+            rows, _ = unit_rows(latents)
             self.bank.append(rows.reshape(latents.shape), self._prompt_rows(prompts, rows))
 
     def _gradient(self, rows: torch.Tensor, prompts: Array) -> Gradient:
@@ -321,7 +316,7 @@ class DiversityGuidance:
                 "a conditional score needs prompts: pass embeddings, texts or ids, "
                 "as in attach(pipe, prompts=...)."
             )
-        prompts = _as_prompts(prompts)
+        prompts = as_prompts(prompts)
         num_prompts, num_latents = len(prompts), len(rows)
         if not num_prompts or num_latents % num_prompts:
             raise DataError(
@@ -337,7 +332,7 @@ class DiversityGuidance:
         # Padding tokens count too: pipelines do not pass their masks to callbacks.
         if embedded.ndim > 2:
             embedded = embedded.flatten(1, -2).mean(1)
-        unit, _ = _unit_rows(embedded)
+        unit, _ = unit_rows(embedded)
         return unit.repeat_interleave(repeats, 0)
 
     def _after_step(
@@ -381,7 +376,7 @@ class DiversityGuidance:
         """Refuse latents that the bank cannot hold; called at the first step of a run."""
         if self.bank is None:
             return
-        rows, _ = _unit_rows(latents)
+        rows, _ = unit_rows(latents)
         prompt_rows = self._prompt_rows(prompts, rows)
         checked = None
         if prompt_rows is not None:
@@ -395,10 +390,10 @@ class DiversityGuidance:
         dtype = torch.promote_types(latents.dtype, torch.float32)
         push = torch.zeros(latents.shape, dtype=dtype, device=latents.device)
         push[kept] = self.push(latents[kept], prompts)
-        _push_copies(scheduler, latents, push)
+        push_copies(scheduler, latents, push)
         # A new tensor: pipelines and callbacks may hold on to the old one.
         moved = latents.clone()
-        moved[kept] = _sum(latents, push)[kept]
+        moved[kept] = clamped_sum(latents, push)[kept]
         return moved
 
     def _is_due(self, scheduler: Scheduler, call: int, calls: int) -> bool:
@@ -422,57 +417,6 @@ def _stops_early(pipe: Pipeline) -> bool:
     return isinstance(end, float) and 0 < end < 1
 
 
-def _require_tensor(latents: object) -> None:
-    if not isinstance(latents, torch.Tensor):
-        raise ArgumentError(
-            f"`latents` must be a torch tensor; got {type(latents).__name__}. "
-            "score_gradient takes any array."
-        )
-
-
-def _as_prompts(prompts: Array) -> Array:
-    """Return embeddings as a tensor or an array, and ids as a flat array.
-
-    Sequences of different numbers of tokens are replaced by their means.
-    """
-    if isinstance(prompts, torch.Tensor):
-        return prompts
-    # A single text is the prompt of the whole batch.
-    if isinstance(prompts, str):
-        return np.array([prompts])
-    if _is_list_of_arrays(prompts):
-        return _stacked([torch.as_tensor(prompt) for prompt in prompts])
-    try:
-        array = np.asarray(prompts)
-    except ValueError:  # rows of different lengths
-        array = np.array(None)
-    if array.ndim == 0 or array.dtype == object:
-        raise DataError(
-            "`prompts` must be embeddings, or a list of texts or whole numbers; "
-            f"got {type(prompts).__name__}."
-        )
-    return array
-
-
-def _is_list_of_arrays(prompts: Array) -> bool:
-    if not isinstance(prompts, list | tuple) or not prompts:
-        return False
-    return all(getattr(prompt, "ndim", 0) for prompt in prompts)
-
-
-def _stacked(prompts: list[torch.Tensor]) -> torch.Tensor:
-    """Return a vector for each prompt; that of a sequence is the mean over its tokens."""
-    vectors = []
-    for prompt in prompts:
-        vector = prompt
-        if prompt.ndim > 1:
-            vector = prompt.flatten(0, -2).to(torch.float64).mean(0)
-        vectors.append(vector)
-    if len({vector.shape for vector in vectors}) > 1:
-        raise DataError("the embeddings in `prompts` differ in width; use one encoder for all.")
-    return torch.stack(vectors)
-
-
 def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return False
@@ -487,69 +431,3 @@ def _check_bandwidth(bandwidth: float | None, name: str) -> None:
             f"`{name}` must be a positive number, or None for the median distance; "
             f"got {bandwidth!r}."
         )
-
-
-def _unit_rows(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return items as flat rows of norm one in double precision, and their norms.
-
-    Items of norm zero stay zero.
-    """
-    a = a.detach()
-    if a.device.type in _SINGLE_PRECISION_DEVICES:
-        a = a.cpu()
-    rows = a.flatten(1).double()
-    norms = rows.norm(dim=1, keepdim=True)
-    return rows / torch.where(norms == 0, 1.0, norms), norms
-
-
-def _norms(latents: torch.Tensor) -> torch.Tensor:
-    """Return the norms of latents in single precision, in a shape that broadcasts with them."""
-    # In half precision the sum of squares would overflow.
-    norms = latents.flatten(1).float().norm(dim=1)
-    return norms.reshape(-1, *[1] * (latents.ndim - 1))
-
-
-def _sum(latents: torch.Tensor, push: torch.Tensor) -> torch.Tensor:
-    """Add a push in the dtype of the latents, clamped to its range."""
-    largest = torch.finfo(latents.dtype).max
-    # Half precision would round large sums to infinity, from which no sampler recovers.
-    return (latents + push).clamp(-largest, largest).to(latents.dtype)
-
-
-def _push_copies(scheduler: Scheduler, latents: torch.Tensor, push: torch.Tensor) -> None:
-    """Push the copies of latents from which a scheduler continues, or it would undo the push.
-
-    PNDM, Heun and other samplers of several stages keep the latents at the beginning of a step;
-    UniPC keeps those before its correction. These have another noise level, so the push is scaled
-    to their norm.
-    """
-    smallest = torch.finfo(torch.float32).tiny
-    for name in _SCHEDULER_COPIES:
-        copy = getattr(scheduler, name, None)
-        if not isinstance(copy, torch.Tensor):
-            continue
-        # A factor of 2 is a batch that the pipeline holds twice, see `Attached`.
-        for times in (1, 2):
-            if copy.shape != (times * push.shape[0], *push.shape[1:]):
-                continue
-            ratio = _norms(copy) / _norms(torch.cat([latents] * times)).clamp_min(smallest)
-            # Latents that diverged are not pushed.
-            ratio = torch.where(torch.isfinite(ratio), ratio, 0.0)
-            setattr(scheduler, name, _sum(copy, torch.cat([push] * times) * ratio))
-
-
-def _without_negatives(pipe: Pipeline, prompts: torch.Tensor, num_latents: int) -> torch.Tensor:
-    """Return the prompts without the negative ones that classifier-free guidance adds."""
-    if len(prompts) == 2 * num_latents:
-        # With base classes: pipelines derived from these keep their order of prompts.
-        class_names = {kind.__name__ for kind in type(pipe).__mro__}
-        if _PROMPTS_FIRST & class_names:
-            return prompts[:num_latents]
-        return prompts[num_latents:]
-    if len(prompts) > num_latents:
-        raise DataError(
-            f"{type(pipe).__name__} has {len(prompts)} prompts for {num_latents} latents, and "
-            "which of them belong to the latents is ambiguous. "
-            "Use `with guide.attach(pipe, prompts=...)`."
-        )
-    return prompts

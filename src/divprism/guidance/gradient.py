@@ -32,7 +32,7 @@ from divprism.core.spectrum import Spectrum
 from divprism.core.tiles import row_blocks
 from divprism.errors import DataError
 from divprism.guidance._pairs import weighted_sums
-from divprism.guidance._pool import Pool, Side, pose
+from divprism.guidance._pool import Pool, PooledSide, pose
 from divprism.guidance.objectives import Objective, as_objective
 
 __all__ = ["Gradient", "marginal_gain", "score_gradient"]
@@ -208,7 +208,7 @@ def marginal_gain(
         return upload(math.exp(total) - np.exp(without), pool.new)
 
 
-def _squared_sum(pool: Pool, sides: list[Side], values: Array) -> float:
+def _squared_sum(pool: Pool, sides: list[PooledSide], values: Array) -> float:
     """|K|^2 of the product of some sides over all samples; the bank keeps its own part."""
     xp = array_namespace(values)
     total = 0.0
@@ -220,7 +220,7 @@ def _squared_sum(pool: Pool, sides: list[Side], values: Array) -> float:
     return total + 2 * float(xp.sum(cross * cross)) + float(xp.sum(among * among))
 
 
-def _bank_squared_sum(pool: Pool, sides: list[Side]) -> float:
+def _bank_squared_sum(pool: Pool, sides: list[PooledSide]) -> float:
     """|K|^2 inside the bank, from its diagonal blocks and twice the blocks to their right."""
     total = 0.0
     for rows in row_blocks(pool.m):
@@ -372,7 +372,7 @@ def _squared_gains(pool: Pool) -> tuple[float, np.ndarray]:
 
 
 def _squared_sums_without_each(
-    pool: Pool, sides: list[Side], values: Array
+    pool: Pool, sides: list[PooledSide], values: Array
 ) -> tuple[float, np.ndarray]:
     """|K|^2 over all samples, and without the row and the column of each new sample."""
     total = _squared_sum(pool, sides, values)

@@ -13,7 +13,7 @@ __all__ = [
     "LARGEST",
     "Check",
     "all_of",
-    "flag",
+    "boolean",
     "list_of",
     "mapping_of",
     "maybe",
@@ -85,7 +85,7 @@ def text(value: object, path: str) -> None:
         refuse(path, "a text", value)
 
 
-def flag(value: object, path: str) -> None:
+def boolean(value: object, path: str) -> None:
     """Check that a value is a bool."""
     if not isinstance(value, bool):
         refuse(path, "true or false", value)

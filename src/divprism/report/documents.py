@@ -12,7 +12,7 @@ from divprism.errors import DataError
 from divprism.report.checks import (
     Check,
     all_of,
-    flag,
+    boolean,
     list_of,
     mapping_of,
     maybe,
@@ -148,7 +148,7 @@ _GROUP = all_of(
             "standard_error": _ERROR,
             "rarefied": maybe(positive),
             "rarefied_error": maybe(_ERROR),
-            "small": flag,
+            "small": boolean,
             "num_prompts": whole(),
             "prompts": list_of(_ENTRY),
             "modes": list_of(record({"share": _NUMBER, "outputs": list_of(_ENTRY)})),
@@ -279,7 +279,7 @@ _DIFFERENCE = record(
         "ratio": _NUMBER,
         "low": _NUMBER,
         "high": _NUMBER,
-        "clear": flag,
+        "clear": boolean,
     }
 )
 _COMPARISON = record(

@@ -8,9 +8,10 @@ import numpy as np
 
 from divprism.analysis.comparison import Comparison
 from divprism.analysis.evaluation import Evaluation
+from divprism.data.wording import SIDES
 from divprism.errors import ArgumentError
 from divprism.report.documents import Document
-from divprism.report.style import FAMILY_COLORS, INK, PAPER, styled
+from divprism.report.style import INK, PAPER, family_color, styled
 from divprism.report.texts import distinct_names, ranked
 from divprism.scores.score import Score
 from divprism.scores.spec import SCORES, ScoreSpec, curve_spec, score_spec
@@ -45,7 +46,6 @@ _FONT_SIZE = 10  # points
 _MOST_TICKS = 6  # of a log axis
 _FEW_POINTS = 60  # eigenvalues up to which each one gets a marker
 _COUNT_LABEL = "effective number of outputs"
-_SIDES = {"x": "outputs", "t": "prompts"}
 _SPECTRA = {
     "x": ("outputs", "vendi"),
     "joint": ("pairs", "conditional"),
@@ -154,7 +154,7 @@ def draw_spectra(ax: "Axes", spectra: "Mapping[str, tuple[ArrayLike, ArrayLike]]
             marker = ""
             if values.size < _FEW_POINTS:
                 marker = "."
-            color = FAMILY_COLORS[family]
+            color = family_color(family)
             ax.plot(ranks, values, color=color, label=title, marker=marker, markersize=3)
         ax.set(xscale="log", yscale="log", xlabel="rank", ylabel="eigenvalue (share of all)")
         ax.set_xlim(1, 1.1 * last)
@@ -251,7 +251,7 @@ def _draw_interval(
     ax: "Axes", score: str, index: int, value: float, low: float, high: float
 ) -> None:
     """Draw a dot with its interval, in the colour of the score."""
-    color = FAMILY_COLORS[score_spec(score).family]
+    color = family_color(score_spec(score).family)
     ax.errorbar(value, index, xerr=_reach(value, low, high), fmt="o", color=color, capsize=3)
 
 
@@ -295,7 +295,7 @@ def _draw_factor_bar(ax: "Axes", index: int, scores: Document) -> float:
     vendi, conditional = scores["vendi"]["value"], scores["conditional_vendi"]["value"]
     # The edge is a gap between the parts: it shows where one ends without the colours too.
     shape: dict[str, Any] = {"height": 0.4, "edgecolor": PAPER, "linewidth": 1.2}
-    own, rest = FAMILY_COLORS["conditional"], FAMILY_COLORS["information"]
+    own, rest = family_color("conditional"), family_color("information")
     # A log axis has no zero: bars start at 1, the score of outputs that are all the same.
     ax.barh(index, conditional - 1, left=1, color=own, **shape)
     ax.barh(index, vendi - conditional, left=conditional, color=rest, **shape)
@@ -321,7 +321,7 @@ def _draw_factor_bar(ax: "Axes", index: int, scores: Document) -> float:
 def _patch(family: str, label: str) -> "Patch":
     from matplotlib.patches import Patch
 
-    return Patch(color=FAMILY_COLORS[family], label=label)
+    return Patch(color=family_color(family), label=label)
 
 
 def draw_ranking(ax: "Axes", document: Document) -> None:
@@ -342,12 +342,12 @@ def draw_ranking(ax: "Axes", document: Document) -> None:
 
 def draw_sweep(axes: "Sequence[Axes]", document: Document) -> None:
     """Draw scores against the bandwidth of outputs, and of prompts; mark the bandwidths chosen."""
-    sides = [side for side in _SIDES if document[side] is not None]
+    sides = [side for side in SIDES if document[side] is not None]
     with styled():
         for ax, side in zip(axes, sides, strict=True):
             swept = document[side]
             for score, values in swept["scores"].items():
-                color = FAMILY_COLORS[score_spec(score).family]
+                color = family_color(score_spec(score).family)
                 ax.plot(swept["bandwidths"], values, color=color, label=score)
             ax.axvline(swept["chosen"], color=INK, linewidth=1, linestyle="--")
             ax.annotate(
@@ -359,7 +359,7 @@ def draw_sweep(axes: "Sequence[Axes]", document: Document) -> None:
                 fontsize="small",
             )
             ax.set(xscale="log", yscale="log", ylabel="effective number")
-            ax.set_xlabel(f"bandwidth of {_SIDES[side]}")
+            ax.set_xlabel(f"bandwidth of {SIDES[side]}")
             _finish_log_plot(ax, fontsize="small")
 
 
@@ -411,7 +411,7 @@ def _draw_curve(ax: "Axes", document: Document, name: str, line: str, label: str
     sizes = np.asarray(document["sizes"], dtype=float)
     mean = np.asarray(document["means"][name], dtype=float)
     spread = np.asarray(document["deviations"][name], dtype=float)
-    color = FAMILY_COLORS[curve_spec(name)[0].family]
+    color = family_color(curve_spec(name)[0].family)
     ax.plot(sizes, mean, line, color=color, label=label)
     # A band may reach below zero: the log axis clips it there.
     ax.fill_between(sizes, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)

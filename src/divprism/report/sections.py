@@ -45,7 +45,7 @@ __all__ = [
 
 LONGEST_TEXT = 1200  # letters of an example or a setting
 LONGEST_NAME = 70  # letters of the name of a model or a group
-_LONGEST_TITLE = 110
+_LONGEST_HEADING = 110
 _CHART_HEIGHT = 3.3  # inches, beside a width of five
 
 
@@ -286,7 +286,7 @@ def _group_view(key: str, group: Document, cells: tuple[CellView, ...]) -> Group
 def _gallery_title(group: Document) -> str:
     """Return the typical prompt of a group, after the name of the group where it differs."""
     typical, name = group_title(group), group["name"]
-    title = isolated(shortened(typical, _LONGEST_TITLE))
+    title = isolated(shortened(typical, _LONGEST_HEADING))
     if name and name != typical:
         # Each part is isolated: a name from right to left would take the colon to its other side.
         return f"{isolated(shortened(name, LONGEST_NAME))}: {title}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from divprism.errors import MissingExtraError
 
-__all__ = ["FAMILY_COLORS", "GRID", "INK", "PAPER", "styled"]
+__all__ = ["FAMILY_COLORS", "GRID", "INK", "PAPER", "family_color", "styled"]
 
 # PAPER is not quite white: `svg` finds colours by their spelling, and #ffffff is not only ours.
 INK, GRID, PAPER = "#333333", "#dddddd", "#fffffe"
@@ -22,6 +22,12 @@ FAMILY_COLORS = {
     "cluster": "#999999",
 }
 """Colour by family of scores (`ScoreSpec.family`); page.css has a variable of each name."""
+
+
+def family_color(family: str) -> str:
+    """The colour of a family of scores; that of the text for one without a colour of its own."""
+    return FAMILY_COLORS.get(family, INK)
+
 
 _SETTINGS: dict[Any, Any] = {
     "axes.edgecolor": INK,

@@ -366,16 +366,6 @@ class Table:
             "A data frame needs pandas or polars, and neither is installed: pip install pandas."
         )
 
-    def with_columns(self, keys: Sequence[str]) -> "Table":
-        """The table with some of its columns, in the order of `keys`."""
-        index = {column.key: number for number, column in enumerate(self.columns)}
-        chosen = [index[key] for key in keys]
-        rows = []
-        for row in self.rows:
-            rows.append(tuple(row[number] for number in chosen))
-        columns = tuple(self.columns[number] for number in chosen)
-        return replace(self, columns=columns, rows=tuple(rows))
-
     def _titles(self) -> list[str]:
         return [one_line(column.title) for column in self.columns]
 

@@ -6,6 +6,8 @@ from a file.
 
 from collections.abc import Iterable, Sequence
 
+from divprism.core.kernels import Gaussian
+from divprism.data.wording import SIDES
 from divprism.errors import Notice
 from divprism.report.documents import Document, Documents, models_of
 from divprism.report.table import SCORE, Cell, Column, Measured, Table
@@ -16,6 +18,7 @@ from divprism.report.words import (
     equal_size_note,
     group_title,
 )
+from divprism.scores import registry
 from divprism.scores.spec import SCORES, ScoreSpec, is_score, score_spec
 
 __all__ = [
@@ -38,7 +41,6 @@ __all__ = [
     "warnings_in",
 ]
 
-_SIDES = {"x": "outputs", "t": "prompts"}
 _INFORMATIVE = 10.0  # times the score: a bound that reaches further says nothing
 # Which scores of the default table leave a narrow terminal first: those with the highest number.
 _PRIORITIES = {"conditional": 0, "vendi": 1, "information": 2, "prompts": 3, "per_prompt": 5}
@@ -283,7 +285,7 @@ def sweep_table(document: Document) -> Table:
     columns = [Column("rule", ""), Column("side", "of"), Column("bandwidth", "bandwidth", ".4g")]
     columns += [Column(name, score_spec(name).heading, ".3f") for name in names]
     rows = []
-    for side, noun in _SIDES.items():
+    for side, noun in SIDES.items():
         swept = document[side]
         if swept is None:
             continue
@@ -296,7 +298,7 @@ def sweep_table(document: Document) -> Table:
     title = number_of(document["n"], "pair")
     if document["n"] < document["drawn_from"]:
         title += f", a random sample of {document['drawn_from']:,}"
-    title += f"; {order_note(document['settings'])}; k = exp(-d^2 / (2 bandwidth^2))"
+    title += f"; {order_note(document['settings'])}; k = {Gaussian.formula}"
     return Table(
         tuple(columns),
         tuple(rows),
@@ -309,7 +311,7 @@ def sweep_table(document: Document) -> Table:
 def _sweep_notes(document: Document) -> list[str]:
     """The choice of the rule on either side, which the other side keeps while one is swept."""
     notes = []
-    for side, noun in _SIDES.items():
+    for side, noun in SIDES.items():
         swept = document[side]
         if swept is not None:
             notes.append(
@@ -368,24 +370,33 @@ def kernel_note(document: Document) -> str:
     """The kernels, with the convention that a bandwidth is meant in, and the embedders."""
     settings = document["settings"]
     parts = []
-    for side, noun in _SIDES.items():
+    for side, noun in SIDES.items():
         kernel, bandwidth = settings[f"kernel_{side}"], settings[f"bandwidth_{side}"]
         if bandwidth is not None:
             parts.append(f"{noun}: {kernel}, bandwidth {bandwidth:.6g}")
         elif kernel is not None:
             parts.append(f"{noun}: {kernel}")
-    note = "kernel of " + "; of ".join(parts)
-    if settings["bandwidth_x"] is not None or settings["bandwidth_t"] is not None:
-        # Without the formula the number is ambiguous: other libraries leave out the 2.
-        note += "; k = exp(-d^2 / (2 bandwidth^2))"
+    note = "; ".join(["kernel of " + "; of ".join(parts), *_formulas(settings)])
     if settings["bandwidth_rule"] is not None:
         note += f"; bandwidth by rule: {settings['bandwidth_rule']}"
     return "; ".join([note, *_embedded(document)])
 
 
+def _formulas(settings: Document) -> list[str]:
+    """What the bandwidths mean; without it they are ambiguous: other libraries leave out the 2."""
+    with_bandwidth = []
+    for side in SIDES:
+        if settings[f"bandwidth_{side}"] is not None:
+            with_bandwidth.append(str(settings[f"kernel_{side}"]))
+    formulas = {kernel: registry.formula(kernel) for kernel in with_bandwidth}
+    if len(formulas) == 1:
+        return [f"k = {formula}" for formula in formulas.values() if formula]
+    return [f"{kernel} k = {formula}" for kernel, formula in formulas.items() if formula]
+
+
 def _embedded(document: Document) -> list[str]:
     """The embedders of both sides in a few words; nothing if vectors were given."""
-    sides = [f"{_SIDES[entry['side']]} by {entry['id']}" for entry in document.get("embedders", ())]
+    sides = [f"{SIDES[entry['side']]} by {entry['id']}" for entry in document.get("embedders", ())]
     if not sides:
         return []
     return [f"embedded: {', '.join(sides)}"]

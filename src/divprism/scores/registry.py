@@ -10,9 +10,12 @@ import importlib.metadata
 import math
 import re
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
-from divprism.core.kernels import Categorical, Cosine, Gaussian, Kernel, Polynomial, Precomputed
+from divprism import estimators
+from divprism.core import kernels
+from divprism.core.kernels import Kernel
 from divprism.embedders import (
     EfficientNetLite0,
     Embedder,
@@ -23,9 +26,9 @@ from divprism.embedders import (
     Transformers,
     WordLlama,
 )
-from divprism.embedders.torch_models import ALIASES
+from divprism.embedders.transformer_models import ALIASES
 from divprism.errors import ArgumentError
-from divprism.estimators import Auto, Dual, Exact, Fourier, Lanczos, Nystrom, Subsample
+from divprism.estimators import Estimator
 from divprism.scores.bandwidth import DistinctPrompts, MedianDistance, StableScore
 
 __all__ = [
@@ -35,32 +38,26 @@ __all__ = [
     "ESTIMATORS",
     "KERNELS",
     "embedder",
+    "formula",
     "is_registered",
     "kernel",
     "keywords",
     "parse",
     "plugins",
     "spell",
-    "summary",
+    "purpose",
 ]
 
-KERNELS: dict[str, type] = {
-    "gaussian": Gaussian,
-    "cosine": Cosine,
-    "polynomial": Polynomial,
-    "categorical": Categorical,
-    "precomputed": Precomputed,
-}
 
-ESTIMATORS: dict[str, type] = {
-    "auto": Auto,
-    "exact": Exact,
-    "dual": Dual,
-    "lanczos": Lanczos,
-    "nystrom": Nystrom,
-    "fourier": Fourier,
-    "subsample": Subsample,
-}
+def _by_class_name(room: ModuleType, contract: type) -> dict[str, Any]:
+    """The classes of a room that fulfil a contract, by their names in lower case."""
+    exported = [getattr(room, name) for name in room.__all__]
+    kinds = [kind for kind in exported if issubclass(kind, contract) and kind is not contract]
+    return {kind.__name__.lower(): kind for kind in kinds}
+
+
+KERNELS: dict[str, type[Kernel]] = _by_class_name(kernels, Kernel)
+ESTIMATORS: dict[str, type[Estimator]] = _by_class_name(estimators, Estimator)
 
 BANDWIDTH_RULES: dict[str, type] = {
     "distinct": DistinctPrompts,
@@ -148,7 +145,7 @@ def _literal(node: ast.expr) -> Any:
 def spell(value: Any, leave_out: str | None = None) -> str:
     """The spelling of an object, without one of its settings: `parse` turns it back.
 
-    >>> spell(Gaussian(25.0)), spell(Cosine())
+    >>> spell(kernels.Gaussian(25.0)), spell(kernels.Cosine())
     ('gaussian(bandwidth=25.0)', 'cosine')
     """
     name = _name(type(value))
@@ -182,10 +179,21 @@ def kernel(name: str | None, bandwidth: float | None) -> Kernel | None:
 def spell_kernel(kernel: Kernel) -> tuple[str, float | None]:
     """The name of a kernel and its bandwidth, which `kernel` takes back.
 
-    >>> spell_kernel(Gaussian(2.0)), spell_kernel(Cosine())
+    >>> spell_kernel(kernels.Gaussian(2.0)), spell_kernel(kernels.Cosine())
     (('gaussian', 2.0), ('cosine', None))
     """
     return spell(kernel, leave_out="bandwidth"), kernel.bandwidth
+
+
+def formula(spelling: str) -> str:
+    """What the bandwidth of a kernel means: its formula; empty for a kernel that is not ours.
+
+    >>> formula("gaussian")
+    'exp(-d^2 / (2 bandwidth^2))'
+    """
+    name, _, _ = spelling.partition("(")
+    kind = KERNELS.get(name, Kernel)
+    return str(kind.formula)
 
 
 def is_registered(value: object) -> bool:
@@ -198,7 +206,7 @@ def _name(kind: type) -> str:
     return _NAMES.get(kind, kind.__name__)
 
 
-def summary(kind: type) -> str:
+def purpose(kind: type) -> str:
     """First line of the documentation of a registered class."""
     return (kind.__doc__ or "").strip().splitlines()[0]
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from divprism.core.validation import (
     whole_number,
 )
 from divprism.embedders import Embedder
-from divprism.engines import Resources
+from divprism.engines import Progress, Resources
 from divprism.errors import ArgumentError
 from divprism.estimators import Auto, Estimator
 from divprism.scores import registry
@@ -43,8 +43,6 @@ __all__ = [
     "read_options",
 ]
 
-T = TypeVar("T")
-Progress = Callable[[str, float], None]
 EmbedFunction = Callable[..., Any]
 """A function of a batch of items that returns a row of numbers for each."""
 

@@ -1,6 +1,6 @@
 """Groups of prompts: ways to find them, the diversity inside each, and the aggregate."""
 
-from divprism.analysis.groups.decomposition import PromptGroup, PromptGroups, prompt_groups
+from divprism.analysis.groups.decomposition import prompt_groups
 from divprism.analysis.groups.grouping import (
     EigenDirectionGrouping,
     EigenGrouping,
@@ -10,6 +10,7 @@ from divprism.analysis.groups.grouping import (
     LabelGrouping,
 )
 from divprism.analysis.groups.nested import NestedScores, nested_scores
+from divprism.analysis.groups.result import PromptGroup, PromptGroups
 
 __all__ = [
     "EigenDirectionGrouping",

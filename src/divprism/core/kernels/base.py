@@ -34,24 +34,15 @@ class Kernel(ABC):
         Distance over which similarity falls; None for a kernel without such a length.
     has_fourier_features : bool
         Whether normal frequencies over the bandwidth give random Fourier features of the kernel.
+    formula : str
+        For a kernel with a bandwidth: k in terms of the distance d, printed beside the number.
     """
 
     # A plain attribute and not a property: a property here would also serve as the default of the
     # dataclass field of the same name in a subclass, and could not be set on its instances.
     bandwidth: float | None = None
     has_fourier_features: ClassVar[bool] = False
-
-    def with_bandwidth(self, bandwidth: float) -> "Kernel":
-        """The same kernel with another bandwidth.
-
-        Raises
-        ------
-        ArgumentError
-            If the kernel has no bandwidth, or the number is not positive and finite.
-        """
-        raise ArgumentError(
-            f"{type(self).__name__} has no bandwidth; got `bandwidth` {bandwidth!r}. Use Gaussian."
-        )
+    formula: ClassVar[str] = ""
 
     @abstractmethod
     def points(self, x: Array, dtype: Any, name: str) -> Points:

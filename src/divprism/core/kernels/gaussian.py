@@ -32,14 +32,13 @@ class Gaussian(Kernel):
 
     >>> Gaussian.from_gamma(0.5)
     Gaussian(bandwidth=1.0)
-    >>> Gaussian(1.0).with_bandwidth(20)
-    Gaussian(bandwidth=20.0)
     """
 
     # field() without a default hides the class attribute of Kernel from the constructor.
     bandwidth: float = field()
-    # No annotation, which would make this a field.
+    # No annotations, which would make these fields.
     has_fourier_features = True
+    formula = "exp(-d^2 / (2 bandwidth^2))"
 
     def __post_init__(self) -> None:
         bandwidth = _positive_number(self.bandwidth, "bandwidth")
@@ -49,10 +48,6 @@ class Gaussian(Kernel):
     def from_gamma(cls, gamma: float) -> "Gaussian":
         """The kernel exp(-gamma d^2) of scikit-learn: bandwidth = 1 / sqrt(2 gamma)."""
         return cls(1 / math.sqrt(2 * _positive_number(gamma, "gamma")))
-
-    def with_bandwidth(self, bandwidth: float) -> "Gaussian":
-        """A Gaussian kernel with another bandwidth."""
-        return Gaussian(bandwidth)
 
     def points(self, x: Array, dtype: Any, name: str) -> Points:
         """Rows around their mean, in units of the bandwidth."""

@@ -14,7 +14,7 @@ from divprism.errors import ArgumentError, DataError, Notice
 __all__ = [
     "FIELD_NAMES",
     "KINDS",
-    "Choice",
+    "ChosenFields",
     "Fields",
     "Findings",
     "choose_fields",
@@ -118,7 +118,7 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenFields:
     """The fields of a source, chosen by its first records."""
 
     outputs: tuple[str, ...]
@@ -145,7 +145,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 def choose_fields(
     head: Record, stream: Iterator[Record], fields: Fields, root: Root, source: str
-) -> tuple[Choice, list[Record]]:
+) -> tuple[ChosenFields, list[Record]]:
     """Choose fields by the names in the first record, and kinds by the first values.
 
     Returns the choice and the records that were consumed for it.
@@ -162,7 +162,7 @@ def choose_fields(
     prompt_kind = fields.prompt_kind or "text"
     if prompt is not None and fields.prompt_kind is None:
         prompt_kind = kind_of_field(prompt, seen, root)
-    return Choice(outputs, prompt, models, output_kind, prompt_kind), seen
+    return ChosenFields(outputs, prompt, models, output_kind, prompt_kind), seen
 
 
 def until_filled(stream: Iterator[Record], names: Sequence[str]) -> list[Record]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from divprism.data.readers.fields import (
-    Choice,
+    ChosenFields,
     Fields,
     Findings,
     choose_fields,
@@ -110,7 +110,7 @@ def _peek(records: Iterable[Record], source: str) -> tuple[Record, Iterator[Reco
 class _Rows:
     """Pairs, as they are read from records."""
 
-    def __init__(self, choice: Choice, root: Root) -> None:
+    def __init__(self, choice: ChosenFields, root: Root) -> None:
         self.choice = choice
         self.root = root
         self.outputs: list[Value] = []

@@ -1,0 +1,149 @@
+"""Latents and prompts as tensors of torch, in the conventions of diffusers pipelines."""
+
+import numpy as np
+import torch
+
+from divprism.core.arrays import Array
+from divprism.errors import ArgumentError, DataError
+from divprism.guidance._hooks import Pipeline, Scheduler
+
+__all__ = [
+    "as_prompts",
+    "clamped_sum",
+    "push_copies",
+    "require_tensor",
+    "unit_rows",
+    "without_negatives",
+]
+
+# Attributes in which schedulers of several stages keep latents to continue from.
+_SCHEDULER_COPIES = ("sample", "last_sample", "cur_sample")
+# Devices without double precision: there gradients are computed, and banks kept, on the CPU.
+_SINGLE_PRECISION_DEVICES = ("mps",)
+# Pipelines that put the prompts before the negative prompts; all others put the negatives first.
+_PROMPTS_FIRST = {
+    "LuminaPipeline",
+    "LuminaText2ImgPipeline",
+    "StableCascadeDecoderPipeline",
+    "StableCascadePriorPipeline",
+    "WuerstchenDecoderPipeline",
+    "WuerstchenPriorPipeline",
+}
+
+
+def require_tensor(latents: object) -> None:
+    """Refuse latents that are no tensor: samplers of diffusers take nothing else."""
+    if not isinstance(latents, torch.Tensor):
+        raise ArgumentError(
+            f"`latents` must be a torch tensor; got {type(latents).__name__}. "
+            "score_gradient takes any array."
+        )
+
+
+def as_prompts(prompts: Array) -> Array:
+    """Return embeddings as a tensor or an array, and ids as a flat array.
+
+    Sequences of different numbers of tokens are replaced by their means.
+    """
+    if isinstance(prompts, torch.Tensor):
+        return prompts
+    # A single text is the prompt of the whole batch.
+    if isinstance(prompts, str):
+        return np.array([prompts])
+    if _is_list_of_arrays(prompts):
+        return _stacked([torch.as_tensor(prompt) for prompt in prompts])
+    try:
+        array = np.asarray(prompts)
+    except ValueError:  # rows of different lengths
+        array = np.array(None)
+    if array.ndim == 0 or array.dtype == object:
+        raise DataError(
+            "`prompts` must be embeddings, or a list of texts or whole numbers; "
+            f"got {type(prompts).__name__}."
+        )
+    return array
+
+
+def _is_list_of_arrays(prompts: Array) -> bool:
+    if not isinstance(prompts, list | tuple) or not prompts:
+        return False
+    return all(getattr(prompt, "ndim", 0) for prompt in prompts)
+
+
+def _stacked(prompts: list[torch.Tensor]) -> torch.Tensor:
+    """Return a vector for each prompt; that of a sequence is the mean over its tokens."""
+    vectors = []
+    for prompt in prompts:
+        vector = prompt
+        if prompt.ndim > 1:
+            vector = prompt.flatten(0, -2).to(torch.float64).mean(0)
+        vectors.append(vector)
+    if len({vector.shape for vector in vectors}) > 1:
+        raise DataError("the embeddings in `prompts` differ in width; use one encoder for all.")
+    return torch.stack(vectors)
+
+
+def unit_rows(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return items as flat rows of norm one in double precision, and their norms.
+
+    Items of norm zero stay zero.
+    """
+    a = a.detach()
+    if a.device.type in _SINGLE_PRECISION_DEVICES:
+        a = a.cpu()
+    rows = a.flatten(1).double()
+    norms = rows.norm(dim=1, keepdim=True)
+    return rows / torch.where(norms == 0, 1.0, norms), norms
+
+
+def _norms(latents: torch.Tensor) -> torch.Tensor:
+    """Return the norms of latents in single precision, in a shape that broadcasts with them."""
+    # In half precision the sum of squares would overflow.
+    norms = latents.flatten(1).float().norm(dim=1)
+    return norms.reshape(-1, *[1] * (latents.ndim - 1))
+
+
+def clamped_sum(latents: torch.Tensor, push: torch.Tensor) -> torch.Tensor:
+    """Add a push in the dtype of the latents, clamped to its range."""
+    largest = torch.finfo(latents.dtype).max
+    # Half precision would round large sums to infinity, from which no sampler recovers.
+    return (latents + push).clamp(-largest, largest).to(latents.dtype)
+
+
+def push_copies(scheduler: Scheduler, latents: torch.Tensor, push: torch.Tensor) -> None:
+    """Push the copies of latents from which a scheduler continues, or it would undo the push.
+
+    PNDM, Heun and other samplers of several stages keep the latents at the beginning of a step;
+    UniPC keeps those before its correction. These have another noise level, so the push is scaled
+    to their norm.
+    """
+    smallest = torch.finfo(torch.float32).tiny
+    for name in _SCHEDULER_COPIES:
+        copy = getattr(scheduler, name, None)
+        if not isinstance(copy, torch.Tensor):
+            continue
+        # A factor of 2 is a batch that the pipeline holds twice, see `Attached`.
+        for times in (1, 2):
+            if copy.shape != (times * push.shape[0], *push.shape[1:]):
+                continue
+            ratio = _norms(copy) / _norms(torch.cat([latents] * times)).clamp_min(smallest)
+            # Latents that diverged are not pushed.
+            ratio = torch.where(torch.isfinite(ratio), ratio, 0.0)
+            setattr(scheduler, name, clamped_sum(copy, torch.cat([push] * times) * ratio))
+
+
+def without_negatives(pipe: Pipeline, prompts: torch.Tensor, num_latents: int) -> torch.Tensor:
+    """Return the prompts without the negative ones that classifier-free guidance adds."""
+    if len(prompts) == 2 * num_latents:
+        # With base classes: pipelines derived from these keep their order of prompts.
+        class_names = {kind.__name__ for kind in type(pipe).__mro__}
+        if _PROMPTS_FIRST & class_names:
+            return prompts[:num_latents]
+        return prompts[num_latents:]
+    if len(prompts) > num_latents:
+        raise DataError(
+            f"{type(pipe).__name__} has {len(prompts)} prompts for {num_latents} latents, and "
+            "which of them belong to the latents is ambiguous. "
+            "Use `with guide.attach(pipe, prompts=...)`."
+        )
+    return prompts
