@@ -18,7 +18,7 @@ from sample_files import jsonl, records, write
 
 import divprism as dp
 from divprism import cli
-from divprism.cli.messages import in_flags
+from divprism.cli.messages import in_flags, say
 from divprism.report.table import SCORE, Column, Measured
 from divprism.scores import registry
 from divprism.scores.spec import SCORES
@@ -182,6 +182,14 @@ def on_terminal(*arguments, width, **environment):
     return b"".join(chunks).decode().replace("\r\n", "\n")
 
 
+def test_notes_on_a_terminal_break_between_words(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    say(["outputs from 'output' (text), prompts from 'prompt' (text)"])
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["outputs from 'output' (text), prompts", "  from 'prompt' (text)"]
+
+
 def test_a_table_fits_the_terminal_and_a_pipe_gets_all_columns(texts):
     arguments = ("score", texts, "-q", "--wide")
     narrow = on_terminal(*arguments, width=80, NO_COLOR="1")
@@ -236,12 +244,31 @@ def test_what_was_read_and_embedded_is_reported(tmp_path):
         ("`x` and `t` must pair up", "the outputs and the prompts must pair up"),
         ("`kernel_t` was given, but no prompts `t`", "--kernel-t was given, but no prompts"),
         ("`scale` must be positive", "`scale` must be positive"),
-        ("`source` must be a path", "`source` must be a path"),
+        ("`source` must be a path", "IN must be a path"),
     ],
 )
 def test_python_arguments_in_messages_become_flags(message, translated):
     command = typer.main.get_command(cli.app).commands["score"]
     assert in_flags(message, command) == translated
+
+
+def test_a_bandwidth_is_refused_by_the_name_of_its_flag(folder):
+    done = run("score", folder / "x.npy", "--bandwidth-x", "-1")
+    assert done.returncode == 2
+    assert b"--bandwidth-x must be positive and finite; got -1.0." in done.stderr
+
+
+def test_two_sources_of_score_lead_to_compare(folder):
+    done = run("score", folder / "x.npy", folder / "t.npy")
+    assert done.returncode == 2
+    assert b"for several sources use divprism compare" in done.stderr
+
+
+def test_a_broken_line_is_named_once(tmp_path):
+    (tmp_path / "o.jsonl").write_text('{"output": "a"}\n{"output":\n')
+    done = run("score", tmp_path / "o.jsonl", "-q")
+    assert done.returncode == 4
+    assert done.stderr.decode().endswith("o.jsonl is not JSON: Expecting value (character 12).\n")
 
 
 # --- --config
@@ -804,6 +831,16 @@ def test_help_has_sections_in_order():
     lines = run("score", "--help").stdout.decode().splitlines()
     titles = [line.split()[1] for line in lines if line.startswith("╭─")]
     assert titles[-5:] == ["Input", "Scoring", "Embedding", "Output", "Advanced"]
+
+
+def test_help_names_no_python_types():
+    for command in COMMANDS:
+        lines = run(command, "--help").stdout.decode().splitlines()
+        # typer itself adds --help, and two commands have a path of their own.
+        for line in lines:
+            assert "list[" not in line or command in ("compare", "report"), line
+            assert "<int" not in line, line
+            assert "<bool>" not in line or "--help" in line, line
 
 
 def test_examples_name_flags_that_exist():

@@ -584,7 +584,7 @@ T = np.arange(12) // 4
 @pytest.mark.parametrize(
     ("arguments", "settings", "message"),
     [
-        ((X,), {}, "groups are of prompts, and memory holds none"),
+        ((X,), {}, "groups need prompts, and there are none: add `t`"),
         ((X, T, "eigen"), {}, "`grouping` must be an object such as EigenGrouping"),
         ((X, T, EigenGrouping(0)), {}, "`num_groups` must be a whole number of at least 1"),
         ((X, T, KMeansGrouping(2)), {}, "K-means needs a row of numbers per prompt"),

@@ -29,7 +29,11 @@ def read_result(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         if isinstance(error, DataError):  # which is a ValueError too
             raise
-        raise DataError(f"{path} is not a JSON file: {error}.") from None
+        # The full text of a parse error counts characters from the start of the file.
+        reason = getattr(error, "msg", error)
+        raise DataError(
+            f"{path} is not a JSON file ({reason}); give the JSON of a result."
+        ) from None
     if not isinstance(content, dict):
         raise DataError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")
     schema = content.get("schema", SCHEMA)

@@ -13,6 +13,7 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 
 from divprism.core.kernels import Kernel
+from divprism.core.kernels.base import positive_number
 from divprism.core.validation import (
     check_memory,
     check_order,
@@ -214,6 +215,9 @@ class Settings:
         for side in ("x", "t"):
             name = values.pop(f"kernel_{side}", None)
             bandwidth = values.pop(f"bandwidth_{side}", None)
+            if bandwidth is not None:
+                # Checked here, where the side is known: a kernel would only name `bandwidth`.
+                positive_number(bandwidth, f"bandwidth_{side}")
             values[f"kernel_{side}"] = registry.kernel(name, bandwidth)
             if f"embedder_{side}" in values:
                 text = values[f"embedder_{side}"]

@@ -352,7 +352,7 @@ def embedded_pairs(
     # Examples are shown as texts and images even where vectors of them are scored.
     shown = items.given or items
     if items.prompts is None:
-        raise DataError(f"groups are of prompts, and {items.source} holds none; give them as `t`.")
+        raise DataError("groups need prompts, and there are none: add `t`.")
     require_one_model(items, "groups are")
     # Ids are compared for equality, so embedding them first would only cost time.
     if isinstance(settings.kernel_t, Categorical):

@@ -9,10 +9,10 @@ import numpy as np
 
 from divprism.core.arrays import Array, array_namespace, exp_in_place, machine_epsilon
 from divprism.core.distances import EXPONENT_ERROR, gaussian_exponents
-from divprism.core.kernels.base import Kernel, finite_number, resolution
+from divprism.core.kernels.base import Kernel, positive_number, resolution
 from divprism.core.kernels.points import Points, StoredPoints
 from divprism.core.tiles import row_blocks
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import DataError
 
 __all__ = ["Gaussian"]
 
@@ -42,13 +42,13 @@ class Gaussian(Kernel):
     has_fourier_features = True
 
     def __post_init__(self) -> None:
-        bandwidth = _positive_number(self.bandwidth, "bandwidth")
+        bandwidth = positive_number(self.bandwidth, "bandwidth")
         object.__setattr__(self, "bandwidth", bandwidth)
 
     @classmethod
     def from_gamma(cls, gamma: float) -> "Gaussian":
         """The kernel exp(-gamma d^2) of scikit-learn: bandwidth = 1 / sqrt(2 gamma)."""
-        return cls(1 / math.sqrt(2 * _positive_number(gamma, "gamma")))
+        return cls(1 / math.sqrt(2 * positive_number(gamma, "gamma")))
 
     def with_bandwidth(self, bandwidth: float) -> "Gaussian":
         """A Gaussian kernel with another bandwidth."""
@@ -121,11 +121,3 @@ class Gaussian(Kernel):
 
 def _largest_half_square(points: Points) -> float:
     return float(np.asarray(points.half_squares).max())
-
-
-def _positive_number(value: object, name: str) -> float:
-    requirement = "positive and finite"
-    number = finite_number(value, name, requirement)
-    if number <= 0:
-        raise ArgumentError(f"`{name}` must be {requirement}; got {value!r}.")
-    return number
