@@ -141,7 +141,7 @@ def test_rows_of_models_show_half_of_their_interval(tmp_path):
     shown = Column("vendi", "vendi", SCORE).show(measured)
     assert " ±" in shown and shown in text
     assert text.splitlines()[0].split()[-2:] == ["excess", "info"]
-    assert "±: half of the 90% interval, resampling pairs" in text
+    assert "±: half the width of the 90% interval, resampling pairs" in text
 
 
 def test_labels_and_weights(folder, tmp_path):
@@ -501,7 +501,7 @@ def test_a_sweep_holds_its_settings_and_is_a_config(texts, tmp_path):
     assert json.loads(again.stdout) == saved
     lines = run("bandwidth", texts, "--config", tmp_path / "r.json").stdout.decode().splitlines()
     assert lines[0].startswith("20 pairs, a random sample of 64; order 2; ")
-    embedded = "embedded: outputs by wordllama, prompts by wordllama"
+    embedded = "outputs embedded by wordllama; prompts embedded by wordllama"
     assert lines[-1] == f"rule: median(max_rows=2000); {embedded}"
 
 
