@@ -394,7 +394,7 @@ def test_a_config_may_hold_flags(folder, tmp_path):
             "sets 'colour', which score does not have",
             2,
         ),
-        ('{"schema": 1, "settings": {}}', "is of schema 1, and this version reads 2", 4),
+        ('{"schema": 1, "settings": {}}', "has schema 1, but this version reads 2", 4),
         ('{"settings": 3}', "must be a JSON object", 4),
     ],
 )

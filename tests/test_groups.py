@@ -620,7 +620,8 @@ def test_what_cannot_be_grouped_is_refused(arguments, settings, message):
 def test_several_models_are_refused_with_the_way_to_one():
     samples = dp.Samples(X, T, models=("one", "two") * 6)
     with pytest.raises(
-        dp.DataError, match=r"2 models, and groups are of one: select it by dp.load\(...\).by_model"
+        dp.DataError,
+        match=r"2 models, but groups are of one model: select it with dp.load\(...\).by_model",
     ):
         prompt_groups(samples)
 

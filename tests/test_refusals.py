@@ -229,9 +229,9 @@ def test_two_libraries_in_one_call_are_refused():
     import array_api_strict
     import torch
 
-    with pytest.raises(dp.DataError, match="must live in one array library and on one device"):
+    with pytest.raises(dp.DataError, match="must be in one array library and on one device"):
         dp.evaluate(torch.ones(3, 2), array_api_strict.asarray(np.eye(3)))
-    with pytest.raises(dp.DataError, match="must live in one array library"):
+    with pytest.raises(dp.DataError, match="must be in one array library"):
         dp.evaluate(np.ones((3, 2)), torch.eye(3))
 
 

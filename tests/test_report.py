@@ -573,7 +573,7 @@ def test_numbers_that_json_does_not_have_are_refused(tmp_path, result, content):
     (tmp_path / "result.json").write_text(text)
     done = run("report", tmp_path / "result.json", "-o", tmp_path / "page.html")
     assert done.returncode == 4
-    assert f"{content} is no number of JSON" in done.stderr
+    assert f"{content} is not a JSON number" in done.stderr
     changed = result.to_dict()
     changed["scores"]["vendi"]["value"] = math.nan
     with pytest.raises(dp.DataError, match=r"must be a number from .*; got nan"):

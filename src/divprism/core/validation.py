@@ -216,7 +216,7 @@ def like(t: Array, x: Array, name: str) -> Array:
         return upload(t, x)
     if array_namespace(t) is not array_namespace(x) or device_of(t) != device_of(x):
         raise DataError(
-            f"`x` and `{name}` must live in one array library and on one device; got "
+            f"`x` and `{name}` must be in one array library and on one device; got "
             f"{type(x).__name__} on {device_of(x)} and {type(t).__name__} on {device_of(t)}."
         )
     return t

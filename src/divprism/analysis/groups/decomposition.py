@@ -38,6 +38,7 @@ from divprism.core.kernels import Categorical
 from divprism.data.files import write_text
 from divprism.data.inputs import as_arrays
 from divprism.data.samples import Image, Item, Samples, Text, Video
+from divprism.data.wording import counted
 from divprism.engines import Resources
 from divprism.errors import ArgumentError, DataError, Notice
 from divprism.estimators import Entropy
@@ -330,8 +331,8 @@ def prompt_groups(
     # Labels of the right number fit the outputs that are left.
     if items.skipped and isinstance(grouping, LabelGrouping) and len(grouping.labels) != len(items):
         raise DataError(
-            f"{items.skipped:,} outputs are empty and left out, so the labels do not fit: drop "
-            "these outputs first."
+            f"{counted(items.skipped, 'output is', 'outputs are')} empty and left out, so the "
+            "labels do not fit: drop these outputs first."
         )
     problem = _pose_in_double(embedded, settings, resources)
     assert problem.t is not None

@@ -73,7 +73,7 @@ class Gaussian(Kernel):
         if not math.isfinite(largest):
             raise DataError(
                 f"squared distances of `{name}` overflow at bandwidth {self.bandwidth:g}. "
-                "Rescale the data, or widen it."
+                "Rescale the data, or use a larger bandwidth."
             )
         # Refined exponents are accurate to EXPONENT_ERROR however large the norms are.
         noise = min(2 * resolution(x) * largest, EXPONENT_ERROR)
@@ -95,7 +95,7 @@ class Gaussian(Kernel):
             return self.stored_points(x, np.float64, name)
         raise DataError(
             f"distances of `{name}` cannot be resolved at bandwidth {self.bandwidth:g} from a file "
-            "larger than the memory budget. Widen the bandwidth, or load the data."
+            "larger than the memory budget. Use a larger bandwidth, or load the data."
         )
 
     def _maker(self, centre: np.ndarray, dtype: Any) -> Callable[[Array], Points]:
