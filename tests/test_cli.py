@@ -475,8 +475,9 @@ def test_bandwidths_are_swept(folder):
     assert found["x"]["scores"]["vendi"] == right.x.scores["vendi"].tolist()
     lines = run(*call).stdout.decode().splitlines()
     assert lines[0] == "40 pairs; order 1; k = exp(-d^2 / (2 bandwidth^2))"
-    chosen, median = f"{right.x.chosen:.4g} by rule (>)", f"median distance {right.x.median:.4g}"
-    assert f"bandwidth of outputs: {chosen}, {median}" in lines
+    chosen = f"{right.x.chosen:.4g} by the rule (nearest: >)"
+    median = f"median distance {right.x.median:.4g}"
+    assert f"bandwidth of outputs: {chosen}; {median}" in lines
     assert "rule: stable(threshold=0.01, num_subsets=20, max_rows=500)" in lines
     marked = [line.split()[1:3] for line in lines if line.startswith(">")]
     assert marked[0] == ["outputs", "2"]
