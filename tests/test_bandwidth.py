@@ -225,7 +225,7 @@ def test_prompts_that_are_all_apart_are_named():
     """One output per prompt, and unrelated prompts: conditional is 1 for any model."""
     with pytest.warns(
         dp.BandwidthWarning,
-        match="prompts-all-apart: nearly each of 120 pairs has a kind of prompt to itself",
+        match="prompts-all-apart: nearly each of the 120 pairs has its own kind of prompt",
     ):
         found = dp.evaluate(
             CLUSTERS[:120], np.eye(120), kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.1)

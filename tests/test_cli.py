@@ -18,7 +18,7 @@ from sample_files import jsonl, records, write
 
 import divprism as dp
 from divprism import cli
-from divprism.cli.messages import in_flags
+from divprism.cli.messages import in_flags, say
 from divprism.report.table import SCORE, Column, Measured
 from divprism.scores import registry
 from divprism.scores.spec import SCORES
@@ -141,7 +141,7 @@ def test_rows_of_models_show_half_of_their_interval(tmp_path):
     shown = Column("vendi", "vendi", SCORE).show(measured)
     assert " ±" in shown and shown in text
     assert text.splitlines()[0].split()[-2:] == ["excess", "info"]
-    assert "±: half of the 90% interval, resampling pairs" in text
+    assert "±: half the width of the 90% interval, resampling pairs" in text
 
 
 def test_labels_and_weights(folder, tmp_path):
@@ -180,6 +180,14 @@ def on_terminal(*arguments, width, **environment):
         process.stderr.read()
     os.close(ours)
     return b"".join(chunks).decode().replace("\r\n", "\n")
+
+
+def test_notes_on_a_terminal_break_between_words(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    say(["outputs from 'output' (text), prompts from 'prompt' (text)"])
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["outputs from 'output' (text), prompts", "  from 'prompt' (text)"]
 
 
 def test_a_table_fits_the_terminal_and_a_pipe_gets_all_columns(texts):
@@ -236,12 +244,31 @@ def test_what_was_read_and_embedded_is_reported(tmp_path):
         ("`x` and `t` must pair up", "the outputs and the prompts must pair up"),
         ("`kernel_t` was given, but no prompts `t`", "--kernel-t was given, but no prompts"),
         ("`scale` must be positive", "`scale` must be positive"),
-        ("`source` must be a path", "`source` must be a path"),
+        ("`source` must be a path", "IN must be a path"),
     ],
 )
 def test_python_arguments_in_messages_become_flags(message, translated):
     command = typer.main.get_command(cli.app).commands["score"]
     assert in_flags(message, command) == translated
+
+
+def test_a_bandwidth_is_refused_by_the_name_of_its_flag(folder):
+    done = run("score", folder / "x.npy", "--bandwidth-x", "-1")
+    assert done.returncode == 2
+    assert b"--bandwidth-x must be positive and finite; got -1.0." in done.stderr
+
+
+def test_two_sources_of_score_lead_to_compare(folder):
+    done = run("score", folder / "x.npy", folder / "t.npy")
+    assert done.returncode == 2
+    assert b"for several sources use divprism compare" in done.stderr
+
+
+def test_a_broken_line_is_named_once(tmp_path):
+    (tmp_path / "o.jsonl").write_text('{"output": "a"}\n{"output":\n')
+    done = run("score", tmp_path / "o.jsonl", "-q")
+    assert done.returncode == 4
+    assert done.stderr.decode().endswith("o.jsonl is not JSON: Expecting value (character 12).\n")
 
 
 # --- --config
@@ -367,7 +394,7 @@ def test_a_config_may_hold_flags(folder, tmp_path):
             "sets 'colour', which score does not have",
             2,
         ),
-        ('{"schema": 1, "settings": {}}', "is of schema 1, and this version reads 2", 4),
+        ('{"schema": 1, "settings": {}}', "has schema 1, but this version reads 2", 4),
         ('{"settings": 3}', "must be a JSON object", 4),
     ],
 )
@@ -448,8 +475,9 @@ def test_bandwidths_are_swept(folder):
     assert found["x"]["scores"]["vendi"] == right.x.scores["vendi"].tolist()
     lines = run(*call).stdout.decode().splitlines()
     assert lines[0] == "40 pairs; order 1; k = exp(-d^2 / (2 bandwidth^2))"
-    chosen, median = f"{right.x.chosen:.4g} by rule (>)", f"median distance {right.x.median:.4g}"
-    assert f"bandwidth of outputs: {chosen}, {median}" in lines
+    chosen = f"{right.x.chosen:.4g} by the rule (nearest: >)"
+    median = f"median distance {right.x.median:.4g}"
+    assert f"bandwidth of outputs: {chosen}; {median}" in lines
     rule = "distinct(across=0.1, companions=4.0, widening=1.2, max_rows=2000)"
     assert f"rule: {rule}" in lines
     marked = [line.split()[1:3] for line in lines if line.startswith(">")]
@@ -475,7 +503,7 @@ def test_a_sweep_holds_its_settings_and_is_a_config(texts, tmp_path):
     assert json.loads(again.stdout) == saved
     lines = run("bandwidth", texts, "--config", tmp_path / "r.json").stdout.decode().splitlines()
     assert lines[0].startswith("20 pairs, a random sample of 64; order 2; ")
-    embedded = "embedded: outputs by wordllama, prompts by wordllama"
+    embedded = "outputs embedded by wordllama; prompts embedded by wordllama"
     assert lines[-1] == f"rule: median(max_rows=2000); {embedded}"
 
 
@@ -805,6 +833,16 @@ def test_help_has_sections_in_order():
     lines = run("score", "--help").stdout.decode().splitlines()
     titles = [line.split()[1] for line in lines if line.startswith("╭─")]
     assert titles[-5:] == ["Input", "Scoring", "Embedding", "Output", "Advanced"]
+
+
+def test_help_names_no_python_types():
+    for command in COMMANDS:
+        lines = run(command, "--help").stdout.decode().splitlines()
+        # typer itself adds --help, and two commands have a path of their own.
+        for line in lines:
+            assert "list[" not in line or command in ("compare", "report"), line
+            assert "<int" not in line, line
+            assert "<bool>" not in line or "--help" in line, line
 
 
 def test_examples_name_flags_that_exist():

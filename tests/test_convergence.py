@@ -395,7 +395,7 @@ def test_texts_are_embedded_as_evaluate_embeds_them():
 def test_at_order_two_nothing_is_truncated_unless_asked(pairs):
     found = converge(*pairs, order=2, num_repeats=2)
     assert list(found.curves) == UNTRUNCATED
-    assert found.settings.truncation is None and "order 2; kernel" in str(found)
+    assert found.settings.truncation is None and "order 2\n" in str(found)
     for name in ("vendi", "conditional_vendi", "information_vendi"):
         assert (found.curves[name] == found.curves[name.replace("vendi", "rke")]).all()
     assert list(converge(*pairs, order=2, num_repeats=2, truncation=5).curves) == PAIRED
@@ -459,7 +459,7 @@ def test_the_text_has_a_table_and_a_sentence_for_each_score():
     assert [line.split()[0] for line in lines[1:4]] == PLAIN
     text = " ".join(str(found).split())  # notes are wrapped to the width of the terminal
     assert "±: standard deviation over 5 random orders; near 200 they share most outputs." in text
-    assert "order 1, truncation 25; kernel of outputs: cosine" in text
+    assert "order 1, truncation 25 outputs: cosine kernel" in text
     assert "A limit is that of more outputs." in text
     for verdict in found.verdicts.values():
         assert verdict.sentence in text
@@ -492,7 +492,7 @@ def test_sentences_name_what_cannot_be_named():
     assert "100 outputs suffice for truncated_vendi; they do not suffice for vendi, rke." in text
     same = converge(np.ones((64, 1)), kernel_x=dp.Cosine()).verdicts["vendi"].sentence
     assert same.startswith(
-        "vendi has converged: 1 is the limit of 1 that its curve points to; "
+        "vendi has converged: 1 is at the limit of 1 that its curve points to; "
         "4 outputs would have been enough."
     )
     noise = converge(

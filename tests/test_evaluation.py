@@ -154,7 +154,7 @@ def test_empty_texts_are_skipped_and_counted():
     assert (found.data["n"], found.data["skipped"]) == (2, 1)
     assert found.warnings[0].text.startswith("1 output was skipped")
     with pytest.raises(
-        dp.DataError, match="1 outputs are empty and left out, so labels and weights do not fit"
+        dp.DataError, match="1 output is empty and left out, so labels and weights do not fit"
     ):
         dp.evaluate(["a", " ", "b"], ["p", "p", "q"], labels=[1, 2, 3])
     with pytest.raises(dp.DataError, match="every output, or its prompt, is empty"):
@@ -207,7 +207,7 @@ def test_models_share_embedding_and_bandwidth(tmp_path):
     alone = dp.evaluate(dp.load(path).by_model()["one"], settings=results["one"].settings)
     assert alone.to_dict()["scores"] == first["scores"]
     with pytest.raises(
-        dp.DataError, match="holds outputs of 2 models, and an evaluation is of one"
+        dp.DataError, match="contains outputs of 2 models, but an evaluation is of one model"
     ):
         dp.evaluate(path)
     with pytest.raises(dp.ArgumentError, match="`x` is Samples, which hold their own prompts"):

@@ -584,7 +584,7 @@ T = np.arange(12) // 4
 @pytest.mark.parametrize(
     ("arguments", "settings", "message"),
     [
-        ((X,), {}, "groups are of prompts, and memory holds none"),
+        ((X,), {}, "groups need prompts, and there are none: add `t`"),
         ((X, T, "eigen"), {}, "`grouping` must be an object such as EigenGrouping"),
         ((X, T, EigenGrouping(0)), {}, "`num_groups` must be a whole number of at least 1"),
         ((X, T, KMeansGrouping(2)), {}, "K-means needs a row of numbers per prompt"),
@@ -620,7 +620,8 @@ def test_what_cannot_be_grouped_is_refused(arguments, settings, message):
 def test_several_models_are_refused_with_the_way_to_one():
     samples = dp.Samples(X, T, models=("one", "two") * 6)
     with pytest.raises(
-        dp.DataError, match=r"2 models, and groups are of one: select it by dp.load\(...\).by_model"
+        dp.DataError,
+        match=r"2 models, but groups are of one model: select it with dp.load\(...\).by_model",
     ):
         prompt_groups(samples)
 

@@ -310,7 +310,7 @@ REFUSED = [
     ),
     (
         lambda: _filled().append(torch.tensor(X[:2]), T[:2]),
-        "samples and bank must live in one array library and on one device",
+        "samples and bank must be in one array library and on one device",
     ),
     (
         lambda: _filled(dtype="float16", make=LIBRARIES["array-api-strict"]),

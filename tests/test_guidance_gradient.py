@@ -551,7 +551,7 @@ REFUSED = [
     ),
     (
         lambda: score_gradient(torch.tensor(NEW), bank=_appended(Bank(9), OLD), score="rke"),
-        "must live in one array library",
+        "must be in one array library",
     ),
     (lambda: marginal_gain(NEW[:1], score="rke"), "a gain needs at least two samples"),
     (

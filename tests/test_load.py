@@ -131,8 +131,8 @@ def test_fields_are_recognised_by_name_or_given(tmp_path):
     write(tmp_path, {"a.jsonl": jsonl(rows)})
     with pytest.raises(
         dp.DataError,
-        match=r"has no output field among question, better, worse, meta; "
-        r"name it with `output_field`",
+        match=r"known to hold outputs \(it has question, better, worse, meta\); "
+        r"name one with `output_field`",
     ):
         dp.load(tmp_path / "a.jsonl")
     samples = dp.load(
@@ -141,7 +141,7 @@ def test_fields_are_recognised_by_name_or_given(tmp_path):
     assert texts(samples) == [("q", "a"), ("q", "b")] * 2
     assert samples.models == ("m / 0.5",) * 4
     with pytest.raises(
-        dp.DataError, match=r"has no field 'best' \(`output_field`\) among question"
+        dp.DataError, match=r"has no field 'best' \(`output_field`\); it has question"
     ):
         dp.load(tmp_path / "a.jsonl", output_field="best")
     with pytest.raises(

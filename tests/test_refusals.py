@@ -60,9 +60,16 @@ DATA = [
     (lambda: dp.vendi(X.astype(object)), r"`x` must hold real numbers; got dtype object"),
     (lambda: dp.vendi(X + 1j), r"`x` must hold real numbers; got dtype complex128"),
     (lambda: dp.vendi(X.astype(str)), r"`x` must hold real numbers; got dtype <U"),
-    (lambda: dp.vendi(np.zeros((0, 3))), r"`x` is empty: its shape is \(0, 3\)"),
-    (lambda: dp.vendi(np.zeros((3, 0))), r"`x` is empty: its shape is \(3, 0\)"),
-    (lambda: dp.vendi([]), r"`x` must have shape \(n, d\)"),
+    (
+        lambda: dp.vendi(np.zeros((0, 3))),
+        r"`x` must have at least one row and one column; got shape \(0, 3\)",
+    ),
+    (
+        lambda: dp.vendi(np.zeros((3, 0))),
+        r"`x` must have at least one row and one column; got shape \(3, 0\)",
+    ),
+    (lambda: dp.vendi([]), r"`x` must have at least one row and one column; got shape \(0,\)"),
+    (lambda: dp.evaluate(["a", None], [0, 1]), r"list of strings and nothing else"),
     (
         lambda: dp.vendi([1.0, 2.0]),
         r"`x` must have shape \(n, d\), a row per item; got shape \(2,\). For a single feature",
@@ -102,6 +109,8 @@ DATA = [
 ARGUMENTS = [
     (lambda: dp.vendi(X, order=-1), r"`order` must be positive \(or math.inf\); got -1"),
     (lambda: dp.vendi(X, order=0), r"`order` must be positive"),
+    (lambda: dp.evaluate({"model": X}), r"to score several models, pass it to dp.compare"),
+    (lambda: dp.compare({"a": (X, X), "b": (X, X)}), r"as dp.Samples\(x, t\), not as a tuple"),
     (lambda: dp.vendi(X, order=float("nan")), r"`order` must be positive"),
     (
         lambda: dp.vendi(X, order="two"),
@@ -109,7 +118,7 @@ ARGUMENTS = [
     ),
     (
         lambda: dp.vendi(X, truncation=0),
-        r"`truncation` must be a whole number of at least 1, or None to keep all; got 0",
+        r"`truncation` must be a whole number of at least 1 \(leave it out to keep all\); got 0",
     ),
     (lambda: dp.vendi(X, truncation=2.5), r"`truncation` must be a whole number"),
     (lambda: dp.vendi(X, truncation=True), r"`truncation` must be a whole number"),
@@ -222,9 +231,9 @@ def test_two_libraries_in_one_call_are_refused():
     import array_api_strict
     import torch
 
-    with pytest.raises(dp.DataError, match="must live in one array library and on one device"):
+    with pytest.raises(dp.DataError, match="must be in one array library and on one device"):
         dp.evaluate(torch.ones(3, 2), array_api_strict.asarray(np.eye(3)))
-    with pytest.raises(dp.DataError, match="must live in one array library"):
+    with pytest.raises(dp.DataError, match="must be in one array library"):
         dp.evaluate(np.ones((3, 2)), torch.eye(3))
 
 

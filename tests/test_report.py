@@ -573,7 +573,7 @@ def test_numbers_that_json_does_not_have_are_refused(tmp_path, result, content):
     (tmp_path / "result.json").write_text(text)
     done = run("report", tmp_path / "result.json", "-o", tmp_path / "page.html")
     assert done.returncode == 4
-    assert f"{content} is no number of JSON" in done.stderr
+    assert f"{content} is not a JSON number" in done.stderr
     changed = result.to_dict()
     changed["scores"]["vendi"]["value"] = math.nan
     with pytest.raises(dp.DataError, match=r"must be a number from .*; got nan"):
@@ -600,13 +600,13 @@ def test_what_was_off_stays_off_by_config(tmp_path):
 def test_the_demo_keeps_a_file_that_is_not_its_own(tmp_path, result):
     page = tmp_path / "report.html"
     page.write_text(report_page(result.to_dict()))
-    assert "name another page" in run("demo", "--report", page).stdout
+    assert "choose another --report" in run("demo", "--report", page).stdout
     assert run("demo", "--report", tmp_path).returncode == 4
     page.write_text("mine")
     done = run("demo", "--report", page)
     assert done.returncode == 0
     assert page.read_text() == "mine"
-    assert "name another page" in done.stdout
+    assert "choose another --report" in done.stdout
     page.unlink()
     for _ in range(2):
         done = run("demo", "--report", page)

@@ -474,18 +474,18 @@ def test_budgets_that_cannot_be_met_are_refused(many):
     x = np.random.default_rng(0).standard_normal((4000, 3))
     with pytest.raises(
         dp.ArgumentError,
-        match=r"an exact solution holds .* above the memory budget of 1 MB.*Lanczos\(\)",
+        match=r"an exact solution needs .* above the memory budget of 1 MB.*the Lanczos",
     ):
         dp.vendi(x[:2000], memory="1 MB")
     with pytest.raises(
         dp.ArgumentError,
-        match=r"Lanczos\(\) on 4,000 items holds .* above the memory budget of 1 MB.*Nystrom",
+        match=r"Lanczos\(\) on 4,000 items needs .* above the memory budget of 1 MB.*Nystrom",
     ):
         dp.vendi(x, memory="1 MB")
     for estimator in (dp.Fourier(1000), dp.Nystrom(1000)):
         with pytest.raises(
             dp.ArgumentError,
-            match=r"1000\) holds .* above the memory budget of 1 MB. Allow more, or take fewer",
+            match=r"1000\) needs .* above the memory budget of 1 MB. Allow more, or take fewer",
         ):
             dp.vendi(x, kernel=dp.Gaussian(1.0), estimator=estimator, memory="1 MB")
 
@@ -507,7 +507,7 @@ def test_executor_and_progress_are_checked(many):
         dp.rke(many[0], executor=4)
     with (
         ProcessPoolExecutor(1) as processes,
-        pytest.raises(dp.ArgumentError, match="`executor` must share our memory"),
+        pytest.raises(dp.ArgumentError, match="`executor` must run threads"),
     ):
         dp.rke(many[0], executor=processes)
     with pytest.raises(

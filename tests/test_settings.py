@@ -152,3 +152,8 @@ def test_settings_are_frozen_and_compare_by_value():
     with pytest.raises(AttributeError):
         settings.order = 2.0
     assert settings == Settings(kernel_x=dp.Gaussian(2.0)) and hash(settings)
+
+
+def test_a_bandwidth_as_a_keyword_leads_to_the_kernel():
+    with pytest.raises(TypeError, match=r"'bandwidth'; a bandwidth belongs to its kernel, as in"):
+        dp.evaluate([[1.0], [2.0]], bandwidth=2.0)

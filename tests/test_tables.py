@@ -238,8 +238,9 @@ def test_html_escapes_texts(text):
     assert not HIDDEN.search(rendered)
     tags = set(re.findall(r"<(/?\w+)", rendered))
     own = {"table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
-    assert tags == own | {f"/{tag}" for tag in own}
-    assert re.search(r"<\w+ ", rendered) is None  # no attribute anywhere
+    assert tags == own | {f"/{tag}" for tag in own} | {"br"}
+    attributes = set(re.findall(r"<\w+ ([^>]*)>", rendered))
+    assert attributes == {'style="text-align: left"', 'style="text-align: right"'}
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
@@ -393,7 +394,7 @@ def test_warnings_of_a_document_become_notices(documents):
     notice = {"code": "odd", "text": "Something is odd.", "severity": "note"}
     table = tables.evaluation_table(documents["evaluation"] | {"warnings": [notice]})
     assert table.warnings == (Notice("odd", "Something is odd.", "note"),)
-    assert f"<p>{table.warnings[0]}</p>" in table.to_html()
+    assert f"<br>{table.warnings[0]}</p>" in table.to_html()
 
 
 # Tables of tables
@@ -403,7 +404,7 @@ def test_the_head_of_a_table_counts_the_rows_left_out():
     assert EXAMPLE.head(2) is EXAMPLE
     short = EXAMPLE.head(1)
     assert len(short.rows) == 1
-    assert short.notes[0].startswith("1 more rows are not shown")
+    assert short.notes[0].startswith("not shown: 1 more row;")
 
 
 def test_a_row_with_too_few_cells_is_refused():
@@ -413,9 +414,48 @@ def test_a_row_with_too_few_cells_is_refused():
 
 def test_bandwidths_come_with_the_formula_of_their_kernel(documents):
     document = documents["evaluation"]
-    assert tables.kernel_note(document).count("; k = exp(-d^2 / (2 bandwidth^2))") == 1
+    notes = "\n".join(tables.kernel_notes(document))
+    assert notes.count("k = exp(-d^2 / (2 bandwidth^2))") == 1
     # A kernel of another package has a name that we cannot explain.
     settings = document["settings"] | {"kernel_t": "laplacian"}
-    note = tables.kernel_note(document | {"settings": settings})
-    assert note.count("gaussian k = exp(-d^2 / (2 bandwidth^2))") == 1
-    assert "laplacian k" not in note
+    notes = "\n".join(tables.kernel_notes(document | {"settings": settings}))
+    assert notes.count("gaussian k = exp(-d^2 / (2 bandwidth^2))") == 1
+    assert "laplacian k =" not in notes
+
+
+def test_numbers_in_html_are_aligned_to_the_right_and_texts_to_the_left():
+    html = EXAMPLE.to_html()
+    assert '<td style="text-align: left">first</td>' in html
+    assert '<td style="text-align: right">25.0%</td>' in html
+
+
+def test_notes_in_markdown_are_paragraphs_of_their_own():
+    lines = replace(EXAMPLE, notes=("One note.", "Another note.")).to_markdown().splitlines()
+    assert lines[-3:] == ["One note.", "", "Another note."]
+
+
+def test_each_side_has_a_note_with_its_kernel():
+    x, t = np.eye(6), np.repeat([0, 1], 3)
+    document = dp.evaluate(x, t, kernel_x=dp.Gaussian(2.0)).to_dict()
+    assert tables.kernel_notes(document) == [
+        "outputs: gaussian kernel, bandwidth 2",
+        "prompts: categorical kernel",
+        "k = exp(-d^2 / (2 bandwidth^2))",
+    ]
+
+
+def test_outputs_without_prompts_are_not_called_pairs():
+    document = dp.evaluate(np.eye(20), kernel_x=dp.Cosine(), interval=0.9).to_dict()
+    assert "resampling 20 outputs" in tables.interval_remarks(document)[0]
+    sweep = dp.bandwidth_sweep(np.eye(20), bandwidths_x=[1.0]).to_dict()
+    assert tables.sweep_table(sweep).title.startswith("20 outputs; ")
+
+
+def test_columns_of_a_table_of_models_are_explained_below_it():
+    x, t = np.eye(12), np.arange(12) // 2
+    results = dp.evaluate_models(
+        dp.Samples(x, t, models=("a",) * 6 + ("b",) * 6), kernel_x=dp.Cosine(), interval=0.9
+    )
+    notes = tables.results_table(results.documents()).notes
+    assert "vendi = conditional x information" in notes[0]
+    assert notes[-1].startswith("excess info: ")

@@ -27,6 +27,7 @@ from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
 from divprism.data.inputs import as_arrays
 from divprism.data.samples import Samples
+from divprism.data.wording import counted
 from divprism.engines import Resources
 from divprism.errors import BandwidthWarning, DataError, Notice
 from divprism.scores.problem import Problem, pose
@@ -485,8 +486,8 @@ def _require_aligned(samples: Samples, labels: object, weights: object) -> None:
     """Refuse labels or weights that no longer fit because empty outputs were dropped."""
     if samples.skipped and (labels is not None or weights is not None):
         raise DataError(
-            f"{samples.skipped:,} outputs are empty and left out, so labels and weights do not "
-            "fit: drop these outputs first."
+            f"{counted(samples.skipped, 'output is', 'outputs are')} empty and left out, so labels "
+            "and weights do not fit: drop these outputs first."
         )
 
 

@@ -74,6 +74,6 @@ def require_one_model(samples: Samples, purpose: str) -> None:
         return
     count = len(set(samples.models))
     raise DataError(
-        f"{samples.source} holds outputs of {count:,} models, and {purpose} of one: "
-        "select it by dp.load(...).by_model()[name]."
+        f"{samples.source} contains outputs of {count:,} models, but {purpose} of one model: "
+        "select it with dp.load(...).by_model()[name]."
     )

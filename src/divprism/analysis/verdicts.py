@@ -226,13 +226,13 @@ def _position_in_words(verdict: Verdict, curve: Curve, criteria: Criteria) -> st
     assert verdict.limit is not None
     limit = f"the limit of {_figures(verdict.limit)}"
     if verdict.limit_error:
-        limit += f" (+- {verdict.limit_error:.2g})"
+        limit += f" (±{verdict.limit_error:.2g})"
     if curve.cut:
         limit += f" at truncation {criteria.truncation:,}"
     limit += " that its curve points to"
     distance = verdict.value / verdict.limit - 1
     if abs(distance) < _SHOWN_OFF:
-        return limit
+        return f"at {limit}"
     if distance < 0:
         return f"{_percent(distance)} below {limit}"
     return f"{_percent(distance)} above {limit}"

@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from divprism import __version__, errors
 from divprism.cli import compare, convert, curves, demo, groups, installation, score
-from divprism.cli.messages import in_flags
+from divprism.cli.messages import in_flags, say
 
 __all__ = ["app", "main"]
 
@@ -39,13 +39,13 @@ class _Commands(TyperGroup):
             return super().invoke(context)
         except errors.DivprismError as error:
             message = in_flags(str(error), self.commands[context.invoked_subcommand])
-            typer.echo(f"divprism: {message}", err=True)
+            say([f"divprism: {message}"])
             codes = [code for code, kind in _EXIT_CODES.items() if isinstance(error, kind)]
             raise typer.Exit(max(codes, default=1)) from None
         except OSError as error:
             if error.filename is None:  # a closed pipe, which typer handles
                 raise
-            typer.echo(f"divprism: cannot use {error.filename}: {error.strerror}.", err=True)
+            say([f"divprism: cannot use {error.filename}: {error.strerror}."])
             raise typer.Exit(4) from None  # as for other data that cannot be used
 
 
@@ -75,6 +75,9 @@ def main() -> None:
     try:
         sys.exit(app(prog_name="divprism", standalone_mode=False) or 0)
     except _UsageError as error:
-        if error.format_message():  # empty where the help was printed
-            typer.echo(f"divprism: {error.format_message()}", err=True)
+        message = error.format_message()
+        if "extra argument" in message and error.ctx.info_name == "score":
+            message += "; for several sources use divprism compare"
+        if message:  # empty where the help was printed
+            say([f"divprism: {message}"])
         sys.exit(error.exit_code)

@@ -1,13 +1,11 @@
 """`divprism compare`: models on the same prompts, ranked."""
 
-import os
-from pathlib import Path
-
 import typer
 
 from divprism.analysis.comparison import compare as compare_models
 from divprism.cli.gates import check_gates, parse_gates
 from divprism.cli.job import Job, command, flag
+from divprism.data.wording import differing_names
 from divprism.errors import ArgumentError
 from divprism.report.tables import comparison_table
 
@@ -15,7 +13,7 @@ from divprism.report.tables import comparison_table
 @command()
 def compare(
     job: Job,
-    others: list[str] = typer.Argument(None, metavar="IN ...", help="More sources, a model each."),
+    others: list[str] = typer.Argument(None, metavar="IN ...", help="More sources, one per model."),
     by: str = flag("Scoring", "conditional_vendi", "Score to rank by: divprism ls scores."),
 ) -> None:
     """Rank models on the same prompts, with the same number of outputs for each prompt."""
@@ -24,7 +22,7 @@ def compare(
         raise ArgumentError("--interval must be above 0: a comparison needs intervals.")
     sources = dict.fromkeys([job.source, *(others or [])])  # the same source twice is one model
     parts = [job.read(source) for source in sources]
-    names = _differing([part.source for part in parts])
+    names = differing_names([part.source for part in parts])
     for index, part in enumerate(parts):
         if part.models is not None and len(set(part.models)) == 1:
             names[index] = part.models[0]
@@ -37,18 +35,3 @@ def compare(
     records = comparison_table(document, wide=True)
     job.show(comparison, document, comparison_table(document, job.wide), records)
     check_gates(comparison.results, gates)
-
-
-def _differing(sources: list[str]) -> list[str]:
-    """Paths without the folders that all start with, and without what all end in.
-
-    >>> _differing(["runs/a/out.jsonl", "runs/b/out.jsonl"]), _differing(["x/a.csv", "y/b.csv"])
-    (['a', 'b'], ['x/a.csv', 'y/b.csv'])
-    """
-    if len(sources) < 2:
-        return sources
-    folder = os.path.commonpath([os.path.abspath(source) for source in sources])
-    parts = [Path(os.path.relpath(source, folder)).parts for source in sources]
-    while len({part[-1] for part in parts}) == 1 < min(map(len, parts)):
-        parts = [part[:-1] for part in parts]
-    return [str(Path(*part)) for part in parts]

@@ -18,9 +18,9 @@ from divprism.report.result_files import read_result
 @command()
 def embed(
     job: Reading,
-    output: Path = flag("Output", ..., "Folder to write the vectors to.", "--output", "-o"),
+    output: Path = flag("Output", ..., "Folder for the vectors.", "--output", "-o"),
 ) -> None:
-    """Embed outputs and prompts, and keep the vectors in a folder for `divprism score`."""
+    """Embed outputs and prompts, and write the vectors to a folder that `divprism score` reads."""
     samples = job.read()
     embedded = job.run(embed_samples, samples, **job.embedders(samples))
     save_embedded(output, samples, embedded)
@@ -31,10 +31,10 @@ def embed(
 
 
 def report(
-    results: list[Path] = typer.Argument(..., metavar="RESULT ...", help="JSON of any command."),
-    output: Path = flag("Output", Path("report.html"), "The page to write.", "--output", "-o"),
+    results: list[Path] = typer.Argument(..., metavar="RESULT ...", help="Results as JSON."),
+    output: Path = flag("Output", Path("report.html"), "HTML page to write.", "--output", "-o"),
 ) -> None:
-    """Turn results into one page for a browser: scores in words, plots, groups with examples."""
+    """Write results as one HTML page: scores in words, plots, and prompt groups with examples."""
     for path in results:
         if output.exists() and path.exists() and output.samefile(path):  # a link counts
             raise ArgumentError(f"the page would replace {path}, which it is made from.")

@@ -9,7 +9,7 @@ from divprism.cli.messages import say
 from divprism.errors import ArgumentError
 from divprism.report.tables import convergence_table, curves_table, sweep_table
 
-_OWN_BANDWIDTHS = "bandwidths are those of this model; divprism score chooses them on all models"
+_OWN_BANDWIDTHS = "bandwidths were chosen on this model alone; divprism score pools all models"
 # A sweep sets the kernels itself, and computes all eigenvalues of matrices of --max-rows rows.
 _NOT_SWEPT = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t", "estimator", "max_memory")
 
@@ -17,12 +17,12 @@ _NOT_SWEPT = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t", "estimator",
 @command(*(name for name in ASSESSMENT if name != "unit"))
 def converge(
     job: Job,
-    model: str | None = flag("Input", None, "Which model, if IN holds several."),
-    sizes: str | None = flag("Scoring", None, "Numbers of units, as 100,200,400; all is added."),
-    num_repeats: int = flag("Scoring", 5, "Number of random orders."),
-    tolerance: float = flag("Scoring", 0.01, "Relative distance from the limit that suffices."),
+    model: str | None = flag("Input", None, "Which model, if there are several in IN."),
+    sizes: str | None = flag("Scoring", None, "Subset sizes, such as 100,200,400."),
+    num_repeats: int = flag("Scoring", 5, "Number of random orders of the data."),
+    tolerance: float = flag("Scoring", 0.01, "Relative error that is small enough."),
 ) -> None:
-    """Score growing subsets: are there enough samples, and for which scores?"""
+    """Score growing subsets: for which scores are there enough samples?"""
     subsets = {"sizes": _numbers(sizes, "--sizes"), "num_repeats": num_repeats}
     whole = job.read()
     samples = select_model(whole, model)
@@ -37,12 +37,12 @@ def converge(
 @command(*_NOT_SWEPT, *ASSESSMENT, "wide")
 def bandwidth(
     job: Job,
-    model: str | None = flag("Input", None, "Which model; default: all of IN together."),
-    bandwidths_x: str | None = flag("Scoring", None, "Bandwidths of the outputs, as 0.5,1,2."),
+    model: str | None = flag("Input", None, "Which model; default: all of them together."),
+    bandwidths_x: str | None = flag("Scoring", None, "Bandwidths of the outputs: 0.5,1,2."),
     bandwidths_t: str | None = flag("Scoring", None, "Bandwidths of the prompts."),
-    max_rows: int = flag("Scoring", 1000, "Number of pairs to score, at most.", min=2),
+    max_rows: int = flag("Scoring", 1000, "Score at most this many pairs.", min=2),
 ) -> None:
-    """Score over a range of bandwidths, first of the outputs, then of the prompts."""
+    """Show how the scores depend on the bandwidth of the outputs and of the prompts."""
     grids = {"bandwidths_x": _numbers(bandwidths_x, "--bandwidths-x")}
     grids |= {"bandwidths_t": _numbers(bandwidths_t, "--bandwidths-t")}
     samples = job.read()

@@ -24,8 +24,8 @@ _SHOWN = ("vendi", "conditional_vendi", "information_vendi")
 
 
 def demo(
-    save: Path | None = flag("Output", None, "Keep generators.jsonl in this folder."),
-    report: Path = flag("Output", Path("report.html"), "The HTML page to write."),
+    save: Path | None = flag("Output", None, "Also write the texts to this folder."),
+    report: Path = flag("Output", Path("report.html"), "HTML page to write."),
 ) -> None:
     """Score three small text generators, explain the numbers, and write an HTML page."""
     file = resources.files("divprism") / "data" / "demo" / "generators.jsonl"
@@ -49,11 +49,11 @@ def demo(
         habits = f"{('ignores', 'follows')[factor > _FOLLOWING]} its prompts, "
         habits += ("repeats itself", "varies")[own > _VARIED]
         _print(f"{name:>6} {vendi:>7.2f} = {own:>11.2f} x {factor:>11.2f}  {habits}")
-    _print("\nconditional is the model's own diversity, information the factor that prompts add.")
+    _print("\nconditional: the model's own diversity; information: the factor that prompts add.")
     typer.echo(f"\n{_write_page(comparison, report)}")
     if save is not None:
         flags = f"--bandwidth-x {_BANDWIDTH_X} --bandwidth-t {_BANDWIDTH_T}"
-        typer.echo(f"\nKept the texts in {save}. Next, score them like your own data:")
+        typer.echo(f"\nThe texts are in {save}. Score them as you would your own data:")
         typer.echo(f"divprism score {save}/generators.jsonl {flags}")
 
 
@@ -68,7 +68,7 @@ def _write_page(comparison: Comparison, path: Path) -> str:
     if path.is_file():
         page = path.read_text(encoding="utf-8", errors="replace")
         if MARK not in page or "divprism demo" not in page:
-            return f"{path} is no page of the demo and stays as it is; name another page: --report."
+            return f"{path} is not a page of the demo, so it is kept; choose another --report."
     document = detailed(comparison)
     first = next(iter(document["models"].values()))
     first["runtime"] = first["runtime"] | {"command": "divprism demo"}
@@ -76,4 +76,4 @@ def _write_page(comparison: Comparison, path: Path) -> str:
         write_text(path, report_page(document))
     except MissingExtraError as error:
         return f"No page for a browser: {error}"
-    return f"For plots and all answers open {path} in a browser."
+    return f"For plots and all answers, open {path} in a browser."

@@ -23,17 +23,19 @@ _WAYS: dict[str, Callable[[int], library.Grouping]] = {
 @command(*ASSESSMENT, "truncation", "plot")
 def groups(
     job: Job,
-    by: str = flag("Scoring", "eigen", "How to group.", metavar="|".join([*_WAYS, "FIELD"])),
-    labels: str | None = flag("Input", None, "A group per output, in a file; replaces --by."),
-    model: str | None = flag("Input", None, "Which model, if IN holds several."),
-    num_groups: int = flag("Scoring", 10, "Number of groups: eigen, directions, kmeans.", min=1),
-    num_modes: int = flag("Output", 3, "Kinds of outputs to show of each group.", min=0),
-    num_examples: int = flag("Output", 3, "Examples of prompts and outputs in JSON.", min=1),
-    min_size: int = flag("Scoring", 5, "Smaller groups are not compared.", min=2),
-    top: int = flag("Output", 10, "Groups in the table; JSON and CSV hold all.", min=1),
+    by: str = flag(
+        "Scoring", "eigen", "How to group prompts.", metavar="|".join([*_WAYS, "FIELD"])
+    ),
+    labels: str | None = flag("Input", None, "File with a group per output; replaces --by."),
+    model: str | None = flag("Input", None, "Which model, if there are several in IN."),
+    num_groups: int = flag("Scoring", 10, "Groups by eigen, directions, kmeans.", min=1),
+    num_modes: int = flag("Output", 3, "Kinds of outputs to show per group.", min=0),
+    num_examples: int = flag("Output", 3, "Examples per group in the JSON.", min=1),
+    min_size: int = flag("Scoring", 5, "Least size of groups to compare.", min=2),
+    top: int = flag("Output", 10, "Groups in the table; JSON and CSV have all.", min=1),
     nested: bool = flag("Scoring", False, "Also correlate with the cluster scores.", "--nested"),
 ) -> None:
-    """Find the prompts under which a model repeats itself: diversity inside groups of prompts."""
+    """Find the groups of prompts for which a model repeats itself."""
     if nested and by == "directions" and labels is None:
         raise ArgumentError("--nested needs groups that do not overlap; directions overlap.")
     samples, values = _read(job, by, model, labels)
@@ -60,8 +62,9 @@ def _read(job: Job, by: str, model: str | None, labels: str | None) -> tuple[Sam
         # As if the field named the model: so a field can be read from every format.
         values = replace(job, quiet=True).read(limit=None, model_field=by).models
     except DivprismError as error:
-        ways = ", ".join(_WAYS)
-        raise ArgumentError(f"--by must be {ways} or a field; got {shown(by)}: {error}") from None
+        # The field was read as `model_field`, which is not the flag that was given.
+        ways, reason = ", ".join(_WAYS), str(error).replace(" (`model_field`)", "")
+        raise ArgumentError(f"--by must be {ways} or a field; got {shown(by)}: {reason}") from None
     if values is None or len(values) != len(whole):
         raise ArgumentError(f"--by {shown(by)}: {whole.source} has no such field per output.")
     chosen = select_model(whole, model)

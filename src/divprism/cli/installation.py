@@ -15,6 +15,7 @@ from divprism.cli.messages import say
 from divprism.embedders import Cache
 from divprism.engines import spell_bytes
 from divprism.errors import ArgumentError, DataError
+from divprism.report.texts import number_of
 from divprism.scores import registry
 from divprism.scores.spec import SCORES
 
@@ -29,7 +30,7 @@ _NOT_FOR_USERS = ("all", "bench", "lint", "test")  # extras
 
 
 def ls(kind: str = typer.Argument(..., metavar="|".join(_KINDS), help="What to list.")) -> None:
-    """List the kernels, estimators, bandwidth rules, scores or embedders, with their purpose."""
+    """List the kernels, estimators, bandwidth rules, scores or embedders to choose from."""
     if kind not in _KINDS:
         raise ArgumentError(f"{kind!r} cannot be listed; choose from {', '.join(_KINDS)}.")
     if kind == "scores":
@@ -66,10 +67,10 @@ def _with_argument(name: str, kind: type) -> str:
 
 def cache(
     action: str = typer.Argument(..., metavar="|".join(_ACTIONS), help="What to do."),
-    name: str = typer.Argument(None, metavar="EMBEDDER", help="To clear only one: name or key."),
+    name: str = typer.Argument(None, metavar="EMBEDDER", help="Which to clear: name or key."),
     folder: Path = typer.Option(None, "--cache", help="The folder; default: DIVPRISM_CACHE."),
 ) -> None:
-    """List cached vectors, after a check that removes damaged ones or after removing them all."""
+    """List the cache; or first verify it (remove damaged vectors), or clear it (remove all)."""
     if action not in _ACTIONS:
         raise ArgumentError(f"the action must be one of {', '.join(_ACTIONS)}; got {action!r}.")
     cached = Cache(folder)
@@ -84,12 +85,12 @@ def cache(
     typer.echo(f"{cached.folder}: {spell_bytes(sum(entry.bytes for entry in entries))}")
     for entry in entries:
         name = f"{entry.key[:12]}  {entry.embedder.get('id', 'unknown')}"
-        counted = f"{entry.items:,} items in {entry.shards:,} shards"
+        counted = f"{entry.items:,} items in {number_of(entry.shards, 'shard')}"
         typer.echo(f"{name}: {counted}, {spell_bytes(entry.bytes)}")
 
 
 def doctor() -> None:
-    """Print what is installed: the first lines of a bug report."""
+    """Print the versions that are installed, for a bug report."""
     typer.echo(f"divprism {__version__}, {sys.executable}")
     typer.echo(f"python {platform.python_version()}, {platform.platform()}, {os.cpu_count()} cores")
     extras: dict[str, str] = {}

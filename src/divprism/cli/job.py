@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import typer
 
@@ -46,6 +46,8 @@ def flag(panel: str, default: object, text: str, *names: str, **more: Any) -> An
 # Flags about intervals and gates, which only scores of whole models have.
 ASSESSMENT = ("interval", "unit", "num_permutations", "fail_under", "report", "details")
 _PANELS = ("Input", "Scoring", "Embedding", "Output", "Advanced")  # in the order of the help
+# What stands for a value in the help, by the type of the option; a switch has none.
+_VALUES = {bool: "", int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 _input, _scoring, _embedding, _output, _advanced = (partial(flag, panel) for panel in _PANELS)
 
 
@@ -57,25 +59,25 @@ class Reading:
     source: str | None = typer.Argument(
         None, metavar="IN", help="File or folder of outputs, or - for stdin.", show_default=False
     )
-    prompts: str | None = _input(None, "Prompts in a file of their own: list, table or array.")
-    output_field: str | None = _input(None, "Field of the outputs; several: a,b.")
-    prompt_field: str | None = _input(None, "Field of the prompts.")
-    model_field: str | None = _input(None, "Field with the name of the model; several: a,b.")
-    output_kind: str | None = _input(None, f"What outputs are: {_KINDS}.", metavar="KIND")
-    prompt_kind: str | None = _input(None, f"What prompts are: {_KINDS}.", metavar="KIND")
-    limit: int | None = _input(None, "Read this many pairs of each model, the first ones.")
-    strict: bool = _input(False, "Refuse empty outputs, surplus files, duplicates.", "--strict")
-    allow_outside: bool = _input(False, "Read files outside of IN too.", "--allow-outside")
-    embedder_x: str | None = _embedding(None, "Embedder of the outputs: divprism ls embedders.")
+    prompts: str | None = _input(None, "Separate file of prompts: a list, table or array.")
+    output_field: str | None = _input(None, "Field that holds the outputs; several as a,b.")
+    prompt_field: str | None = _input(None, "Field that holds the prompts.")
+    model_field: str | None = _input(None, "Field that names the model; several as a,b.")
+    output_kind: str | None = _input(None, f"What the outputs are: {_KINDS}.", metavar="KIND")
+    prompt_kind: str | None = _input(None, f"What the prompts are: {_KINDS}.", metavar="KIND")
+    limit: int | None = _input(None, "Read only the first pairs of each model, this many.")
+    strict: bool = _input(False, "Turn warnings about the input into errors.", "--strict")
+    allow_outside: bool = _input(False, "Also read files outside of IN.", "--allow-outside")
+    embedder_x: str | None = _embedding(None, "Embedder of the outputs; see divprism ls embedders.")
     embedder_t: str | None = _embedding(None, "Embedder of the prompts.")
     device: str | None = _embedding(None, "Device of a torch model: cpu, cuda, cuda:1, mps.")
-    dtype: str | None = _embedding(None, "Its precision: float32, float16, bfloat16.")
+    dtype: str | None = _embedding(None, "Precision of a torch model: float32, float16, bfloat16.")
     offline: bool = _embedding(False, "Never use the network.", "--offline")
-    cache: Path | None = _embedding(None, "Folder of cached vectors: divprism cache ls.")
-    no_cache: bool = _embedding(False, "Neither read nor write cached vectors.", "--no-cache")
-    batch_size: int | None = _advanced(None, "Items embedded at once.", min=1)
-    num_workers: int | None = _advanced(None, "Threads that decode; default: all cores.", min=1)
-    quiet: bool = _output(False, "No notes and no progress on stderr.", "--quiet", "-q")
+    cache: Path | None = _embedding(None, "Folder of the cache; see divprism cache ls.")
+    no_cache: bool = _embedding(False, "Neither read nor write the cache.", "--no-cache")
+    batch_size: int | None = _advanced(None, "Number of items embedded at once.", min=1)
+    num_workers: int | None = _advanced(None, "Decoding threads; default: one per core.", min=1)
+    quiet: bool = _output(False, "Print no notes and no progress on stderr.", "--quiet", "-q")
 
     def read(self, source: str | None = None, **changed: object) -> Samples:
         """The samples in IN, or in another source that is read in the same way."""
@@ -113,9 +115,7 @@ class Reading:
             chosen[name] = spelling and registry.embedder(spelling, **options)
         on_torch = any(hasattr(embedder, "device") for embedder in chosen.values())
         if (self.device or self.dtype) and not on_torch:
-            raise ArgumentError(
-                "--device and --dtype need a torch model, such as --embedder-x clip."
-            )
+            raise ArgumentError("--device and --dtype need a torch model, as --embedder-x clip.")
         if self.offline and any(isinstance(embedder, OpenAI) for embedder in chosen.values()):
             raise ArgumentError("--offline rules out openai:, which calls an endpoint.")
         return chosen
@@ -125,27 +125,27 @@ class Reading:
 class Job(Reading):
     """How samples are scored, and where the result goes."""
 
-    order: str = _scoring("1", "Order of the entropy, above 0, or inf.")
-    kernel_x: str | None = _scoring(None, "Kernel of the outputs: divprism ls kernels.")
+    order: str = _scoring("1", "Order of the entropy: a positive number, or inf.")
+    kernel_x: str | None = _scoring(None, "Kernel of the outputs; see divprism ls kernels.")
     kernel_t: str | None = _scoring(None, "Kernel of the prompts; categorical compares ids.")
     bandwidth_x: float | None = _scoring(None, "Gaussian bandwidth of the outputs.")
     bandwidth_t: float | None = _scoring(None, "Gaussian bandwidth of the prompts.")
-    bandwidth_rule: str = _scoring("distinct", "How bandwidths are chosen: divprism ls rules.")
-    truncation: int | None = _scoring(None, "Number of eigenvalues kept of each spectrum.")
+    bandwidth_rule: str = _scoring("distinct", "How bandwidths are chosen; see divprism ls rules.")
+    truncation: int | None = _scoring(None, "Number of eigenvalues kept in each spectrum.")
     interval: float | None = _scoring(0.95, "Level of the intervals; 0 for none.")
-    unit: str | None = _scoring(None, "What is resampled.", metavar="|".join(UNITS))
-    num_permutations: int | None = _scoring(None, "Random pairings as a baseline; 0: none.", min=0)
-    estimator: str = _advanced("auto", "How spectra are computed: divprism ls estimators.")
+    unit: str | None = _scoring(None, "What intervals resample.", metavar="|".join(UNITS))
+    num_permutations: int | None = _scoring(None, "Random pairings for the baseline.", min=0)
+    estimator: str = _advanced("auto", "How spectra are computed; see divprism ls estimators.")
     rng: int = _advanced(0, "Seed of everything random.")
-    max_memory: str | None = _advanced(None, "Memory, such as 4GB; default: half of what is free.")
+    max_memory: str | None = _advanced(None, "Memory limit, as 4GB; default: half of what is free.")
     config: Path | None = _advanced(
-        None, "JSON file: flags as keys, or a result.", callback=load_config, is_eager=True
+        None, "JSON file: flags, or an earlier result.", callback=load_config, is_eager=True
     )
-    form: str = _output("table", "Form of the result.", "--format", metavar="|".join(_FORMATS))
-    output: Path | None = _output(None, "Write to a file, not to stdout.", "--output", "-o")
-    wide: bool = _output(False, "Show everything: order 2 and more columns.", "--wide")
+    form: str = _output("table", "Format of the result.", "--format", metavar="|".join(_FORMATS))
+    output: Path | None = _output(None, "Write to this file instead of stdout.", "--output", "-o")
+    wide: bool = _output(False, "Also show the scores of order 2 and other columns.", "--wide")
     fail_under: list[str] = _output([], "Exit with 5 if a score is lower: conditional_vendi=4.5.")
-    plot: Path | None = _output(None, "Also draw a plot to this file: .png, .svg, .pdf.")
+    plot: Path | None = _output(None, "Also save a plot to this file (.png, .svg or .pdf).")
     report: Path | None = _output(None, "Also write an HTML page to this file.")
     details: bool = _output(False, "Add spectra, curves and groups to the JSON.", "--details")
 
@@ -214,6 +214,9 @@ def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None
         shared = inspect.signature(first.annotation).parameters
         flags = [item for item in (*shared.values(), *own) if item.name not in without]
         flags.sort(key=_panel)
+        for item in flags[1:]:  # after the context
+            if item.default.metavar is None:
+                item.default.metavar = _VALUES[(*get_args(item.annotation), item.annotation)[0]]
         kind = inspect.Parameter.KEYWORD_ONLY  # any order will do
 
         @functools.wraps(function)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,10 +13,12 @@ import typer
 from divprism.data.readers.guards import shown
 from divprism.errors import BandwidthWarning, Notice
 from divprism.report.progress import progress_bar
+from divprism.report.table import terminal_width
 
-_SIDES = {"x": "the outputs", "t": "the prompts"}  # arguments without a flag
+_FLAGLESS = {"x": "the outputs", "t": "the prompts", "source": "IN"}  # arguments without a flag
 # Python arguments whose flag has another name.
 _RENAMED = {"memory": "max_memory", "precision": "dtype", "num_clusters": "num_groups"}
+_WHOLE_WORDS: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}  # as paths
 
 
 def in_flags(text: str, command: Any) -> str:
@@ -24,8 +27,8 @@ def in_flags(text: str, command: Any) -> str:
 
     def translate(match: re.Match[str]) -> str:
         name, value = match.groups()
-        if name in _SIDES:
-            return _SIDES[name]
+        if name in _FLAGLESS:
+            return _FLAGLESS[name]
         flag = flags.get(_RENAMED.get(name, name), "")
         if not flag.startswith("--"):  # such as the field of a kernel, which flags spell alike
             return match[0]
@@ -39,10 +42,13 @@ def in_flags(text: str, command: Any) -> str:
 
 
 def say(lines: Iterable[object], quiet: bool = False) -> None:
-    """Print lines to stderr, none of which can control the terminal."""
+    """Print lines to stderr, none of which can control the terminal; long ones break at blanks."""
     for line in lines:
+        text = shown(line)
+        if sys.stderr.isatty():
+            text = textwrap.fill(text, terminal_width(), subsequent_indent="  ", **_WHOLE_WORDS)
         if not quiet:
-            typer.echo(shown(line), err=True)
+            typer.echo(text, err=True)
 
 
 def warn(context: typer.Context, notices: Iterable[Notice]) -> None:

@@ -15,9 +15,9 @@ from divprism.report.tables import evaluation_table, results_table, scores_table
 @command("plot")
 def score(
     job: Job,
-    outputs: str | None = flag("Input", None, "The same as IN."),
-    labels: str | None = flag("Input", None, "A group per output; adds the cluster scores."),
-    weights: str | None = flag("Input", None, "A weight per output; they sum to one."),
+    outputs: str | None = flag("Input", None, "Another way to give IN."),
+    labels: str | None = flag("Input", None, "File with a group per output, for cluster scores."),
+    weights: str | None = flag("Input", None, "File with a weight per output; they sum to one."),
 ) -> None:
     """Score outputs against their prompts: Vendi, Conditional-Vendi and Information-Vendi."""
     gates = parse_gates(job.fail_under, labels=labels is not None)

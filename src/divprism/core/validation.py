@@ -96,7 +96,10 @@ def clean_rows(x: Any, name: str) -> Array:
     xp = array_namespace(x)
     # NumPy has dtypes that the standard does not know: objects, text, dates.
     if is_numpy_array(x) and x.dtype.kind not in "fiub":
-        raise DataError(f"`{name}` must hold real numbers; got dtype {x.dtype}.")
+        hint = ""
+        if x.dtype.kind in "OU":  # such as a list of texts with a None in it
+            hint = " Texts must be a list of strings and nothing else."
+        raise DataError(f"`{name}` must hold real numbers; got dtype {x.dtype}.{hint}")
     if xp.isdtype(x.dtype, "complex floating"):
         raise DataError(f"`{name}` must hold real numbers; got dtype {x.dtype}.")
     _require_matrix(x, name)
@@ -122,17 +125,16 @@ def _native_floats(x: np.ndarray) -> np.ndarray:
 
 def _require_matrix(x: Array, name: str) -> None:
     """Raise DataError unless `x` has two dimensions and is not empty."""
+    if 0 in x.shape:
+        raise DataError(
+            f"`{name}` must have at least one row and one column; got shape {tuple(x.shape)}."
+        )
     if x.ndim != 2:
         hint = "Flatten each item to one row."
         if x.ndim == 1:
             hint = f"For a single feature pass {name}[:, None]."
         raise DataError(
             f"`{name}` must have shape (n, d), a row per item; got shape {tuple(x.shape)}. {hint}"
-        )
-    if 0 in x.shape:
-        raise DataError(
-            f"`{name}` is empty: its shape is {tuple(x.shape)}. "
-            "Scores need at least one row and one column."
         )
 
 
@@ -214,7 +216,7 @@ def like(t: Array, x: Array, name: str) -> Array:
         return upload(t, x)
     if array_namespace(t) is not array_namespace(x) or device_of(t) != device_of(x):
         raise DataError(
-            f"`x` and `{name}` must live in one array library and on one device; got "
+            f"`x` and `{name}` must be in one array library and on one device; got "
             f"{type(x).__name__} on {device_of(x)} and {type(t).__name__} on {device_of(t)}."
         )
     return t
@@ -262,7 +264,7 @@ def check_truncation(truncation: Any) -> int | None:
     # A bool is an int in Python, but hardly ever meant as a number.
     if not is_whole or isinstance(truncation, bool) or truncation < 1:
         raise ArgumentError(
-            "`truncation` must be a whole number of at least 1, or None to keep all; "
+            "`truncation` must be a whole number of at least 1 (leave it out to keep all); "
             f"got {truncation!r}."
         )
     return int(truncation)

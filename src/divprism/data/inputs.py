@@ -1,7 +1,7 @@
 """What a user passes as outputs and prompts, as `Samples`: paths, texts, images, ids or arrays."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,11 +35,20 @@ def as_samples(x: object, t: object, kernel_t: Kernel | None) -> Samples:
         if t is not None:
             raise ArgumentError("`x` is Samples, which hold their own prompts; leave out `t`.")
         samples = x
+    elif isinstance(x, Mapping):
+        raise ArgumentError("`x` is a mapping; to score several models, pass it to dp.compare.")
+    elif _is_pair(x) and t is None:
+        raise ArgumentError("give outputs and prompts as dp.Samples(x, t), not as a tuple.")
     else:
         samples = _samples_in_memory(x, t)
     if isinstance(kernel_t, Categorical):
         return samples.with_prompt_ids()
     return samples
+
+
+def _is_pair(x: object) -> bool:
+    """Whether `x` is (outputs, prompts), which would otherwise be taken for two outputs."""
+    return isinstance(x, tuple) and len(x) == 2 and all(hasattr(side, "ndim") for side in x)
 
 
 def _samples_in_memory(x: Array, t: Array | None) -> Samples:

@@ -1,6 +1,9 @@
 """Small pieces of messages that several rooms share."""
 
-__all__ = ["SIDES", "agreeing", "counted", "first_line"]
+import os
+from pathlib import Path
+
+__all__ = ["SIDES", "agreeing", "counted", "differing_names", "first_line"]
 
 SIDES = {"x": "outputs", "t": "prompts"}
 """What the two sides of a pair are called, by the names of their arguments."""
@@ -36,3 +39,20 @@ def first_line(error: BaseException) -> str:
     if not lines or not lines[0]:
         return type(error).__name__
     return lines[0].rstrip(".")
+
+
+def differing_names(sources: list[str]) -> list[str]:
+    """Return paths without the folders that all start with, and without what all end in.
+
+    >>> differing_names(["runs/a/out.jsonl", "runs/b/out.jsonl"])
+    ['a', 'b']
+    >>> differing_names(["x/a.csv", "y/b.csv"])
+    ['x/a.csv', 'y/b.csv']
+    """
+    if len(sources) < 2:
+        return sources
+    folder = os.path.commonpath([os.path.abspath(source) for source in sources])
+    parts = [Path(os.path.relpath(source, folder)).parts for source in sources]
+    while len({part[-1] for part in parts}) == 1 < min(map(len, parts)):
+        parts = [part[:-1] for part in parts]
+    return [str(Path(*part)) for part in parts]

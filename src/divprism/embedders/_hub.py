@@ -39,10 +39,11 @@ __all__ = [
 Json: TypeAlias = dict[str, Any]
 """The content of a configuration file."""
 
+# As flags and results spell them.
 _DEFAULTS = {
-    "text": "dp.WordLlama()",
-    "image": "dp.EfficientNetLite0()",
-    "video": "dp.FrameMean()",
+    "text": "wordllama",
+    "image": "efficientnet-lite0",
+    "video": "efficientnet-lite0-frames",
 }
 _PRECISIONS = ("float32", "float16", "bfloat16")
 _SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model")
@@ -190,7 +191,7 @@ class Source:
 
 def _way_out(modality: str) -> str:
     if modality in _DEFAULTS:
-        return f"The default {modality} embedder, {_DEFAULTS[modality]}, needs no download."
+        return f"{_DEFAULTS[modality]}, the default embedder of {modality}s, needs no download."
     defaults = ", ".join(f"{default} ({kind})" for kind, default in _DEFAULTS.items())
     return f"The default embedders need no download: {defaults}."
 

@@ -14,7 +14,7 @@ from divprism.data.files import write_whole
 from divprism.data.inputs import as_arrays
 from divprism.data.readers.load import EMBEDDING
 from divprism.data.samples import Item, Samples, Text
-from divprism.data.wording import SIDES
+from divprism.data.wording import SIDES, counted
 from divprism.embedders.base import Content, Embedder
 from divprism.embedders.cache import Cache
 from divprism.embedders.function import Function
@@ -177,7 +177,8 @@ def _note(side: str, embedder: Embedder, embedded: Embedded) -> str:
     if embedder is DEFAULTS[embedder.modality]:
         name = f"{name} (the default)"
     total = embedded.computed + embedded.cached
-    subject = f"{SIDES[side]}: {total:,} distinct {_PLURALS[embedder.modality]}, {name}"
+    noun = f"distinct {embedder.modality}"
+    subject = f"{SIDES[side]}: {counted(total, noun, noun + 's')}, {name}"
     if embedded.computed == 0:
         return f"{subject}: nothing to embed, all in the cache"
     return f"{subject}: {embedded.computed:,} embedded, {embedded.cached:,} found in the cache"

@@ -18,7 +18,7 @@ from divprism.errors import ArgumentError, DataError, MissingExtraError, Missing
 __all__ = ["OpenAI"]
 
 _KEY, _URL = "OPENAI_API_KEY", "OPENAI_BASE_URL"
-_WAY_OUT = "The default text embedder, dp.WordLlama(), needs neither a key nor a network."
+_WAY_OUT = "wordllama, the default embedder of texts, needs neither a key nor a network."
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Resources:
         """Raise ArgumentError, before any work, if `subject` needs more than the given memory."""
         if self.memory is not None and needed > self.memory:
             raise ArgumentError(
-                f"{subject} holds {spell_bytes(needed)}, above the memory budget of "
+                f"{subject} needs {spell_bytes(needed)}, above the memory budget of "
                 f"{spell_bytes(self.memory)}. Allow more, or {way_out}."
             )
 

@@ -96,7 +96,9 @@ def _require_memory(
             if not part.is_diagonal:
                 needed = max(needed, _bytes(part, by_moment))
     resources.require(
-        needed, "an exact solution", "use Lanczos(), which computes kernel values as it goes"
+        needed,
+        "an exact solution",
+        "use the Lanczos estimator, which computes kernel values as it goes",
     )
 
 

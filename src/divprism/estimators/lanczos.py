@@ -183,7 +183,7 @@ class _Run:
         self.resources.require(
             least,
             f"Lanczos() on {largest:,} items",
-            "use Nystrom(num_landmarks) or Fourier(num_features)",
+            "use the Nystrom or the Fourier estimator",
         )
         room = self.resources.budget - least
         sweeps = []

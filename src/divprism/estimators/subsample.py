@@ -79,7 +79,7 @@ class Subsample(Estimator):
     ) -> list[Spectrum]:
         """Raise ArgumentError: a sample of rows gives squared norms but no eigenvalues."""
         raise ArgumentError(
-            "Subsample() serves order 2 without truncation: the rke scores. "
+            "Subsample() computes only order 2 without truncation, the rke scores. "
             "Use Auto() for other orders."
         )
 

@@ -91,7 +91,7 @@ def require_together(x: Array, bank: Array) -> None:
     same_library = array_namespace(x) is array_namespace(bank)
     if not same_library or device_of(x) != device_of(bank):
         raise DataError(
-            "samples and bank must live in one array library and on one device; got "
+            "samples and bank must be in one array library and on one device; got "
             f"{type(x).__name__} on {device_of(x)} and {type(bank).__name__} on "
             f"{device_of(bank)}. Bank.load(path, like=x) moves a bank."
         )

@@ -307,7 +307,7 @@ def check_result(document: Document) -> None:
     schema = document.get("schema")
     if schema != SCHEMA:
         raise DataError(
-            f"the result has schema {shortened(repr(schema), 20)}, and this version of divprism "
+            f"the result has schema {shortened(repr(schema), 20)}, but this version of divprism "
             f"reads schema {SCHEMA}: use the version that wrote the result."
         )
     if "models" not in document:
@@ -356,7 +356,7 @@ def check_details(part: str, document: Document) -> None:
     schema = document.get("schema", SCHEMA)
     if schema != SCHEMA:
         raise DataError(
-            f"the {part} document has schema {shortened(repr(schema), 20)}, and this version of "
+            f"the {part} document has schema {shortened(repr(schema), 20)}, but this version of "
             f"divprism reads schema {SCHEMA}: use the version that wrote it."
         )
     _PARTS[part](document, part)

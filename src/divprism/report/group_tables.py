@@ -2,7 +2,7 @@
 
 from divprism.report.documents import Document
 from divprism.report.table import Cell, Column, Table
-from divprism.report.tables import kernel_note, order_note, warnings_in
+from divprism.report.tables import kernel_notes, order_note, warnings_in
 from divprism.report.texts import number_of
 from divprism.report.words import at_equal_size, entry_label, equal_size_note, group_title
 
@@ -38,7 +38,7 @@ def groups_listing(document: Document, top: int = 10, wide: bool = False) -> Tab
         (*columns, Column("group", "prompts and outputs")),
         tuple(rows),
         title=f"{', '.join(counts)}; least diverse first",
-        notes=(*_sums(document), *_omissions(document, top), kernel_note(document)),
+        notes=(*_sums(document), *_omissions(document, top), *kernel_notes(document)),
         warnings=warnings_in(document),
     )
 
@@ -100,15 +100,19 @@ def _sums(document: Document) -> list[str]:
     if at_equal_size(document):
         notes.append(equal_size_note(document))
     notes.append(
-        f"together {document['aggregate']:.4f} at {order_note(document['settings'])}, "
-        f"{document['gap']:+.4f} nats from Conditional-Vendi {document['conditional_vendi']:.4f}; "
-        f"{document['aggregate_rke']:.4f} at order 2, {document['gap_rke']:+.4f} nats from "
-        f"Conditional-RKE {document['conditional_rke']:.4f}"
+        f"all groups together: {document['aggregate']:.4f} at {order_note(document['settings'])}, "
+        f"against Conditional-Vendi {document['conditional_vendi']:.4f} "
+        f"({document['gap']:+.4f} nats); {document['aggregate_rke']:.4f} at order 2, against "
+        f"Conditional-RKE {document['conditional_rke']:.4f} ({document['gap_rke']:+.4f} nats)"
     )
     if document["gap"] < -_LARGE_GAP:
-        notes.append("the prompt kernel sees fewer kinds of prompts than there are groups")
+        notes.append(
+            "Conditional is higher: the prompt kernel sees fewer kinds of prompt than groups"
+        )
     if document["gap"] > _LARGE_GAP:
-        notes.append("the prompt kernel sees more kinds of prompts than there are groups")
+        notes.append(
+            "Conditional is lower: the prompt kernel sees more kinds of prompt than groups"
+        )
     if document["cluster_vendi"] is not None:
         notes.append(
             f"Cluster-Vendi {document['cluster_vendi']:.4f}, "
@@ -143,5 +147,5 @@ def _omissions(document: Document, top: int) -> list[str]:
         notes.append(f"not shown: {small} with fewer than {document['min_size']} outputs")
     # A sum of shares: rounding must not print that the groups hold 100.0% of all outputs.
     if document["coverage"] < 1 - _ROUNDING:
-        notes.append(f"the groups hold {document['coverage']:.1%} of all outputs")
+        notes.append(f"the groups contain {document['coverage']:.1%} of all outputs")
     return notes

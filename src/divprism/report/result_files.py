@@ -19,7 +19,7 @@ def read_result(path: Path) -> dict[str, Any]:
     try:
         # Before reading: a file of many gigabytes would fill the memory.
         if path.stat().st_size > MAX_JSON:
-            raise DataError(f"{path} is larger than {MAX_JSON:,} bytes, so it is no result.")
+            raise DataError(f"{path} is larger than {MAX_JSON:,} bytes, so it is not a result.")
         # Some editors put a byte order mark first, which `json` refuses.
         text = path.read_text(encoding="utf-8-sig")
         content = json.loads(text, parse_constant=_refuse_constant)
@@ -29,13 +29,17 @@ def read_result(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         if isinstance(error, DataError):  # which is a ValueError too
             raise
-        raise DataError(f"{path} is not a JSON file: {error}.") from None
+        # The full text of a parse error counts characters from the start of the file.
+        reason = getattr(error, "msg", error)
+        raise DataError(
+            f"{path} is not a JSON file ({reason}); give the JSON of a result."
+        ) from None
     if not isinstance(content, dict):
         raise DataError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")
     schema = content.get("schema", SCHEMA)
     if schema != SCHEMA:
         raise DataError(
-            f"{path} is of schema {shown(str(schema)[:20])}, and this version reads {SCHEMA}: "
+            f"{path} has schema {shown(str(schema)[:20])}, but this version reads {SCHEMA}: "
             "use the version that wrote it."
         )
     return content
@@ -43,4 +47,4 @@ def read_result(path: Path) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     # Python reads NaN and Infinity, which are not JSON and which no result holds.
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")

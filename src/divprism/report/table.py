@@ -15,7 +15,14 @@ from html import escape
 from typing import Any, Literal
 
 from divprism.errors import ArgumentError, MissingExtraError, Notice
-from divprism.report.texts import latex_literal, literal, one_line, visible, without_formula
+from divprism.report.texts import (
+    latex_literal,
+    literal,
+    number_of,
+    one_line,
+    visible,
+    without_formula,
+)
 
 __all__ = [
     "RENDERINGS",
@@ -192,7 +199,7 @@ class Table:
         left_out = len(self.rows) - count
         if left_out <= 0:
             return self
-        note = f"{left_out:,} more rows are not shown; to_frame() holds all of them"
+        note = f"not shown: {number_of(left_out, 'more row')}; to_frame() has all of them"
         return replace(self, rows=self.rows[:count], notes=(note, *self.notes))
 
     def render(self, form: str, width: int | None = None, color: bool = False) -> str:
@@ -303,7 +310,8 @@ class Table:
         if self.title:
             lines = [literal(self.title), "", *lines]
         if self.notes:
-            lines += ["", *(literal(note) for note in self.notes)]
+            # Without a blank line between them they would become one paragraph.
+            lines += [line for note in self.notes for line in ("", literal(note))]
         return "\n".join(lines) + "\n"
 
     def to_latex(self) -> str:
@@ -333,21 +341,26 @@ class Table:
         return buffer.getvalue()
 
     def to_html(self) -> str:
-        """An HTML table without scripts or styles of its own; every text is escaped."""
-        heads = "".join(f"<th>{escape(title)}</th>" for title in self._titles())
+        """An HTML table without scripts or colours of its own; every text is escaped."""
+        # Notebooks differ in how they align cells, so each cell has its own alignment.
+        styles = [f'style="text-align: {column.alignment}"' for column in self.columns]
+        pairs = zip(styles, self._titles(), strict=True)
+        heads = "".join(f"<th {style}>{escape(title)}</th>" for style, title in pairs)
         lines = ["<table>"]
         if self.title:
             lines.append(f"<caption>{escape(visible(self.title))}</caption>")
         lines.append(f"<thead><tr>{heads}</tr></thead>")
         lines.append("<tbody>")
         for row in self._shown_rows():
-            cells = [f"<td>{escape(text)}</td>" for text in row]
+            aligned = zip(styles, row, strict=True)
+            cells = [f"<td {style}>{escape(text)}</td>" for style, text in aligned]
             lines.append(f"<tr>{''.join(cells)}</tr>")
         lines += ["</tbody>", "</table>"]
         # A notebook shows this and nothing else, so the warnings belong here; the command line
         # prints them on stderr.
-        for note in (*self.notes, *map(str, self.warnings)):
-            lines.append(f"<p>{escape(visible(note))}</p>")
+        below = [escape(visible(note)) for note in (*self.notes, *map(str, self.warnings))]
+        if below:
+            lines.append(f"<p>{'<br>'.join(below)}</p>")
         return "\n".join(lines) + "\n"
 
     def to_frame(self) -> Any:

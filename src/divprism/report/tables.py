@@ -31,7 +31,7 @@ __all__ = [
     "groups_table",
     "interval_note",
     "interval_remarks",
-    "kernel_note",
+    "kernel_notes",
     "models_of",
     "order_note",
     "remarks",
@@ -87,7 +87,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
         Column("interval", _error_title(document)),
         Column("meaning", "reads as", priority=1),
     )
-    notes = (*remarks(document), kernel_note(document))
+    notes = (*remarks(document), *kernel_notes(document))
     return Table(columns, tuple(rows), caption(document), notes, warnings_in(document))
 
 
@@ -141,8 +141,19 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
             row.append((document["baseline"] or {}).get("excess_information"))
         rows.append(tuple(row))
     first = next(iter(documents.values()))
-    notes = (order_note(first["settings"]), kernel_note(first), *interval_note(documents))
-    return Table(tuple(columns), tuple(rows), notes=notes)
+    notes = [*_legend(first["settings"], specs), *kernel_notes(first), *interval_note(documents)]
+    if has_baseline:
+        notes.append("excess info: information above that of random pairings, in nats")
+    return Table(tuple(columns), tuple(rows), notes=tuple(notes))
+
+
+def _legend(settings: Document, specs: Sequence[ScoreSpec]) -> list[str]:
+    """The order, and what the headings of the default scores mean."""
+    families = {spec.family for spec in specs}
+    if "conditional" not in families:
+        return [order_note(settings)]
+    meaning = "vendi = conditional x information; conditional: distinct outputs per kind of prompt"
+    return [f"{order_note(settings)}; {meaning}"]
 
 
 def _cell_of(spec: ScoreSpec, document: Document) -> Measured | None:
@@ -239,9 +250,9 @@ def convergence_table(document: Document, wide: bool = False) -> Table:
         f"±: standard deviation over {len(document['pairs'])} random orders; near {sizes[-1]:,} "
         f"they share most {document['noun']}."
     )
-    settings = f"{order_note(document['settings'])}; {kernel_note(document)}"
+    settings = [order_note(document["settings"]), *kernel_notes(document)]
     verdicts = [verdict["sentence"] for verdict in document["verdicts"].values()]
-    notes = (band, settings, document["summary"], document["question"], *verdicts)
+    notes = (band, *settings, document["summary"], document["question"], *verdicts)
     return Table(tuple(columns), tuple(rows), notes=notes, warnings=warnings_in(document))
 
 
@@ -295,9 +306,12 @@ def sweep_table(document: Document) -> Table:
             mark = ">" if index == nearest else ""
             scores = [swept["scores"][name][index] for name in names]
             rows.append((mark, noun, bandwidth, *scores))
-    title = number_of(document["n"], "pair")
+    noun = "pair"
+    if document["t"] is None:
+        noun = "output"
+    title = number_of(document["n"], noun)
     if document["n"] < document["drawn_from"]:
-        title += f", a random sample of {document['drawn_from']:,}"
+        title += f", a sample of {document['drawn_from']:,}"
     title += f"; {order_note(document['settings'])}; k = {Gaussian.formula}"
     return Table(
         tuple(columns),
@@ -315,13 +329,17 @@ def _sweep_notes(document: Document) -> list[str]:
         swept = document[side]
         if swept is not None:
             notes.append(
-                f"bandwidth of {noun}: {swept['chosen']:.4g} by rule (>), median distance "
-                f"{swept['median']:.4g}"
+                f"bandwidth of {noun}: {swept['chosen']:.4g} by the rule (nearest: >); median "
+                f"distance {swept['median']:.4g}"
             )
     if document["t"] is not None:
-        notes.append("while the bandwidth of one side varies, the other stays at that of the rule")
+        notes.append(
+            "while the bandwidth of one side varies, the other side keeps the bandwidth of the rule"
+        )
     rule = f"rule: {document['settings']['bandwidth_rule']}"
-    return [*notes, "; ".join([rule, *_embedded(document)])]
+    entries = document.get("embedders", ())
+    sides = [f"{SIDES[entry['side']]} embedded by {entry['id']}" for entry in entries]
+    return [*notes, "; ".join([rule, *sides])]
 
 
 def groups_table(document: Document) -> Table:
@@ -342,7 +360,7 @@ def groups_table(document: Document) -> Table:
         row: list[Cell] = [group_title(group)]
         row += [group[column.key] for column in columns[1:]]
         rows.append(tuple(row))
-    notes = [kernel_note(document)]
+    notes = kernel_notes(document)
     if fair:
         notes.insert(0, equal_size_note(document))
     return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=warnings_in(document))
@@ -366,20 +384,27 @@ def order_note(settings: Document) -> str:
     return text
 
 
-def kernel_note(document: Document) -> str:
-    """The kernels, with the convention that a bandwidth is meant in, and the embedders."""
+def kernel_notes(document: Document) -> list[str]:
+    """How each side is embedded and compared, a line each, and what a bandwidth means."""
     settings = document["settings"]
-    parts = []
+    embedders = {entry["side"]: entry["id"] for entry in document.get("embedders", ())}
+    notes = []
     for side, noun in SIDES.items():
         kernel, bandwidth = settings[f"kernel_{side}"], settings[f"bandwidth_{side}"]
+        if kernel is None:
+            continue
+        parts = [f"{kernel} kernel"]
+        if side in embedders:
+            parts.insert(0, f"embedded by {embedders[side]}")
         if bandwidth is not None:
-            parts.append(f"{noun}: {kernel}, bandwidth {bandwidth:.6g}")
-        elif kernel is not None:
-            parts.append(f"{noun}: {kernel}")
-    note = "; ".join(["kernel of " + "; of ".join(parts), *_formulas(settings)])
+            parts.append(f"bandwidth {bandwidth:.6g}")
+        notes.append(f"{noun}: {', '.join(parts)}")
+    explained = _formulas(settings)
     if settings["bandwidth_rule"] is not None:
-        note += f"; bandwidth by rule: {settings['bandwidth_rule']}"
-    return "; ".join([note, *_embedded(document)])
+        explained.append(f"bandwidths chosen by {settings['bandwidth_rule']}")
+    if explained:
+        notes.append("; ".join(explained))
+    return notes
 
 
 def _formulas(settings: Document) -> list[str]:
@@ -394,14 +419,6 @@ def _formulas(settings: Document) -> list[str]:
     return [f"{kernel} k = {formula}" for kernel, formula in formulas.items() if formula]
 
 
-def _embedded(document: Document) -> list[str]:
-    """The embedders of both sides in a few words; nothing if vectors were given."""
-    sides = [f"{SIDES[entry['side']]} by {entry['id']}" for entry in document.get("embedders", ())]
-    if not sides:
-        return []
-    return [f"embedded: {', '.join(sides)}"]
-
-
 def interval_note(documents: Documents) -> list[str]:
     """What the errors in a table of models mean; empty without intervals."""
     interval = _any_interval(documents.values())
@@ -413,7 +430,8 @@ def interval_note(documents: Documents) -> list[str]:
             if score["interval"]:
                 units.add(f"{score['interval']['unit']}s")
     return [
-        f"±: half of the {interval['level']:.0%} interval, resampling {' or '.join(sorted(units))}"
+        f"±: half the width of the {interval['level']:.0%} interval, resampling "
+        f"{' or '.join(sorted(units))}"
     ]
 
 
@@ -424,8 +442,8 @@ def remarks(document: Document) -> list[str]:
     if baseline is not None:
         count = number_of(baseline["num_permutations"], "random pairing")
         lines.append(
-            f"excess information: {baseline['excess_information']:.3f} nats over {count} of "
-            f"outputs and prompts, whose information_vendi is {baseline['baseline']:.4f} "
+            f"excess information: {baseline['excess_information']:.3f} nats more than {count} of "
+            f"outputs and prompts, with information_vendi {baseline['baseline']:.4f} "
             f"(p = {baseline['p_value']:.2g})"
         )
     return lines
@@ -436,12 +454,15 @@ def interval_remarks(document: Document) -> list[str]:
     interval = _any_interval([document])
     if interval is None:
         return []
-    units = number_of(interval["num_units"], interval["unit"])
-    lines = [f"intervals: for the mean over other samples like this one, resampling {units}"]
+    unit = interval["unit"]
+    if unit == "pair" and document["data"]["prompts"] is None:
+        unit = "output"
+    units = number_of(interval["num_units"], unit)
+    lines = [f"intervals: for the mean over other samples of this size, resampling {units}"]
     bounds = _bounds_in_words(document)
     if bounds:
         lines.append(
-            "of infinitely many samples, whatever their distribution, at "
+            "bounds for infinitely many samples of any distribution, at "
             f"{interval['level']:.0%}: {bounds}"
         )
     return lines

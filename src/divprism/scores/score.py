@@ -343,16 +343,16 @@ def saturation(operator: str, entropy: float, problem: Problem) -> list[Notice]:
         consequence = "conditional equals vendi"
         if operator == "x":
             consequence = "vendi is 1 whatever they are"
-        text = f"all {side.size:,} distinct {noun} count as one, so {consequence}"
+        text = f"all {side.size:,} distinct {noun} count as the same, so {consequence}"
         return [Notice(f"{noun}-all-alike", f"{text}; lower {bandwidth}.")]
     if operator == "x" and count >= _APART * side.size:
-        text = f"nearly all of {side.size:,} distinct outputs count as unlike any other"
+        text = f"nearly all of the {side.size:,} distinct outputs count as unrelated"
         return [Notice("outputs-all-apart", f"{text}; raise {bandwidth}.")]
     # Compared with the number of pairs, not of distinct prompts: only prompts that hardly repeat
     # leave each output alone.
     if operator == "t" and count >= _APART * problem.n:
         text = (
-            f"nearly each of {problem.n:,} pairs has a kind of prompt to itself, so conditional "
+            f"nearly each of the {problem.n:,} pairs has its own kind of prompt, so conditional "
             "is near 1 whatever the outputs are"
         )
         way_out = f"raise {bandwidth}, or generate several outputs per prompt"

@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from divprism.core.kernels import Kernel
+from divprism.core.kernels.base import positive_number
 from divprism.core.validation import (
     check_memory,
     check_order,
@@ -212,6 +213,9 @@ class Settings:
         for side in ("x", "t"):
             name = values.pop(f"kernel_{side}", None)
             bandwidth = values.pop(f"bandwidth_{side}", None)
+            if bandwidth is not None:
+                # Checked here, where the side is known: a kernel would only name `bandwidth`.
+                positive_number(bandwidth, f"bandwidth_{side}")
             values[f"kernel_{side}"] = registry.kernel(name, bandwidth)
             if f"embedder_{side}" in values:
                 text = values[f"embedder_{side}"]
@@ -314,7 +318,10 @@ def read_options(
     # The annotations of a TypedDict, unlike those of other classes, include those of its bases.
     unknown = [name for name in options if name not in accepted.__annotations__]
     if unknown:
-        raise TypeError(f"{function}() got an unexpected keyword argument {unknown[0]!r}")
+        hint = ""
+        if "bandwidth" in unknown[0]:
+            hint = "; a bandwidth belongs to its kernel, as in dp.Gaussian(2.0)"
+        raise TypeError(f"{function}() got an unexpected keyword argument {unknown[0]!r}{hint}")
     given = dict(options)
     # Taken out first: what is left are fields of Settings and Resources, by their own names.
     base = given.pop("settings", None)
@@ -335,7 +342,7 @@ def _read_resources(given: dict[str, Any]) -> Resources:
         # Blocks of the kernel matrix are read in place; processes would copy the data for each.
         if isinstance(executor, ProcessPoolExecutor):
             raise ArgumentError(
-                "`executor` must share our memory: use concurrent.futures.ThreadPoolExecutor; "
+                "`executor` must run threads: use concurrent.futures.ThreadPoolExecutor; "
                 "got processes."
             )
     if progress is not None and not callable(progress):

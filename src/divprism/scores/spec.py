@@ -250,7 +250,7 @@ SCORES: tuple[ScoreSpec, ...] = (
     ScoreSpec(
         name="prompt_rke",
         title="Prompt-RKE",
-        heading="kinds (2)",
+        heading="prompt rke",
         family="prompts",
         terms=_PROMPTS,
         order=2.0,
@@ -261,7 +261,7 @@ SCORES: tuple[ScoreSpec, ...] = (
     ScoreSpec(
         name="per_prompt_rke",
         title="Per-prompt RKE",
-        heading="per prompt (2)",
+        heading="per prompt rke",
         family="per_prompt",
         terms=_PER_PROMPT,
         order=2.0,

@@ -34,6 +34,7 @@ from divprism.analysis.inputs import as_samples, embed_samples, require_one_mode
 from divprism.core.kernels import Categorical
 from divprism.data.inputs import as_arrays
 from divprism.data.samples import Samples
+from divprism.data.wording import counted
 from divprism.engines import Resources
 from divprism.errors import ArgumentError, DataError, Notice
 from divprism.estimators import Entropy
@@ -132,8 +133,8 @@ def prompt_groups(
     # Labels of the right number fit the outputs that are left.
     if items.skipped and isinstance(grouping, LabelGrouping) and len(grouping.labels) != len(items):
         raise DataError(
-            f"{items.skipped:,} outputs are empty and left out, so the labels do not fit: drop "
-            "these outputs first."
+            f"{counted(items.skipped, 'output is', 'outputs are')} empty and left out, so the "
+            "labels do not fit: drop these outputs first."
         )
     problem = _pose_in_double(embedded, settings, resources)
     assert problem.t is not None
@@ -154,7 +155,7 @@ def embedded_pairs(
     # Examples are shown as texts and images even where vectors of them are scored.
     shown = items.given or items
     if items.prompts is None:
-        raise DataError(f"groups are of prompts, and {items.source} holds none; give them as `t`.")
+        raise DataError("groups need prompts, and there are none: add `t`.")
     require_one_model(items, "groups are")
     # Ids are compared for equality, so embedding them first would only cost time.
     if isinstance(settings.kernel_t, Categorical):

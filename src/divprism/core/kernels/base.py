@@ -19,7 +19,14 @@ from divprism.core.kernels.points import Points, StoredPoints
 from divprism.core.validation import clean_rows
 from divprism.errors import ArgumentError, DataError
 
-__all__ = ["Kernel", "finite_number", "require_directions", "resolution", "unit_rows"]
+__all__ = [
+    "Kernel",
+    "finite_number",
+    "positive_number",
+    "require_directions",
+    "resolution",
+    "unit_rows",
+]
 
 
 class Kernel(ABC):
@@ -101,6 +108,15 @@ def finite_number(value: object, name: str, requirement: str) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
+        raise ArgumentError(f"`{name}` must be {requirement}; got {value!r}.")
+    return number
+
+
+def positive_number(value: object, name: str) -> float:
+    """`value` as a positive, finite float, or an ArgumentError."""
+    requirement = "positive and finite"
+    number = finite_number(value, name, requirement)
+    if number <= 0:
         raise ArgumentError(f"`{name}` must be {requirement}; got {value!r}.")
     return number
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from divprism.core.arrays import Array, array_namespace, exp_in_place, machine_epsilon
 from divprism.core.distances import EXPONENT_ERROR, gaussian_exponents
-from divprism.core.kernels.base import Kernel, finite_number, resolution
+from divprism.core.kernels.base import Kernel, positive_number, resolution
 from divprism.core.kernels.points import Points, StoredPoints
 from divprism.core.tiles import row_blocks
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import DataError
 
 __all__ = ["Gaussian"]
 
@@ -41,13 +41,13 @@ class Gaussian(Kernel):
     formula = "exp(-d^2 / (2 bandwidth^2))"
 
     def __post_init__(self) -> None:
-        bandwidth = _positive_number(self.bandwidth, "bandwidth")
+        bandwidth = positive_number(self.bandwidth, "bandwidth")
         object.__setattr__(self, "bandwidth", bandwidth)
 
     @classmethod
     def from_gamma(cls, gamma: float) -> "Gaussian":
         """The kernel exp(-gamma d^2) of scikit-learn: bandwidth = 1 / sqrt(2 gamma)."""
-        return cls(1 / math.sqrt(2 * _positive_number(gamma, "gamma")))
+        return cls(1 / math.sqrt(2 * positive_number(gamma, "gamma")))
 
     def points(self, x: Array, dtype: Any, name: str) -> Points:
         """Rows around their mean, in units of the bandwidth."""
@@ -68,7 +68,7 @@ class Gaussian(Kernel):
         if not math.isfinite(largest):
             raise DataError(
                 f"squared distances of `{name}` overflow at bandwidth {self.bandwidth:g}. "
-                "Rescale the data, or widen it."
+                "Rescale the data, or use a larger bandwidth."
             )
         # Refined exponents are accurate to EXPONENT_ERROR however large the norms are.
         noise = min(2 * resolution(x) * largest, EXPONENT_ERROR)
@@ -90,7 +90,7 @@ class Gaussian(Kernel):
             return self.stored_points(x, np.float64, name)
         raise DataError(
             f"distances of `{name}` cannot be resolved at bandwidth {self.bandwidth:g} from a file "
-            "larger than the memory budget. Widen the bandwidth, or load the data."
+            "larger than the memory budget. Use a larger bandwidth, or load the data."
         )
 
     def _maker(self, centre: np.ndarray, dtype: Any) -> Callable[[Array], Points]:
@@ -116,11 +116,3 @@ class Gaussian(Kernel):
 
 def _largest_half_square(points: Points) -> float:
     return float(np.asarray(points.half_squares).max())
-
-
-def _positive_number(value: object, name: str) -> float:
-    requirement = "positive and finite"
-    number = finite_number(value, name, requirement)
-    if number <= 0:
-        raise ArgumentError(f"`{name}` must be {requirement}; got {value!r}.")
-    return number

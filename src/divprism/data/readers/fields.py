@@ -194,7 +194,8 @@ def _output_fields(first: dict[str, Any], fields: Fields, source: str) -> tuple[
     if prompt:
         hint = f" To score the prompts themselves, pass `output_field={prompt!r}`."
     raise DataError(
-        f"{source} has no output field among {listed(first)}; name it with `output_field`.{hint}"
+        f"{source} has no field that is known to hold outputs (it has {listed(first)}); name one "
+        f"with `output_field`.{hint}"
     )
 
 
@@ -232,7 +233,9 @@ def _named(first: dict[str, Any], names: str | None, argument: str, source: str)
         wanted = [name.strip() for name in names.split(",")]
     for name in wanted:
         if _dotted(first, name) is MISSING:
-            raise DataError(f"{source} has no field {name!r} (`{argument}`) among {listed(first)}.")
+            raise DataError(
+                f"{source} has no field {name!r} (`{argument}`); it has {listed(first)}."
+            )
     return tuple(wanted)
 
 
@@ -271,7 +274,10 @@ def value_of(record: Record, name: str) -> Any:
     """Return the value of a field; raise DataError if the record does not have it."""
     value = _dotted(record.fields, name)
     if value is MISSING:
-        raise DataError(f"{record.where} has no field {name!r}.")
+        raise DataError(
+            f"{record.where} has no field {name!r}, unlike the first record; add it, or remove "
+            "the record."
+        )
     return value
 
 

@@ -301,4 +301,8 @@ def parse_json(text: str, where: str) -> Any:
     except RecursionError:
         raise DataError(f"{where} is nested too deeply.") from None
     except ValueError as error:
-        raise DataError(f"{where} is not JSON: {str(error).rstrip('.')}.") from None
+        reason = str(error).rstrip(".")
+        # `where` names the line of the file; the parser counts lines inside of the text.
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"{error.msg} (character {error.pos + 1})"
+        raise DataError(f"{where} is not JSON: {reason}.") from None

@@ -72,7 +72,8 @@ def read_media_folder(
         unread = _unread(folder, depth=2)
     if not items:
         problem = f"{shown(folder)} contains neither a table nor images, videos or folders of them"
-        raise DataError("; ".join([problem, *unread.values()]) + ".")
+        way_out = "name a file, or the folder that contains one"
+        raise DataError("; ".join([problem, *unread.values(), way_out]) + ".")
     for code, text in unread.items():
         findings.warn(code, f"{text}.")
     if paired is not None and prompts is not None:
