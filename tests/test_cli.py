@@ -502,7 +502,7 @@ def test_a_sweep_holds_its_settings_and_is_a_config(texts, tmp_path):
     again = run(*call, "--config", tmp_path / "r.json")
     assert json.loads(again.stdout) == saved
     lines = run("bandwidth", texts, "--config", tmp_path / "r.json").stdout.decode().splitlines()
-    assert lines[0].startswith("20 pairs, a random sample of 64; order 2; ")
+    assert lines[0].startswith("20 pairs, a sample of 64; order 2; ")
     embedded = "outputs embedded by wordllama; prompts embedded by wordllama"
     assert lines[-1] == f"rule: median(max_rows=2000); {embedded}"
 

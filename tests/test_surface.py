@@ -176,7 +176,7 @@ def test_order_two_never_holds_the_matrix(kernel):
 def _steps_of_the_walk():
     """The functions of the table "The way of the data" in docs/architecture.md, in order."""
     text = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
-    table = text.split("## The way of the data")[1].split("\n\n")[2]
+    table = text.split("## The path of the data")[1].split("\n\n")[2]
     names = [row.split("|")[2].strip(" `") for row in table.splitlines()[2:]]
     return {
         inspect.unwrap(pkgutil.resolve_name(f"divprism.{name}")).__code__: name for name in names
