@@ -15,7 +15,10 @@ from divprism.core.operators import (
 from divprism.core.spectrum import Spectrum
 from divprism.engines import Resources
 
-__all__ = ["direct_spectra", "largest_part"]
+__all__ = ["CHEAP_SIZE", "direct_bytes", "direct_spectra", "largest_part"]
+
+# Size of a matrix that is solved in about a second.
+CHEAP_SIZE = 3000
 
 ByMoment = Callable[[Operator], bool]
 
@@ -90,14 +93,26 @@ def _require_memory(
     parts: dict[Operator, list[Operator]], resources: Resources, by_moment: ByMoment
 ) -> None:
     """Raise ArgumentError, before any work, if a matrix does not fit the memory budget."""
-    needed = 0
+    resources.require(
+        _most_bytes(parts, by_moment),
+        "an exact solution",
+        "use Lanczos(), which computes kernel values as it goes",
+    )
+
+
+def direct_bytes(operators: Sequence[Operator]) -> int:
+    """Bytes that `direct_spectra` holds for these operators at most."""
+    return _most_bytes({operator: list(operator.parts()) for operator in operators}, _never)
+
+
+def _most_bytes(parts: dict[Operator, list[Operator]], by_moment: ByMoment) -> int:
+    """Bytes held for the largest of the connected parts."""
+    most = 0
     for pieces in parts.values():
         for part in pieces:
             if not part.is_diagonal:
-                needed = max(needed, _bytes(part, by_moment))
-    resources.require(
-        needed, "an exact solution", "use Lanczos(), which computes kernel values as it goes"
-    )
+                most = max(most, _bytes(part, by_moment))
+    return most
 
 
 def _bytes(part: Operator, by_moment: ByMoment) -> int:
