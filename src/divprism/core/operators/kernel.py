@@ -83,7 +83,7 @@ class KernelOperator(Operator):
         return (self,)
 
     def indexed_factors(self) -> Iterator[tuple["KernelOperator", np.ndarray]]:
-        """This operator with all of its points."""
+        """The operator itself, with all of its points."""
         yield self, np.arange(self.size)
 
     @property

@@ -97,7 +97,7 @@ def matrix_noise(operator: Operator, matrix: Array) -> float:
 
 
 def _largest_row_error(matrix: Array, noises: Array) -> float:
-    """Largest sum over a row of |M_ij| (noises_i + noises_j), which bounds the norm of the error."""
+    """Largest row sum of |M_ij| (noises_i + noises_j): a bound on the norm of the error."""
     xp = array_namespace(matrix)
     noises = xp.astype(noises, matrix.dtype)
     diagonal = xp.linalg.diagonal(matrix)
