@@ -84,6 +84,56 @@ def test_rounding_of_single_precision_survives_a_merge():
     assert merged._noise == whole._noise > 0
 
 
+HALVES = np.repeat(X[:2], 30, axis=0).astype(np.float16)
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [20, 40], [30]], ids=str)
+@pytest.mark.parametrize("name", ["cosine", "polynomial"])
+def test_every_merge_order_and_chunking_of_half_precision_agrees(name, cuts):
+    """Two directions remain two at order 0.1: no order of merging forgets the rounding."""
+    kernel, _, _ = KERNELS[name]
+    expected = dp.vendi(HALVES, kernel=kernel, order=0.1, estimator=dp.Dual())
+    assert 1 < expected < 2
+    for direction in (1, -1):
+        merged = dp.Metric(kernel, order=0.1)
+        for chunk in np.split(HALVES, cuts)[::direction]:
+            part = dp.Metric(kernel, order=0.1)
+            part.update(chunk)
+            # Into a fresh one, then into the rest: each hop has to carry the noise.
+            hop = dp.Metric(kernel, order=0.1)
+            hop.merge(part)
+            merged.merge(hop)
+        assert float(merged.compute().vendi) == pytest.approx(float(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize("seen", [0, 60])
+def test_a_chunk_that_overflows_leaves_no_noise(seen, monkeypatch):
+    """Half precision is noisier than double, so a refused chunk of it must not raise the cut."""
+    metric, fresh = dp.Metric(dp.Cosine(), order=0.1), dp.Metric(dp.Cosine(), order=0.1)
+    for each in (metric, fresh):
+        if seen:
+            each.update(X[:seen])
+    with monkeypatch.context() as patch:
+        patch.setattr(dp.Cosine, "features", lambda self, points: points.rows * np.inf)
+        with np.errstate(all="ignore"), pytest.raises(dp.DataError, match="overflow"):
+            metric.update(HALVES)
+    for each in (metric, fresh):
+        each.update(X[seen:])
+    assert metric._noise == fresh._noise
+    assert values(metric.compute()) == values(fresh.compute())
+
+
+def test_a_first_chunk_that_fails_leaves_no_width(monkeypatch):
+    metric, other = dp.Metric(dp.Cosine()), dp.Metric(dp.Cosine())
+    with monkeypatch.context() as patch:
+        patch.setattr(dp.Cosine, "features", lambda self, points: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            metric.update(X)
+    other.update(X[:, :2])
+    metric.merge(other)
+    assert values(metric.compute()) == values(other.compute())
+
+
 def test_a_first_chunk_that_is_refused_leaves_no_width():
     metric = dp.Metric(dp.Gaussian(1e-300))
     with np.errstate(all="ignore"), pytest.raises(dp.DataError, match="overflow"):

@@ -22,6 +22,8 @@ from divprism.core.sweep import Sweep, common_sweeps
 from divprism.engines import Resources
 from divprism.engines.resources import free_memory
 from divprism.estimators import Question
+from divprism.estimators._krylov import BlockKrylov
+from divprism.estimators._quadrature import Batch, _balanced
 
 
 @cache
@@ -266,6 +268,60 @@ def test_lanczos_handles_extreme_spectra(order, truncation):
         slack = 2e-3 if order < 1 else 2e-5
         error = result.standard_error / result.value
         assert abs(result.entropy - expected.entropy) < 5 * error + slack, name
+
+
+def _twelve_clusters(n):
+    rng = np.random.default_rng(3)
+    centres = 2 * rng.standard_normal((12, 5))
+    return centres[rng.integers(12, size=n)] + 1.4 * rng.standard_normal((n, 5))
+
+
+def test_probes_that_resolve_the_cut_count_most_at_truncated_order_two():
+    """tr A^2 is known, so the variance of its estimate does not tell good probes from bad ones."""
+    x, kernel = _twelve_clusters(600), dp.Gaussian(2.7)
+    settings = {"kernel": kernel, "order": 2, "truncation": 15}
+    expected = dp.vendi(x, estimator=dp.Exact(), **settings)
+    for seed in range(3):
+        result = dp.vendi(x, estimator=dp.Lanczos(32, 12), rng=seed, **settings)
+        assert result.standard_error < 1e-3 * result.value
+        assert abs(result - expected) < 5 * result.standard_error
+
+
+@pytest.mark.parametrize("order", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("truncation", [15, None])
+def test_a_tolerance_that_the_first_probes_miss_is_met_exactly_by_small_matrices(order, truncation):
+    x = _twelve_clusters(1600)
+    settings = {"kernel": dp.Gaussian(2.7), "order": order, "truncation": truncation}
+    result = dp.vendi(x, estimator=dp.Lanczos(tolerance=1e-9), **settings)
+    assert result == dp.vendi(x, estimator=dp.Exact(), **settings)
+    assert result.standard_error == 0
+
+
+def test_matrices_that_a_batch_of_probes_would_fill_are_solved_exactly():
+    x, settings = _twelve_clusters(1200), {"kernel": dp.Gaussian(2.7), "truncation": 15}
+    assert dp.vendi(x, order=2, estimator=dp.Lanczos(), **settings).standard_error == 0
+
+
+@pytest.mark.parametrize("width", [3, 8, 20])
+def test_a_krylov_space_does_not_outgrow_the_whole_space(width):
+    """Vectors beyond the n-th would be rounding errors, and the compressed matrix with them."""
+    rng = np.random.default_rng(0)
+    factor = rng.standard_normal((20, 20))
+    matrix = (factor @ factor.T).astype(np.float32)
+    batch = Batch(BlockKrylov(rng.standard_normal((20, width)).astype(np.float32)), 0.0)
+    while batch.can_grow:
+        batch.krylov.extend(matrix @ batch.krylov.block)
+    assert batch.krylov.steps == 20 // width
+    # The eigenvalues of a projection lie between those of the matrix.
+    lowest, *_, highest = np.linalg.eigvalsh(matrix.astype(np.float64))
+    compressed = np.linalg.eigvalsh(batch.krylov.compressed)
+    assert lowest - 1e-4 < compressed.min() < compressed.max() < highest + 1e-4
+
+
+def test_probes_without_variance_share_equally():
+    """The sum of reciprocals of the smallest variances overflows."""
+    precision = np.full(16, 1 / np.finfo(np.float64).tiny)
+    np.testing.assert_allclose(_balanced(precision, np.zeros((16, 2))), np.full(16, 1 / 16))
 
 
 @pytest.mark.parametrize("estimator", [dp.Lanczos(8, 4), dp.Nystrom(50), dp.Auto()], ids=str)

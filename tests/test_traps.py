@@ -66,6 +66,34 @@ def test_near_copies_add_nothing_at_small_order(bandwidth, library):
     )
 
 
+@pytest.mark.parametrize("order", [0.01, 0.1, 0.5])
+def test_outliers_add_an_item_each_and_hide_none(order, library):
+    """A point far from all others is similar to none: its rounding touches no other eigenvalue."""
+    near = np.linspace(-1, 1, 10)[:, None]
+    # The smallest eigenvalue is 1e-12, above the rounding of the line but not of the outliers.
+    values = np.linalg.eigvalsh(reference.gaussian(near, 1.0)) / 12
+    expected = (np.append(values, [1 / 12, 1 / 12]) ** order).sum() ** (1 / (1 - order))
+    x = library(np.concatenate([near, [[4096.0], [-4096.0]]]))
+    kernel = dp.Gaussian(1.0)
+    assert float(dp.vendi(x, kernel=kernel, order=order)) == pytest.approx(expected, rel=1e-6)
+    # The same for the matrix of pairs, and for one block of equal prompts.
+    for kernel_t, t in ((kernel, library(np.zeros((12, 1)))), (dp.Categorical(), [0] * 12)):
+        result = dp.conditional_vendi(x, t, kernel_x=kernel, kernel_t=kernel_t, order=order)
+        assert float(result) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_heavy_tails_keep_every_eigenvalue_that_is_resolved(seed):
+    x = np.random.RandomState(seed).lognormal(0, 2, size=(200, 3))
+    values = np.linalg.eigvalsh(reference.gaussian(x, 1.0)) / 200
+    values = values[values > 200 * np.finfo(float).eps * values.max()]
+    expected = (values**0.01).sum() ** (1 / 0.99)
+    # Single eigenvalues near the cut may fall on either side of it: each is worth 0.4 percent.
+    assert float(dp.vendi(x, kernel=dp.Gaussian(1.0), order=0.01)) == pytest.approx(
+        expected, rel=5e-3
+    )
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("estimator", [dp.Exact(), dp.Dual(), dp.Auto()])
 def test_rank_deficient_data_have_no_more_than_their_rank(dtype, estimator, library):

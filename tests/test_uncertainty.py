@@ -89,6 +89,37 @@ def test_intervals_cover_the_expectation(law):
         )  # a spread from 300 draws is known to 4 %, and n is small
 
 
+SCORES_OF_PROMPTS = ("per_prompt_vendi", "per_prompt_rke", "prompt_vendi", "prompt_rke")
+PROMPT_LAWS = {
+    "several outputs of a prompt": (partial(repeated, prompts=30), SCORES_OF_PROMPTS),
+    # Given prompts are the same in every sample, so their own scores have no error.
+    "outputs of given prompts": (partial(fixed, prompts=6), SCORES_OF_PROMPTS[:2]),
+}
+
+
+@pytest.mark.parametrize("law", PROMPT_LAWS)
+def test_intervals_of_prompt_scores_cover_the_expectation(law):
+    """The same for the scores of exact prompts and of the prompts themselves."""
+    draw, names = PROMPT_LAWS[law]
+    kernels = {"kernel_x": NARROW, "kernel_t": WIDE, "num_permutations": 0}
+    samples = {name: [] for name in names}
+    for seed in range(300):
+        found = dp.evaluate(*draw(np.random.default_rng(10_000 + seed)), **kernels)
+        for name in names:
+            samples[name].append(float(found.scores[name]))
+    held, errors = dict.fromkeys(names, 0), dict.fromkeys(names, 0.0)
+    for seed in range(DRAWS):
+        intervals = dp.evaluate(
+            *draw(np.random.default_rng(seed)), **kernels, interval=0.95
+        ).intervals
+        for name in names:
+            held[name] += intervals[name].low <= np.mean(samples[name]) <= intervals[name].high
+            errors[name] += intervals[name].standard_error / DRAWS
+    assert all(0.90 * DRAWS <= count <= 0.98 * DRAWS for count in held.values()), held
+    for name in names:
+        assert errors[name] == pytest.approx(np.std(samples[name]), rel=0.25)
+
+
 def test_what_grows_with_the_sample_is_no_error():
     """30 pairs make twenty groups of one or two pairs; leaving out two lowers every score more."""
     interval = dp.evaluate(np.eye(30), kernel_x=dp.Cosine(), interval=0.95).intervals["vendi"]

@@ -220,7 +220,7 @@ def _parts_of_entropies(
                 continue
             if at == 2 and name in similarities:
                 # At order 2 the contributions are known in closed form.
-                whole[name, at] = sample.shares(similarities[name])
+                whole[name, at] = sample.shares_of(name, similarities[name])
                 continue
             whole[name, at] = sample.left_out(name, at, truncation)
             if lost:

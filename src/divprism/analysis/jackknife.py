@@ -191,6 +191,17 @@ class Sample:
         sums = np.concatenate([_square_sums(operator, rows) for rows in _blocks(operator)])
         return np.asarray((sums / operator.masses)[self.points[name]])
 
+    def shares_of(self, name: str, similarities: np.ndarray) -> np.ndarray:
+        """Contribution of each unit to the entropy of order 2 of an operator."""
+        if self.unit != "prompt" or name not in _BLOCKED:
+            return self.shares(similarities)
+        # Here a unit is a block, and the sum over i and j one term for each unit: leaving out a
+        # unit takes its term away once. The derivative by its weight would count it twice.
+        terms = np.bincount(self.units, weights=self.weights * similarities)
+        masses = np.bincount(self.units, weights=self.weights)
+        total = 2 * masses - terms / terms.sum()
+        return np.asarray(math.sqrt(total.size / (total.size - 1)) * (total - total.mean()))
+
     def shares(self, similarities: np.ndarray) -> np.ndarray:
         """Contribution of each unit to an entropy of order 2, -log sum_ij w_i w_j k_ij^2.
 

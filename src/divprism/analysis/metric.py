@@ -126,24 +126,23 @@ class Metric:
                 raise DataError(
                     f"`{name}` has {side.shape[1]} columns; earlier chunks had {width}."
                 )
-        if not self._widths:
+        is_first = not self._widths
+        if is_first:
             self._begin({name: side.shape[1] for name, side in rows.items()})
-        features = self._features(rows)
-        for block in features.values():
-            xp = array_namespace(block)
-            if not bool(xp.all(xp.isfinite(block))):
-                # Otherwise the width of a chunk that was refused would bind all later ones.
-                if self.n == 0:
-                    self.reset()
-                raise DataError(
-                    "the features of a chunk overflow: its values are too large for these "
-                    "bandwidths."
-                )
+        try:
+            features, noise = self._features(rows)
+            _require_finite(features)
+        except BaseException:
+            # Otherwise the width of a chunk that was refused would bind all later ones.
+            if is_first:
+                self.reset()
+            raise
         # Nothing fails from here on, so that a chunk is added whole or not at all.
         # Weights of one, not 1 / n, so that sums of chunks and workers add up.
         weights = np.ones(rows["x"].shape[0])
         for name, block in features.items():
             self._moments[name].update(block, weights)
+        self._noise = max(self._noise, noise)
         self.n += weights.size
 
     def _begin(self, widths: dict[str, int]) -> None:
@@ -176,22 +175,22 @@ class Metric:
             )
         return sizes
 
-    def _features(self, rows: dict[str, Array]) -> dict[str, Array]:
-        """Features of the outputs, the prompts and the pairs."""
+    def _features(self, rows: dict[str, Array]) -> tuple[dict[str, Array], float]:
+        """Features of the outputs, the prompts and the pairs, and the noise of their moments."""
         if self._is_random:
-            return self._random_features(rows)
-        features = {}
+            return self._random_features(rows), 0.0
+        features, noise = {}, 0.0
         for name, side in rows.items():
             kernel = self._kernels[name]
             points = kernel.points(side, array_namespace(side).float64, name)
             # A second moment squares the features, which doubles their relative rounding.
-            self._noise = max(self._noise, 2 * points.noise)
+            noise = max(noise, 2 * points.noise)
             features[name] = kernel.features(points)
         if "t" in features:
             # The features of a product of kernels are the products of their features.
             product = features["x"][:, :, None] * features["t"][:, None, :]
             features["joint"] = array_namespace(product).reshape(product, (product.shape[0], -1))
-        return features
+        return features, noise
 
     def _random_features(self, rows: dict[str, Array]) -> dict[str, Array]:
         """Random Fourier features. The phases of a pair add up, because its kernels multiply."""
@@ -339,6 +338,16 @@ def _require_features(kernel: object, name: str) -> None:
             f"a stream needs a kernel with features; {type(kernel).__name__} has none. "
             "Use evaluate."
         )
+
+
+def _require_finite(features: Mapping[str, Array]) -> None:
+    """Refuse features that overflow."""
+    for block in features.values():
+        xp = array_namespace(block)
+        if not bool(xp.all(xp.isfinite(block))):
+            raise DataError(
+                "the features of a chunk overflow: its values are too large for these bandwidths."
+            )
 
 
 def _operators_of(widths: Mapping[str, Any]) -> list[str]:

@@ -1,21 +1,26 @@
 """All eigenvalues of each connected part, by its matrix or by the second moment of its features."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.core.arrays import eigvalsh
+from divprism.core.arrays import Array, eigvalsh
 from divprism.core.operators import (
     HadamardOperator,
     Operator,
     dense,
+    matrix_noise,
     require_positive,
     second_moment,
 )
 from divprism.core.spectrum import Spectrum
 from divprism.engines import Resources
 
-__all__ = ["direct_spectra", "largest_part"]
+__all__ = ["CHEAP_SIZE", "direct_bytes", "direct_spectra", "largest_part"]
+
+# Size of a matrix that is solved in about a second.
+CHEAP_SIZE = 3000
 
 ByMoment = Callable[[Operator], bool]
 
@@ -33,35 +38,48 @@ def direct_spectra(
     """
     parts = {operator: list(operator.parts()) for operator in operators}
     _require_memory(parts, resources, by_moment)
-    eigenvalues = _solve_whole(parts, by_moment)
+    solutions = _solve_whole(parts, by_moment)
     spectra = []
     for operator in operators:
-        if operator in eigenvalues:
-            values = eigenvalues[operator]
-        else:
-            values = np.concatenate([_eigenvalues(part, by_moment) for part in parts[operator]])
-        require_positive(operator, values)
-        # Noise is relative to a trace of one; a part of an operator has a smaller trace.
-        noise = operator.noise * float(operator.masses.sum())
-        method = _method(parts[operator], by_moment)
-        spectra.append(Spectrum.from_eigenvalues(values, noise=noise, method=method))
+        if operator not in solutions:
+            solved = [_solve(part, by_moment) for part in parts[operator]]
+            noise = max(solution.noise for solution in solved)
+            values = np.concatenate([solution.eigenvalues for solution in solved])
+            solutions[operator] = _Solution(values, noise)
+        solution = solutions[operator]
+        require_positive(operator, solution.eigenvalues)
+        spectra.append(
+            Spectrum.from_eigenvalues(
+                solution.eigenvalues,
+                noise=solution.noise,
+                method=_method(parts[operator], by_moment),
+            )
+        )
     return spectra
+
+
+@dataclass(frozen=True)
+class _Solution:
+    """Eigenvalues, and the error that rounding of the matrix may give them."""
+
+    eigenvalues: np.ndarray
+    noise: float
 
 
 def _solve_whole(
     parts: dict[Operator, list[Operator]], by_moment: ByMoment
-) -> dict[Operator, np.ndarray]:
-    """Eigenvalues of the operators in one part, which can share kernel matrices."""
+) -> dict[Operator, _Solution]:
+    """Solutions for the operators in one part, which can share kernel matrices."""
     whole = []
     for operator, pieces in parts.items():
         if pieces == [operator] and not operator.is_diagonal and not by_moment(operator):
             whole.append(operator)
     # Products first: then the matrices of their factors are free.
     whole.sort(key=lambda operator: not isinstance(operator, HadamardOperator))
-    eigenvalues = {}
+    solutions = {}
     for operator, matrix in zip(whole, dense(whole), strict=True):
-        eigenvalues[operator] = eigvalsh(matrix)
-    return eigenvalues
+        solutions[operator] = _solve_matrix(operator, matrix)
+    return solutions
 
 
 def _method(parts: list[Operator], by_moment: ByMoment) -> str:
@@ -90,16 +108,26 @@ def _require_memory(
     parts: dict[Operator, list[Operator]], resources: Resources, by_moment: ByMoment
 ) -> None:
     """Raise ArgumentError, before any work, if a matrix does not fit the memory budget."""
-    needed = 0
-    for pieces in parts.values():
-        for part in pieces:
-            if not part.is_diagonal:
-                needed = max(needed, _bytes(part, by_moment))
     resources.require(
-        needed,
+        _most_bytes(parts, by_moment),
         "an exact solution",
         "use the Lanczos estimator, which computes kernel values as it goes",
     )
+
+
+def direct_bytes(operators: Sequence[Operator]) -> int:
+    """Bytes that `direct_spectra` holds for these operators at most."""
+    return _most_bytes({operator: list(operator.parts()) for operator in operators}, _never)
+
+
+def _most_bytes(parts: dict[Operator, list[Operator]], by_moment: ByMoment) -> int:
+    """Bytes held for the largest of the connected parts."""
+    most = 0
+    for pieces in parts.values():
+        for part in pieces:
+            if not part.is_diagonal:
+                most = max(most, _bytes(part, by_moment))
+    return most
 
 
 def _bytes(part: Operator, by_moment: ByMoment) -> int:
@@ -113,9 +141,17 @@ def _bytes(part: Operator, by_moment: ByMoment) -> int:
     return 8 * entries
 
 
-def _eigenvalues(part: Operator, by_moment: ByMoment) -> np.ndarray:
+def _solve(part: Operator, by_moment: ByMoment) -> _Solution:
     if part.is_diagonal:
-        return part.masses
+        return _Solution(part.masses, 0.0)
     if by_moment(part):
-        return eigvalsh(second_moment(part))
-    return eigvalsh(next(dense([part])))
+        # Noise is relative to a trace of one; a part of an operator has a smaller trace.
+        noise = part.noise * float(part.masses.sum())
+        return _Solution(eigvalsh(second_moment(part)), noise)
+    return _solve_matrix(part, next(dense([part])))
+
+
+def _solve_matrix(operator: Operator, matrix: Array) -> _Solution:
+    # The noise first, because the solver may overwrite the matrix.
+    noise = matrix_noise(operator, matrix)
+    return _Solution(eigvalsh(matrix), noise)

@@ -41,6 +41,13 @@ class BlockKrylov:
         """Number of products so far."""
         return self.compressed.shape[0] // self.width
 
+    @property
+    def is_full(self) -> bool:
+        """Whether another block would be larger than what the basis leaves of the whole space."""
+        # Vectors beyond the n-th are rounding errors that cannot be orthogonal to the others.
+        n, columns = self._basis.shape
+        return columns + self.width > n
+
     def extend(self, product: Array) -> None:
         """Add A @ block to the space, and make the next block orthogonal to all before it."""
         xp = array_namespace(product)

@@ -108,11 +108,17 @@ class Batch:
         self.noise = noise
         self._solved: dict[int, _Eigenpairs] = {}
         self._rules: dict[int, tuple[Rule, Rule]] = {}
+        self._atoms: dict[tuple[object, ...], _Atoms] = {}
 
     @property
     def exhausted(self) -> bool:
         """Whether the Krylov space is invariant, so that the quadrature is exact."""
         return self.krylov.is_exhausted(self.noise)
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether another product would add to the Krylov space."""
+        return not self.krylov.is_full and not self.exhausted
 
     def solved(self, steps: int) -> _Eigenpairs:
         """Eigenpairs of the matrix compressed to the space after `steps` steps."""
@@ -212,6 +218,13 @@ class Batch:
 
     def atoms(self, f: Function, *, size: int, known: tuple[float, float]) -> "_Atoms":
         """The measure of each probe; `f` decides the mixture of rules and the precision."""
+        # Kept, because a batch that is finished is asked again after each further batch.
+        key = (self.krylov.steps, f, size, known)
+        if key not in self._atoms:
+            self._atoms = {key: self._build_atoms(f, size, known)}
+        return self._atoms[key]
+
+    def _build_atoms(self, f: Function, size: int, known: tuple[float, float]) -> "_Atoms":
         steps, s = self.krylov.steps, self.krylov.width
         # The rules of the step before serve as alternatives.
         rules = [*self.rules(steps), *self.rules(max(1, steps - 1))]
@@ -430,7 +443,9 @@ def _balanced(precision: np.ndarray, surprise: np.ndarray) -> np.ndarray:
     sum(change^2 / share). Averaged over the probes, its effect on tr f is that of a regression of
     tr f on the surprises.
     """
-    shares = precision / precision.sum()
+    # Divided by the largest first: the sum of reciprocals of tiny variances may overflow.
+    shares = precision / precision.max()
+    shares = shares / shares.sum()
     centred = surprise - shares @ surprise
     covariance = (centred * shares[:, None]).T @ centred
     # Least squares: with few probes the surprises may be linearly dependent.

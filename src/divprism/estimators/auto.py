@@ -7,7 +7,7 @@ from divprism.core.norms import squares_work
 from divprism.core.operators import Operator
 from divprism.core.spectrum import Spectrum
 from divprism.engines import RESOURCES, Resources
-from divprism.estimators._direct import direct_spectra
+from divprism.estimators._direct import CHEAP_SIZE, direct_spectra
 from divprism.estimators.base import QUESTION, Cost, Entropy, Estimator, Question, check_tolerance
 from divprism.estimators.dual import Dual
 from divprism.estimators.exact import Exact
@@ -18,9 +18,6 @@ __all__ = ["Auto", "Choice"]
 
 # Operations that take a quarter of an hour.
 _TOO_LONG = 1e14
-
-# Size of a matrix that is solved in about a second.
-_CHEAP = 3000
 
 
 @dataclass(frozen=True)
@@ -78,9 +75,9 @@ class Auto(Estimator):
         """
         estimator: Estimator = Lanczos(tolerance=self.tolerance)
         # The moment must be smaller than the matrix, and cheap to solve.
-        if features is not None and features < min(n, _CHEAP + 1):
+        if features is not None and features < min(n, CHEAP_SIZE + 1):
             estimator = Dual()
-        elif n <= _CHEAP:
+        elif n <= CHEAP_SIZE:
             estimator = Exact()
         return Choice(estimator, estimator.cost(n, d_x, d_t))
 

@@ -16,7 +16,12 @@ from divprism.core.spectrum import Spectrum
 from divprism.core.sweep import Sweep, common_sweeps
 from divprism.engines import RESOURCES, Resources, side_by_side, spell_bytes, spell_seconds
 from divprism.errors import ArgumentError
-from divprism.estimators._direct import direct_spectra, largest_part
+from divprism.estimators._direct import (
+    CHEAP_SIZE,
+    direct_bytes,
+    direct_spectra,
+    largest_part,
+)
 from divprism.estimators._krylov import BlockKrylov
 from divprism.estimators._quadrature import Batch, Function, measure
 from divprism.estimators.base import QUESTION, Cost, Estimator, Question, check_tolerance
@@ -32,6 +37,9 @@ _FEWEST_STEPS = 4
 # Probes in all, and in one batch.
 _MOST_PROBES = 256
 _MOST_IN_BATCH = 64
+
+# Basis vectors of a later batch: its compressed matrix costs the cube of their number.
+_MOST_COLUMNS = 1024
 
 # Seconds from which on work is announced.
 _LONG = 5.0
@@ -54,7 +62,9 @@ class Lanczos(Estimator):
     Stochastic Lanczos quadrature with a block of random probes, deflated and calibrated (see
     `_quadrature`). Supports every kernel, order and truncation. K_X, K_T and their product use the
     same sweeps and the same probes, so common errors cancel in a conditional score. Matrices of up
-    to num_probes x depth items are solved exactly.
+    to num_probes x depth items (64 and 24 where left open) are solved exactly, and with both left
+    open also those of up to 3,000 items whose first probes miss the tolerance: the solution takes
+    about a second, and further probes longer.
 
     O(n^2 d) for the kernel values, once if they fit the memory budget, else in each of `depth`
     sweeps; O(n^2 num_probes depth) for the products. 4 n^2 bytes for the kept kernel values of both
@@ -101,8 +111,9 @@ class Lanczos(Estimator):
 
     @property
     def _exact_size(self) -> int:
-        """Size up to which a matrix is solved exactly: the Krylov space would fill it."""
-        return self._first_probes * (self.depth or _MOST_STEPS)
+        """Size up to which a matrix is solved exactly: the largest Krylov space would fill it."""
+        # Solving the compressed matrices then costs more than solving the matrix itself.
+        return (self.num_probes or _MOST_IN_BATCH) * (self.depth or _MOST_STEPS)
 
     @property
     def promise(self) -> float:
@@ -152,11 +163,13 @@ class _Run:
         resources: Resources,
     ) -> None:
         self.settings, self.question, self.resources = settings, question, resources
+        self.given = operators
         self.operators, self.noise = self._in_precision(operators)
         self.rng = np.random.default_rng(question.rng)
         # Depth and probes are chosen for the first order; the others use the same measure.
         self.order = question.orders[0]
-        self.function = _trace_function(self.order)
+        self.effort_order = _effort_order(self.order, question.truncation)
+        self.function = _trace_function(self.effort_order)
         self.groups = common_sweeps(self.operators)
         self.sweeps = self._build_sweeps()
         self._announce()
@@ -177,9 +190,18 @@ class _Run:
                 return single, noise
         return operators, {operator: _rounding(operator) for operator in operators}
 
+    @property
+    def _may_solve_exactly(self) -> bool:
+        """Whether an exact solution replaces further probes: it takes about a second."""
+        is_open = self.settings.num_probes is None and self.settings.depth is None
+        return is_open and max(operator.size for operator in self.operators) <= CHEAP_SIZE
+
     def _build_sweeps(self) -> list[Sweep]:
         largest = max(operator.size for operator in self.operators)
         least = self.settings._least_bytes(largest, len(self.operators))
+        if self._may_solve_exactly:
+            # Required in advance: whether the memory suffices must not change the answer.
+            least = max(least, direct_bytes(self.given))
         self.resources.require(
             least,
             f"Lanczos() on {largest:,} items",
@@ -218,20 +240,28 @@ class _Run:
         self.resources.report_progress(plan, 0.0)
 
     def spectra(self, executor: Executor) -> list[Spectrum]:
-        """Run batches of probes until the error meets the tolerance."""
+        """Run batches of probes until the error meets the tolerance, or no longer falls."""
         tolerance = self.settings.tolerance
         probes = self.settings._first_probes
         self._add_batch(executor, probes, self.settings.depth)
         spectra, error = self._assess(executor)
         if self.settings.num_probes is not None:
             return spectra
+        if error > tolerance and self._may_solve_exactly:
+            return direct_spectra(self.given, self.resources)
         while error > tolerance and probes < _MOST_PROBES:
             # The variance falls as one over the number of probes.
             wanted = math.ceil(probes * ((error / tolerance) ** 2 - 1) / 8) * 8
-            more = min(max(wanted, 8), _MOST_IN_BATCH, _MOST_PROBES - probes)
-            self._add_batch(executor, more, self._deepest())
+            depth = self._deepest()
+            most = min(_MOST_IN_BATCH, _MOST_PROBES - probes, max(8, _MOST_COLUMNS // depth))
+            more = min(max(wanted, 8), most)
+            self._add_batch(executor, more, depth)
+            # Half of the gain that random errors would show: systematic ones stay.
+            enough = 0.5 * error * (1 + math.sqrt(probes / (probes + more)))
             probes += more
             spectra, error = self._assess(executor)
+            if error > enough:
+                break
         return spectra
 
     def _deepest(self) -> int:
@@ -261,8 +291,7 @@ class _Run:
         fresh = self._new_batches(probes)
         previous = math.inf
         for step in range(1, (depth or _MOST_STEPS) + 1):
-            # An exhausted space gains nothing from further products.
-            active = [operator for operator in self.operators if not fresh[operator].exhausted]
+            active = [operator for operator in self.operators if fresh[operator].can_grow]
             if not active:
                 break
             self._sweep(executor, fresh, active, step)
@@ -302,7 +331,7 @@ class _Run:
 
         def gap(operator: Operator) -> float:
             trace = float(operator.masses.sum())
-            return _entropy_gap(batches[operator], self.function, self.order, trace)
+            return _entropy_gap(batches[operator], self.function, self.effort_order, trace)
 
         widest = max(side_by_side(gap, self.operators, executor))
         return widest < _SETTLED * self.settings.tolerance
@@ -344,10 +373,20 @@ class _Run:
             side_by_side(lambda pair: pair[0].extend(pair[1]), extended, executor)
 
 
+def _effort_order(order: float, truncation: int | None) -> float:
+    """The order whose entropy decides which probes count most and how deep to go."""
+    # Order infinity depends on the largest eigenvalue alone, and truncated entropies on the top t.
+    # Powers are no guide there: every probe reproduces tr A^2 exactly, since that is known, and so
+    # at order 2 a probe that does not resolve the cut would count as much as one that does; powers
+    # below one weigh the small eigenvalues that are cut off.
+    if math.isinf(order) or truncation is not None:
+        return 1.0
+    return order
+
+
 def _trace_function(order: float) -> Function:
     """The function f with tr f(A) in the entropy of an order."""
-    if order == 1 or math.isinf(order):
-        # Order infinity depends on the largest eigenvalue alone; order 1 sets its effort.
+    if order == 1:
         return lambda x: np.where(x > 0, -x * np.log(np.maximum(x, 1e-300)), 0.0)
     return lambda x: x ** min(order, _HIGH_ORDER)
 
@@ -355,7 +394,7 @@ def _trace_function(order: float) -> Function:
 def _entropy_gap(batch: Batch, f: Function, order: float, trace: float) -> float:
     """The gap between the two rules, as a difference of entropies of A / tr A."""
     gap = batch.gap(f)
-    if order == 1 or math.isinf(order):
+    if order == 1:
         return gap / trace
     gauss, _ = batch.rules(batch.krylov.steps)
     return gap / (abs(1 - order) * gauss.trace(f))

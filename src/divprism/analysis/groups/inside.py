@@ -8,7 +8,7 @@ import numpy as np
 from divprism.analysis.groups.grouping import Membership, leading_eigenvectors, rotation
 from divprism.core.arrays import to_numpy
 from divprism.core.entropy import renyi_entropy
-from divprism.core.operators import KernelOperator, dense
+from divprism.core.operators import KernelOperator, dense, matrix_noise
 from divprism.core.spectrum import Spectrum
 from divprism.core.tiles import row_blocks
 from divprism.engines import Resources
@@ -84,10 +84,12 @@ def rarefied_vendi(
         chosen, counts = np.unique(subset, return_counts=True)
         # Equal outputs are merged, so the matrix is at most as large as the subset.
         part = x.subset(chosen, counts / size)
-        values = part.masses
+        values, noise = part.masses, 0.0
         if not part.is_diagonal:
-            values = np.linalg.eigvalsh(to_numpy(next(dense([part]))))
-        spectrum = Spectrum.from_eigenvalues(values, noise=x.noise, method="exact")
+            matrix = next(dense([part]))
+            noise = matrix_noise(part, matrix)
+            values = np.linalg.eigvalsh(to_numpy(matrix))
+        spectrum = Spectrum.from_eigenvalues(values, noise=noise, method="exact")
         scores.append(math.exp(renyi_entropy(spectrum, order)))
     return float(np.mean(scores)), float(np.std(scores, ddof=1) / math.sqrt(_NUM_SUBSETS))
 

@@ -71,8 +71,14 @@ class Gaussian(Kernel):
                 "Rescale the data, or use a larger bandwidth."
             )
         # Refined exponents are accurate to EXPONENT_ERROR however large the norms are.
-        noise = min(2 * resolution(x) * largest, EXPONENT_ERROR)
-        return Points(z, half, noise=noise, refine=is_double and rounding > EXPONENT_ERROR)
+        noises = xp.clip(resolution(x) * half, max=EXPONENT_ERROR / 2)
+        return Points(
+            z,
+            half,
+            noise=2 * float(xp.max(noises)),
+            refine=is_double and rounding > EXPONENT_ERROR,
+            noises=noises,
+        )
 
     def stored_points(self, x: Array, dtype: Any, name: str) -> Points:
         """Points of rows that stay on disk: one pass for the centre, one for the largest norm."""

@@ -24,6 +24,9 @@ class Points:
         Data that all points share: the matrix behind `Precomputed`.
     noise : float
         Bound on the rounding error of a kernel entry: smaller eigenvalues are treated as zero.
+    noises : array or None
+        A sharper bound where points differ: entry (i, j) errs by at most its value times
+        noises[i] + noises[j].
     refine : bool
         Whether some squared distances cancel so badly that they are recomputed from differences.
     """
@@ -33,6 +36,7 @@ class Points:
     table: Array | None = None
     noise: float = 0.0
     refine: bool = False
+    noises: Array | None = None
 
     def __len__(self) -> int:
         return self.rows.shape[0]
@@ -61,10 +65,12 @@ class Points:
         return replace(self, **changes)
 
     def _select(self, pick: Callable[[Array], Array]) -> "Points":
-        squares = self.half_squares
+        squares, noises = self.half_squares, self.noises
         if squares is not None:
             squares = pick(squares)
-        return Points(pick(self.rows), squares, self.table, self.noise, self.refine)
+        if noises is not None:
+            noises = pick(noises)
+        return Points(pick(self.rows), squares, self.table, self.noise, self.refine, noises)
 
 
 @dataclass(frozen=True, eq=False)

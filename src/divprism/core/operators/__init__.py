@@ -12,6 +12,7 @@ from divprism.core.operators.kernel import KernelOperator
 from divprism.core.operators.matrices import (
     dense,
     in_single,
+    matrix_noise,
     require_definite,
     require_positive,
     second_moment,
@@ -25,6 +26,7 @@ __all__ = [
     "dense",
     "in_single",
     "is_identity",
+    "matrix_noise",
     "on_pairs",
     "require_definite",
     "require_positive",

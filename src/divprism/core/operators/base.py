@@ -32,6 +32,10 @@ class Operator(ABC):
     def factors(self) -> tuple["KernelOperator", ...]:
         """The kernel operators whose values multiply to those of this operator."""
 
+    @abstractmethod
+    def indexed_factors(self) -> Iterator[tuple["KernelOperator", np.ndarray]]:
+        """Each factor, and for every point of this operator the number of its point there."""
+
     @property
     @abstractmethod
     def noise(self) -> float:

@@ -44,6 +44,11 @@ class HadamardOperator(Operator):
         """The left and the right operator."""
         return self.left, self.right
 
+    def indexed_factors(self) -> Iterator[tuple[KernelOperator, np.ndarray]]:
+        """The left operator with the points of the pairs in it, then the right one."""
+        yield self.left, self.left_index
+        yield self.right, self.right_index
+
     @property
     def noise(self) -> float:
         """Sum of the rounding errors of both factors."""

@@ -1,6 +1,6 @@
 """One kernel on weighted points."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -81,6 +81,10 @@ class KernelOperator(Operator):
     def factors(self) -> tuple["KernelOperator", ...]:
         """A tuple of this operator alone."""
         return (self,)
+
+    def indexed_factors(self) -> Iterator[tuple["KernelOperator", np.ndarray]]:
+        """The operator itself, with all of its points."""
+        yield self, np.arange(self.size)
 
     @property
     def noise(self) -> float:

@@ -13,7 +13,17 @@ from divprism.core.operators.kernel import KernelOperator
 from divprism.core.tiles import row_blocks
 from divprism.errors import DataError
 
-__all__ = ["dense", "in_single", "require_definite", "require_positive", "second_moment"]
+__all__ = [
+    "dense",
+    "in_single",
+    "matrix_noise",
+    "require_definite",
+    "require_positive",
+    "second_moment",
+]
+
+# Rows of a matrix whose errors are added up at a time.
+_PANEL = 256
 
 # Features held at a time: 32 MB of float64.
 _FEATURE_ENTRIES = 1 << 22
@@ -66,6 +76,38 @@ def dense(operators: Sequence[Operator]) -> Iterator[Array]:
         matrix *= root[:, None]
         matrix *= root[None, :]
         yield matrix
+
+
+def matrix_noise(operator: Operator, matrix: Array) -> float:
+    """Bound on the error of the eigenvalues of M from rounding of the data and of the exponents.
+
+    `matrix` is M. Sharper than `Operator.noise` where rounding differs between points: those far
+    from the centre round most, but a point that is far from all others is similar to none of them,
+    and its row of M is zero, without error, beside the exact diagonal.
+    """
+    noise = 0.0
+    for factor, index in operator.indexed_factors():
+        noises = factor.points.noises
+        if noises is None:
+            noise += factor.noise * float(operator.masses.sum())
+        else:
+            xp = array_namespace(noises)
+            noise += _largest_row_error(matrix, xp.take(noises, upload(index, noises), axis=0))
+    return noise
+
+
+def _largest_row_error(matrix: Array, noises: Array) -> float:
+    """Largest row sum of |M_ij| (noises_i + noises_j): a bound on the norm of the error."""
+    xp = array_namespace(matrix)
+    noises = xp.astype(noises, matrix.dtype)
+    diagonal = xp.linalg.diagonal(matrix)
+    largest = 0.0
+    for rows in row_blocks(matrix.shape[0], _PANEL):
+        block = xp.abs(matrix[rows, :])
+        own = noises[rows]
+        errors = own * (xp.sum(block, axis=1) - 2 * diagonal[rows]) + block @ noises
+        largest = max(largest, float(xp.max(errors)))
+    return largest
 
 
 def second_moment(operator: Operator) -> Array:
