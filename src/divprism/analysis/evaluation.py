@@ -302,9 +302,10 @@ def evaluate(
 
     Parameters
     ----------
-    x : array (n, d), list of n texts or PIL images, Samples, or path
-        The outputs. Texts, images and videos are embedded; a path is read by `load`, with its
-        prompts.
+    x : array (n, d), list of n texts, paths or PIL images, Samples, or path
+        The outputs. Texts, images and videos are embedded; a single path is read by `load`, with
+        its prompts. A column of pandas, polars, pyarrow or NumPy counts as the list of its values,
+        and a list of paths of images or videos as these.
     t : array (n, d_t), list of n texts or images, flat collection of n ids, or path, optional
         The prompt of each output, as in `conditional_vendi`. Texts are embedded, unless
         `kernel_t=Categorical()` compares them as ids. Without prompts only scores of the outputs

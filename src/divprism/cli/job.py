@@ -64,7 +64,7 @@ class Reading:
     output_kind: str | None = _input(None, f"What outputs are: {_KINDS}.", metavar="KIND")
     prompt_kind: str | None = _input(None, f"What prompts are: {_KINDS}.", metavar="KIND")
     limit: int | None = _input(None, "Read this many pairs of each model, the first ones.")
-    strict: bool = _input(False, "Refuse empty outputs, surplus files, duplicates.", "--strict")
+    strict: bool = _input(False, "Make every warning about the data read an error.", "--strict")
     allow_outside: bool = _input(False, "Read files outside of IN too.", "--allow-outside")
     embedder_x: str | None = _embedding(None, "Embedder of the outputs: divprism ls embedders.")
     embedder_t: str | None = _embedding(None, "Embedder of the prompts.")

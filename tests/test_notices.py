@@ -1,0 +1,277 @@
+"""Nothing in silence: what a source leaves open is a warning with a code, or refused if strict."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from command_line import run
+from sample_files import image_bytes, jsonl, write
+
+import divprism as dp
+from divprism.data.readers.content_checks import is_refusal
+
+PROMPTS = [f"Tell me something about {thing}" for thing in ("cats", "rivers", "tea", "Mars")]
+
+
+def answers(*models, field="model", per_prompt=3):
+    """Rows with different outputs for every prompt and model."""
+    rows = []
+    for model in models:
+        for prompt in PROMPTS:
+            for number in range(per_prompt):
+                output = f"{prompt[23:]} are number {number} of what {model} knows"
+                rows.append({field: model, "prompt": prompt, "output": output})
+    return rows
+
+
+def scored(folder, *flags, name="o.jsonl"):
+    """`divprism score` of a file or folder, as text: exit code, table and stderr."""
+    done = run("score", folder / name, "--num-permutations", "0", *flags)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def warned(code, text):
+    """The lines of a text that are the warning with this code."""
+    return [line for line in text.splitlines() if line.startswith(f"warning: {code}:")]
+
+
+def assert_warns_once_or_refuses(folder, code, *fragments, name="o.jsonl"):
+    """A warning with a code, printed once, and exit code 4 with the same words if strict."""
+    status, _, stderr = scored(folder, name=name)
+    assert status == 0, stderr
+    [line] = warned(code, stderr)
+    for fragment in fragments:
+        assert fragment in line
+    status, _, stderr = scored(folder, "--strict", name=name)
+    assert status == 4
+    assert "(an error because of --strict)" in stderr
+    assert fragments[0] in stderr
+
+
+# --- guesses about the source
+
+
+@pytest.mark.parametrize("field", ["llm", "engine", "system", "written_by"])
+def test_models_in_a_field_that_is_not_recognised_are_not_pooled_in_silence(tmp_path, field):
+    write(tmp_path, {"o.jsonl": jsonl(answers("first", "second", field=field))})
+    way_out = f"Pass --model-field {field} to score each alone"
+    assert_warns_once_or_refuses(tmp_path, "models-pooled", f"the field '{field}' of", way_out)
+    status, table, stderr = scored(tmp_path, "--strict", "--model-field", field)
+    assert status == 0
+    assert "first" in table
+    assert not warned("models-pooled", stderr)
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("topic", lambda row, number: row["prompt"][-3:]),  # belongs to the prompt
+        ("seed", lambda row, number: number % 3),
+        ("rating", lambda row, number: str(number % 3)),
+        ("finish_reason", lambda row, number: ["stop", "length"][number < 2]),
+        ("uuid", lambda row, number: f"row-{number}"),
+        ("remark", lambda row, number: f"{number % 2} " * 100),
+    ],
+)
+def test_a_field_that_is_no_model_gives_no_warning(tmp_path, field, value):
+    rows = [row | {field: value(row, n)} for n, row in enumerate(answers("", field="_"))]
+    for row in rows:
+        del row["_"]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    status, _, stderr = scored(tmp_path, "--strict")
+    assert status == 0, stderr
+    assert not warned("models-pooled", stderr)
+
+
+@pytest.mark.parametrize(
+    "names, files",
+    [
+        (("sdxl-turbo", "flux-dev"), ("0", "1")),
+        (("stable-diffusion-1.5", "kandinsky"), ("0", "1")),
+        (("ours", "theirs"), ("a red fox-0", "a blue bird-0")),
+    ],
+)
+def test_folders_that_look_like_models_are_not_read_as_prompts_in_silence(tmp_path, names, files):
+    content = {}
+    for name in names:
+        for file in files:
+            content[f"g/{name}/{file}.png"] = image_bytes(len(content))
+    write(tmp_path, content)
+    fragments = "look like models", "compare them as sources of their own", names[0]
+    assert_warns_once_or_refuses(tmp_path, "model-folders-as-prompts", *fragments, name="g")
+
+
+@pytest.mark.parametrize(
+    "names, files",
+    [
+        (("apple", "llama", "pear"), ("0", "1")),
+        (("a red fox in the snow", "a bird on a wire"), ("seed-0", "seed-1")),
+        (("n01440764", "n01443537"), ("n01440764_1", "n01440764_2")),
+    ],
+)
+def test_folders_of_prompts_give_no_warning(tmp_path, names, files):
+    content = {}
+    for name in names:
+        for file in files:
+            content[f"g/{name}/{file}.png"] = image_bytes(len(content))
+    write(tmp_path, content)
+    status, _, stderr = scored(tmp_path, "--strict", name="g")
+    assert status == 0, stderr
+
+
+def test_names_of_missing_files_are_not_scored_as_texts_in_silence(tmp_path):
+    rows = [{"prompt": "a cat", "output": f"elsewhere/{n}.png"} for n in range(4)]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    fragments = "4 of 4 outputs look like names of image files", "--output-kind image"
+    assert_warns_once_or_refuses(tmp_path, "file-names-as-texts", *fragments)
+    status, _, stderr = scored(tmp_path, "--strict", "--output-kind", "text")
+    assert status == 0, stderr
+
+
+def test_paths_of_images_in_python_are_read_as_images(tmp_path):
+    write(tmp_path, {f"{n}.png": image_bytes(n) for n in range(4)})
+    paths = sorted(tmp_path.glob("*.png"))
+    prompts = ["a", "a", "b", "b"]
+    expected = dp.evaluate(paths, prompts)
+    assert expected.embedders[0]["id"] == "efficientnet-lite0"
+    for outputs in ([str(path) for path in paths], pd.Series([str(path) for path in paths])):
+        found = dp.evaluate(outputs, prompts)
+        assert float(found.vendi) == float(expected.vendi)
+        note = "4 outputs name existing files, which are read as images"
+        assert note in [notice.text for notice in found.notes]
+    as_ids = dp.evaluate(np.eye(4), [str(path) for path in paths], kernel_t=dp.Categorical())
+    assert as_ids.embedders == ()
+    with pytest.raises(dp.DataError, match=r"output 0 names the file missing\.png"):
+        dp.evaluate(["missing.png", str(paths[0])])
+    missing = dp.evaluate(["missing.png", "lost.png"])
+    assert [notice.code for notice in missing.warnings] == ["file-names-as-texts"]
+
+
+# --- containers
+
+SENTENCES = [f"{thing} number {n}" for thing in ("a cat", "tea", "the sea") for n in range(4)]
+CONTAINERS = {
+    "tuple": tuple,
+    "array of strings": np.array,
+    "array of objects": lambda values: np.array(values, dtype=object),
+    "Series": pd.Series,
+    "Series of objects": lambda values: pd.Series(values, dtype=object),
+    "Series of another index": lambda values: pd.Series(values, index=range(5, 5 + len(values))),
+    "categorical Series": lambda values: pd.Series(values, dtype="category"),
+    "Index": pd.Index,
+    "pyarrow Array": pa.array,
+    "pyarrow ChunkedArray": lambda values: pa.chunked_array([values[:3], values[3:]]),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
+def test_every_container_of_texts_gives_the_answer_of_the_list(container):
+    prompts = [text[:5] for text in SENTENCES]
+    expected = dp.evaluate(SENTENCES, prompts)
+    found = dp.evaluate(container(SENTENCES), container(prompts))
+    assert found.to_dict()["scores"] == expected.to_dict()["scores"]
+    assert found.warnings == expected.warnings
+    # A single score embeds nothing: texts are ids in every container, and the result says so.
+    by_id = dp.conditional_vendi(np.eye(12), container(prompts))
+    assert float(by_id) == float(dp.conditional_vendi(np.eye(12), prompts))
+    assert [notice.code for notice in by_id.warnings] == ["texts-as-ids"]
+
+
+def test_a_column_of_any_library_is_a_container_like_any_other():
+    class Series:
+        """What divprism uses of a Series of polars, which the tests do not install."""
+
+        def __init__(self, values):
+            self.values, self.shape = values, (len(values),)
+
+        def __len__(self):
+            return len(self.values)
+
+        def to_list(self):
+            return self.values
+
+    found = dp.evaluate(Series(SENTENCES))
+    assert float(found.vendi) == float(dp.evaluate(SENTENCES).vendi)
+
+
+def test_a_column_of_vectors_is_a_matrix():
+    rows = np.random.default_rng(0).standard_normal((8, 3))
+    expected = dp.evaluate(rows, np.arange(8) // 2)
+    found = dp.evaluate(pd.Series(list(rows)), pd.Series(np.arange(8) // 2))
+    assert found.to_dict()["scores"] == expected.to_dict()["scores"]
+
+
+def test_a_score_function_names_the_function_that_embeds_texts():
+    with pytest.raises(dp.DataError, match=r"`x` holds texts.*evaluate"):
+        dp.vendi(["one", "two"])
+
+
+# --- what the outputs and prompts are
+
+
+def test_refusals_are_counted(tmp_path):
+    rows = answers("open", "closed")
+    for row in rows[12:18]:
+        row["output"] = f"I'm sorry, but I can't help with {row['prompt']}."
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    fragments = "6 of 24 outputs look like refusals, 6 of 12 of closed", "drop them"
+    assert_warns_once_or_refuses(tmp_path, "refusals", *fragments)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, but I can't assist with that request.",
+        "I\u2019m sorry, I cannot provide medical advice.",
+        "Sorry, I can't help with that.",
+        "I apologize, but I am not able to continue.",
+        "As an AI language model, I do not have opinions.",
+        "I can't fulfill this request.",
+        "I cannot create content of that kind.",
+        "Unfortunately, I'm unable to help here.",
+        "I won't write that story.",
+    ],
+)
+def test_a_refusal_is_recognised(text):
+    assert is_refusal(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry for your loss, and here is a poem.",
+        "I can't wait to tell you about cats!",
+        "Sorry seems to be the hardest word.",
+        "I will not be king, said the prince.",
+        "As an avid reader, I recommend three books.",
+        "The model said: I cannot help you.",
+        "I cannot remember the summer without the smell of rain.",
+    ],
+)
+def test_an_answer_is_not_taken_for_a_refusal(text):
+    assert not is_refusal(text)
+
+
+def test_empty_outputs_are_counted(tmp_path):
+    rows = answers("one", field="note")
+    for row in rows[:5]:
+        row["output"] = "  "
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    status, _, stderr = scored(tmp_path)
+    assert status == 0
+    [line] = warned("outputs-skipped", stderr)
+    assert "5 of 12 outputs were skipped" in line
+    assert scored(tmp_path, "--strict")[0] == 4
+    write(tmp_path, {"o.jsonl": jsonl([row | {"output": ""} for row in rows])})
+    status, _, stderr = scored(tmp_path)
+    assert (status, "there is nothing to score" in stderr) == (4, True)
+
+
+def test_prompts_that_differ_by_white_space_or_case_are_counted(tmp_path):
+    rows = answers("one")
+    rows[0]["prompt"] += " "
+    rows[1]["prompt"] = rows[1]["prompt"].replace(" ", "\u00a0")
+    rows[3]["prompt"] = rows[3]["prompt"].lower()
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    fragments = "2 groups of prompts differ only by case or white space", "write them alike"
+    assert_warns_once_or_refuses(tmp_path, "prompts-nearly-equal", *fragments)
