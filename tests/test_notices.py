@@ -275,3 +275,88 @@ def test_prompts_that_differ_by_white_space_or_case_are_counted(tmp_path):
     write(tmp_path, {"o.jsonl": jsonl(rows)})
     fragments = "2 groups of prompts differ only by case or white space", "write them alike"
     assert_warns_once_or_refuses(tmp_path, "prompts-nearly-equal", *fragments)
+
+
+# --- several models side by side
+
+
+def test_unequal_numbers_of_outputs_are_said_in_the_table(tmp_path):
+    rows = answers("long", "short")
+    write(tmp_path, {"o.jsonl": jsonl(rows[:-4])})
+    status, table, stderr = scored(tmp_path)
+    assert status == 0
+    [line] = warned("unequal-outputs", stderr)
+    assert "from 8 (short) to 12 (long)" in line
+    assert "compare the models" in line
+    assert "the models differ in their outputs and prompts" in " ".join(table.split())
+    [line] = warned("unequal-prompts", stderr)
+    assert "3 of 4 are common to all" in line
+
+
+def test_equal_models_get_no_note_on_their_numbers(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(answers("one", "two"))})
+    status, table, stderr = scored(tmp_path)
+    assert status == 0
+    assert "differ in" not in table
+    assert not warned("unequal-outputs", stderr)
+    assert not warned("unequal-prompts", stderr)
+
+
+def test_compare_keeps_outputs_by_their_content_whatever_the_seed_and_the_order():
+    outputs = [f"{row['output']} and more" for row in answers("a", per_prompt=9)]
+    prompts = np.repeat(np.arange(4), 9)
+    few = dp.Samples(dp.data.samples.texts(outputs[::3]), prompts[::3])
+    expected = None
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(36)
+        many = dp.Samples(dp.data.samples.texts([outputs[row] for row in order]), prompts[order])
+        found = dp.compare({"few": few, "many": many}, kernel_x=dp.Gaussian(0.5), rng=seed)
+        scores = float(found.results["few"].vendi), float(found.results["many"].vendi)
+        expected = expected or scores
+        assert scores == pytest.approx(expected, rel=1e-12)
+
+
+# --- embedders
+
+FOREIGN = {
+    "Cyrillic": "\u0421\u0435\u0433\u043e\u0434\u043d\u044f \u0445\u043e\u0440\u043e\u0448\u043e",
+    "Han": "\u4eca\u5929\u5929\u6c14\u5f88\u597d",
+    "Arabic": "\u0627\u0644\u0637\u0642\u0633 \u062c\u0645\u064a\u0644",
+}
+
+
+@pytest.mark.parametrize("script", FOREIGN)
+def test_texts_in_scripts_that_the_default_embedder_does_not_know_are_counted(tmp_path, script):
+    rows = answers("one")
+    for number, row in enumerate(rows[:6]):
+        row["output"] = f"{FOREIGN[script]} {number}"
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    status, _, stderr = scored(tmp_path)
+    assert status == 0
+    [line] = warned("unknown-script", stderr)
+    assert f"6 of 12 outputs are mostly in letters outside the Latin script ({script})" in line
+    assert "Pass a multilingual model as --embedder-x" in line
+    found = dp.evaluate([row["output"] for row in rows], embedder_x=lambda texts: np.eye(12))
+    assert not [notice for notice in found.warnings if notice.code == "unknown-script"]
+
+
+def test_accents_quotes_and_emoji_are_no_foreign_script():
+    texts = [
+        "d\u00e9j\u00e0 na\u00efve \u00fcber",
+        "\u201cquoted\u201d \u2014 text",
+        "\U0001f600\U0001f601 a",
+    ]
+    found = dp.evaluate(texts)
+    assert not [notice for notice in found.warnings if notice.code == "unknown-script"]
+
+
+def test_texts_that_the_embedder_cannot_tell_apart_are_counted(tmp_path):
+    rows = answers("one")
+    rows[0]["prompt"] = "Pick one: glass half full or glass half empty"
+    rows[1]["prompt"] = "Pick one: glass half empty or glass half full"
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    status, _, stderr = scored(tmp_path)
+    assert status == 0
+    [line] = warned("items-share-a-vector", stderr)
+    assert "6 different prompts have 5 different vectors" in line
+    assert "pass another model as --embedder-t" in line

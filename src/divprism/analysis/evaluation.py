@@ -22,6 +22,7 @@ from divprism.analysis.inputs import (
     require_one_model,
 )
 from divprism.analysis.intervals import Interval, SamplingError, sampling_error
+from divprism.analysis.matching import inequality_warnings
 from divprism.core.arrays import to_numpy
 from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
@@ -391,7 +392,8 @@ def evaluate_models(
     """
     settings, resources = read_options(options, EvaluationOptions, "evaluate_models")
     samples = as_samples(x, t, settings.kernel_t)
-    samples.by_model()  # refuses samples without models before anything is embedded
+    by_model = samples.by_model()  # refuses samples without models before anything is embedded
+    unequal = inequality_warnings(by_model)
     embedded, settings = embed_samples(samples, settings, resources)
     settings = pool_bandwidths(embedded, settings)
     evaluations = {}
@@ -399,8 +401,12 @@ def evaluate_models(
         # The embedding is shared by all models, and counts in the runtime of none.
         start = time.perf_counter()
         result, _ = assess(part, settings, resources)
-        result = replace(result, settings=_with_pooled_rule(result.settings, settings))
-        evaluations[model] = replace(result, runtime=runtime_since(start))
+        evaluations[model] = replace(
+            result,
+            settings=_with_pooled_rule(result.settings, settings),
+            warnings=(*result.warnings, *unequal),
+            runtime=runtime_since(start),
+        )
     results = Results(evaluations)
     _warn_of_bandwidths(results.warnings)
     return results

@@ -139,8 +139,25 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
             row.append((document["baseline"] or {}).get("excess_information"))
         rows.append(tuple(row))
     first = next(iter(documents.values()))
-    notes = (order_note(first["settings"]), kernel_note(first), *interval_note(documents))
-    return Table(tuple(columns), tuple(rows), notes=notes)
+    notes = (
+        *_inequality_note(documents),
+        order_note(first["settings"]),
+        kernel_note(first),
+        *interval_note(documents),
+    )
+    every = [notice for document in documents.values() for notice in warnings_in(document)]
+    return Table(tuple(columns), tuple(rows), notes=notes, warnings=tuple(dict.fromkeys(every)))
+
+
+def _inequality_note(documents: Documents) -> list[str]:
+    """What models have unequal numbers of; empty where they were scored on the same."""
+    codes = set()
+    for document in documents.values():
+        codes.update(notice.code for notice in warnings_in(document))
+    unequal = [noun for noun in ("outputs", "prompts") if f"unequal-{noun}" in codes]
+    if not unequal:
+        return []
+    return [f"the models differ in their {' and '.join(unequal)}, so scores do not compare as such"]
 
 
 def _cell_of(spec: ScoreSpec, document: Document) -> Measured | None:
