@@ -1,5 +1,7 @@
 """Nothing in silence: what a source leaves open is a warning with a code, or refused if strict."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -360,3 +362,92 @@ def test_texts_that_the_embedder_cannot_tell_apart_are_counted(tmp_path):
     [line] = warned("items-share-a-vector", stderr)
     assert "6 different prompts have 5 different vectors" in line
     assert "pass another model as --embedder-t" in line
+
+
+# --- small samples
+
+
+def test_two_rows_have_no_interval(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(answers("one")[::6])})
+    status, table, stderr = scored(tmp_path)
+    assert status == 0
+    [line] = warned("too-few-for-interval", stderr)
+    assert "the sample (2 outputs of 2 prompts) is too small for intervals" in line
+    assert "at least 10 prompts, or 10 outputs beyond the first of each prompt" in line
+    assert "too few" in table
+    assert " to " not in table.splitlines()[2]
+    document = json.loads(scored(tmp_path, "--format", "json")[1])
+    assert {score["interval"] is None for score in document["scores"].values()} == {True}
+    # Without a question about intervals there is nothing to warn about.
+    assert not warned("too-few-for-interval", scored(tmp_path, "--interval", "0")[2])
+
+
+@pytest.mark.parametrize("flags", [(), ("--interval", "0")])
+def test_a_single_row_is_not_called_exact(tmp_path, flags):
+    write(tmp_path, {"o.jsonl": jsonl(answers("one")[:1])})
+    status, table, stderr = scored(tmp_path, *flags)
+    assert status == 0, stderr
+    assert "exact" not in table
+    assert bool(warned("too-few-for-interval", stderr)) == (flags == ())
+
+
+def test_models_with_too_few_outputs_are_ranked_without_a_verdict(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(answers("one", "two", per_prompt=2))})
+    done = run("compare", tmp_path / "o.jsonl", "--num-permutations", "0")
+    assert done.returncode == 0, done.stderr
+    table = " ".join(done.stdout.decode().split())
+    assert "too few outputs to say whether models differ" in table
+    assert "(too few outputs for an interval)" in table
+    assert len(warned("too-few-for-interval", done.stderr.decode())) == 1
+    page = tmp_path / "r.html"
+    call = ("--format", "json", "--report", page, "--plot", tmp_path / "p.png")
+    document = json.loads(run("compare", tmp_path / "o.jsonl", *call).stdout)
+    [difference] = document["differences"]
+    assert (difference["low"], difference["high"], difference["clear"]) == (None, None, False)
+    assert document["ranks"] == {"one": [1, 2], "two": [1, 2]}
+    assert "too few outputs to say whether models differ" in page.read_text()
+
+
+@pytest.mark.parametrize("count", [5, 19])
+def test_a_p_value_comes_with_the_least_that_its_pairings_can_show(tmp_path, count):
+    rng = np.random.default_rng(0)
+    t = rng.standard_normal((40, 2))
+    np.savez(tmp_path / "o.npz", x=t + 0.01 * rng.standard_normal((40, 2)), t=t)
+    page = tmp_path / "r.html"
+    call = ("score", tmp_path / "o.npz", "--num-permutations", count, "--report", page)
+    text = " ".join(run(*call).stdout.decode().split())
+    assert f"p <= {1 / (count + 1):.2g}, the least that {count} random pairings can show" in text
+    if count == 19:
+        assert "the least that 19 random pairings can show" in " ".join(page.read_text().split())
+    np.savez(tmp_path / "o.npz", x=rng.standard_normal((40, 2)), t=t)
+    text = " ".join(run(*call).stdout.decode().split())
+    assert "the least that" not in text
+    assert f"{count} random pairings)" in text
+
+
+@pytest.mark.parametrize("num_models", [3, 4, 5])
+def test_a_correlation_over_models_takes_five_of_them(tmp_path, num_models):
+    rows = answers(*(f"model{number}" for number in range(num_models)))
+    for row in rows:
+        number = int(row["model"][-1])
+        row["output"] += " very" * number + f" {len(row['output']) * number}"
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    done = run("compare", tmp_path / "o.jsonl", "--num-permutations", "0")
+    assert done.returncode == 0, done.stderr
+    assert ("(Spearman)" in done.stdout.decode()) == (num_models >= 5)
+
+
+def test_a_small_sample_with_clear_differences_says_how_both_are_true(tmp_path):
+    rng = np.random.default_rng(0)
+    prompts = np.repeat(np.arange(25), 2)
+    for name, width in (("a", 3.0), ("b", 0.3)):
+        np.savez(tmp_path / f"{name}.npz", x=width * rng.standard_normal((50, 3)), t=prompts)
+    page = tmp_path / "r.html"
+    sources = (tmp_path / "a.npz", tmp_path / "b.npz")
+    done = run("compare", *sources, "--bandwidth-x", "1", "--report", page)
+    assert done.returncode == 0, done.stderr
+    text = " ".join(page.read_text().split())
+    assert "the two models differ clearly" in text
+    assert "do not suffice for" in text
+    assert "is too small for the level of conditional_vendi" in text
+    assert "but not for the differences" in text

@@ -31,6 +31,11 @@ __all__ = ["Comparison", "Difference", "compare"]
 
 _LEVEL = 0.95  # default level of the intervals
 
+# The fewest models for a correlation. Of the m! orders of m models two are perfectly correlated
+# with a given one. Chance meets these in 2 of 6 cases for three models, in 2 of 24 for four, and in
+# 2 of 120 for five, the first below 5 %.
+_MIN_MODELS = 5
+
 # The same outputs in another order give ratios that differ by less than this, and no difference
 # between models that small matters.
 _ROUNDING = 1e-6
@@ -46,20 +51,22 @@ class Difference:
         The models.
     ratio : float
         Score of the first over that of the second.
-    low, high : float
+    low, high : float or None
         Interval of the ratio. It pairs the models by prompt, so that the effect of a prompt on both
-        of them cancels.
+        of them cancels. None where the sample is too small for an interval.
     """
 
     first: str
     second: str
     ratio: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
     @property
     def clear(self) -> bool:
-        """Whether the interval excludes 1, by more than rounding."""
+        """Whether the interval excludes 1, by more than rounding; False without one."""
+        if self.low is None or self.high is None:
+            return False
         return self.low > 1 + _ROUNDING or self.high < 1 - _ROUNDING
 
 
@@ -81,7 +88,8 @@ class Comparison:
     lengths : dict of float
         By model, the mean number of words of an output; empty unless outputs are texts.
     length_correlation : float or None
-        Spearman's correlation of score and length over models; None below three models.
+        Spearman's correlation of score and length over models; None below five models, because
+        even a perfect order of four is met by chance in 8 of 100 cases (2 / 4!).
     notes : tuple
         What was left out to make the models comparable.
     warnings : tuple of Notice
@@ -214,12 +222,11 @@ def compare(
     embedded, settings = embed_samples(_pool(by_model), settings, resources)
     settings = pool_bandwidths(embedded, settings)
     evaluations: dict[str, Evaluation] = {}
-    errors: dict[str, SamplingError] = {}
+    errors: dict[str, SamplingError | None] = {}
     for model, part in embedded.by_model().items():
         # Notes about embedding and files are given once, for all models.
         quiet = replace(part, notes=(), warnings=())
         result, sampling = assess(quiet, settings, resources)
-        assert sampling is not None
         # A model is posed with bandwidths given; its settings name the rule that chose them.
         resolved = replace(result.settings, bandwidth_rule=settings.bandwidth_rule)
         evaluations[model] = replace(result, settings=resolved)
@@ -314,7 +321,7 @@ def _concatenate(sides: Sequence[Any]) -> Any:
 
 
 def _differences(
-    results: Results, errors: Mapping[str, SamplingError], by: str
+    results: Results, errors: Mapping[str, SamplingError | None], by: str
 ) -> tuple[Difference, ...]:
     """The difference of every pair of models, in the order of the ranking."""
     level = results.settings.interval
@@ -324,13 +331,16 @@ def _differences(
         ahead, behind = results[first].scores[by], results[second].scores[by]
         # Ratios are compared on the log scale, where their errors are symmetric.
         gap = ahead.entropy - behind.entropy
-        # The same parts of both samples are the same prompts: what they share cancels.
-        spread = errors[first].deviations[by] - errors[second].deviations[by]
-        # Errors of the estimators are added as independent ones: they do not cancel by prompt.
-        of_estimator = [score.standard_error / score.value for score in (ahead, behind)]
-        error = math.hypot(float(np.linalg.norm(spread)), *of_estimator)
-        reach = quantile(spread.size, level) * error
-        ends = math.exp(gap - reach), math.exp(gap + reach)
+        ends: tuple[float | None, float | None] = None, None
+        of_first, of_second = errors[first], errors[second]
+        if of_first is not None and of_second is not None:
+            # The same parts of both samples are the same prompts: what they share cancels.
+            spread = of_first.deviations[by] - of_second.deviations[by]
+            # Errors of the estimators are added as independent ones: they do not cancel by prompt.
+            of_estimator = [score.standard_error / score.value for score in (ahead, behind)]
+            error = math.hypot(float(np.linalg.norm(spread)), *of_estimator)
+            reach = quantile(spread.size, level) * error
+            ends = math.exp(gap - reach), math.exp(gap + reach)
         differences.append(Difference(first, second, math.exp(gap), *ends))
     return tuple(differences)
 
@@ -359,9 +369,8 @@ def _mean_lengths(by_model: dict[str, Samples]) -> dict[str, float]:
 
 
 def _correlation(results: Results, by: str, lengths: Mapping[str, float]) -> float | None:
-    """Spearman's correlation; None below three models or where one side is constant."""
-    # Two points are always perfectly correlated.
-    if len(lengths) < 3:
+    """Spearman's correlation; None below five models or where one side is constant."""
+    if len(lengths) < _MIN_MODELS:
         return None
     from scipy.stats import spearmanr
 

@@ -21,7 +21,12 @@ from divprism.analysis.inputs import (
     pool_bandwidths,
     require_one_model,
 )
-from divprism.analysis.intervals import Interval, SamplingError, sampling_error
+from divprism.analysis.intervals import (
+    Interval,
+    SamplingError,
+    sampling_error,
+    too_few_units,
+)
 from divprism.analysis.matching import inequality_warnings
 from divprism.core.arrays import to_numpy
 from divprism.core.spectrum import Spectrum
@@ -322,12 +327,14 @@ def evaluate(
         As in `embed`.
     interval : float, optional
         Level of the intervals, such as 0.95: where the scores of other samples of this size would
-        lie. Costs twenty times the scores of 500 pairs (forty where prompts are resampled and have
-        more than 25 outputs), and twenty times the cluster scores of at most 500 pairs of each
-        cluster. In simulations 90 to 98 of 100 intervals of 95 % cover; 86 to 95 where a few
-        prompts or outputs are far from all others (heavy tails), and up to all where few prompts
-        have two outputs each. Scores within a percent of their limit (Information where no two
-        prompts are alike) are covered only half of the time in the worst case, by tiny intervals.
+        lie. None where the sample is too small for them, with a warning (`too-few-for-interval`):
+        fewer than ten prompts, and fewer than ten outputs beyond the first of each. Costs twenty
+        times the scores of 500 pairs (forty where prompts are resampled and have more than 25
+        outputs), and twenty times the cluster scores of at most 500 pairs of each cluster. In
+        simulations 90 to 98 of 100 intervals of 95 % cover; 86 to 95 where a few prompts or outputs
+        are far from all others (heavy tails), and up to all where few prompts have two outputs
+        each. Scores within a percent of their limit (Information where no two prompts are alike)
+        are covered only half of the time in the worst case, by tiny intervals.
     unit : "pair" or "prompt", optional
         What the intervals resample. Default: prompts, where there are at least 20 and they repeat.
         Where prompts repeat in even numbers and pairs are resampled, the prompts are taken as
@@ -436,12 +443,11 @@ def assess(
     specs = available(problem.operators)
     solved = solve(problem, specs)
     scores = assemble_all(problem, specs, solved)
-    errors = None
+    errors, too_few = _sampling_error(problem)
     intervals: dict[str, Interval] = {}
     bounds: dict[str, Bound] = {}
     level = problem.settings.interval
-    if level is not None and problem.n > 1:  # a single pair has no spread
-        errors = sampling_error(problem, problem.settings.unit)
+    if level is not None and errors is not None:
         intervals = errors.intervals(scores, level)
         if errors.unit == "pair":  # the theorems are about independent pairs
             bounds = bounds_of(problem, scores, errors.norms, level)
@@ -452,7 +458,7 @@ def assess(
         settings=problem.settings,
         data=_describe(problem, embedded) | {"hash": _digest(x, t, labels, weights)},
         runtime=runtime_since(start),
-        warnings=_collect_warnings(embedded, scores, unchecked),
+        warnings=_collect_warnings(embedded, scores, (*too_few, *unchecked)),
         embedders=embedded.embedders,
         notes=embedded.notes,
         intervals=intervals,
@@ -463,6 +469,17 @@ def assess(
     if weights is not None:
         result.data["weighted"] = True
     return result, errors
+
+
+def _sampling_error(problem: Problem) -> tuple[SamplingError | None, tuple[Notice, ...]]:
+    """The sampling errors if intervals are asked for, or a warning that the sample is too small."""
+    settings = problem.settings
+    if settings.interval is None:
+        return None, ()
+    too_few = too_few_units(problem, settings.unit)
+    if too_few is not None:
+        return None, (too_few,)
+    return sampling_error(problem, settings.unit), ()
 
 
 def _baseline(

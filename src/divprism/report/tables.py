@@ -15,6 +15,7 @@ from divprism.report.words import (
     comparison_sentences,
     equal_size_note,
     group_title,
+    p_value_of,
 )
 from divprism.scores.spec import SCORES, ScoreSpec, is_score, score_spec
 
@@ -77,7 +78,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
     rows = []
     for spec in _computed([document], wide):
         score = document["scores"][spec.name]
-        rows.append((spec.name, score["value"], _error(score), spec.meaning))
+        rows.append((spec.name, score["value"], _error(score, document), spec.meaning))
     # Only the meaning may be left out: without it the table still answers the question.
     columns = (
         Column("score", "score"),
@@ -89,21 +90,34 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
     return Table(columns, tuple(rows), caption(document), notes, warnings_in(document))
 
 
-def _error(score: Document) -> str:
+def _error(score: Document, document: Document) -> str:
     """The interval of a score, or the error of its estimator, as a text."""
     interval = score["interval"]
     if interval is not None:
         return f"{interval['low']:.4g} to {interval['high']:.4g}"
+    # Where an interval was asked for, "exact" would be read as one.
+    if _is_too_small(document):
+        return "too few"
     if score["standard_error"]:
         return f"{score['standard_error']:.2g}"
+    # One output says nothing about others: its score is 1 whatever it is.
+    if document["data"]["n"] == 1:
+        return "one output"
     return "exact"
 
 
 def _error_title(document: Document) -> str:
     interval = _any_interval([document])
-    if interval is None:
-        return "error"
-    return f"{interval['level']:.0%} interval"
+    if interval is not None:
+        return f"{interval['level']:.0%} interval"
+    if _is_too_small(document):
+        return "interval"
+    return "error"
+
+
+def _is_too_small(document: Document) -> bool:
+    """Whether intervals were asked for, and the sample is too small for them."""
+    return any(notice.code == "too-few-for-interval" for notice in warnings_in(document))
 
 
 def _any_interval(documents: Iterable[Document]) -> Document | None:
@@ -432,7 +446,7 @@ def remarks(document: Document) -> list[str]:
         lines.append(
             f"excess information: {baseline['excess_information']:.3f} nats over {count} of "
             f"outputs and prompts, whose information_vendi is {baseline['baseline']:.4f} "
-            f"(p = {baseline['p_value']:.2g})"
+            f"({p_value_of(baseline)})"
         )
     return lines
 
