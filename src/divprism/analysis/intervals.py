@@ -18,9 +18,9 @@ from divprism.scores.spec import ScoreSpec, available, score_spec
 
 __all__ = ["Interval", "SamplingError", "quantile", "sampling_error", "too_few_units"]
 
-# The fewest units with which intervals of 95 % cover in 90 of 100 simulated samples, for scores of
-# order 1 and 2, of smooth, clustered and heavy-tailed data (docs/explanation/intervals.md). With
-# two pairs the jackknife sees no spread at all, and with five it covers in 70 to 90.
+# The fewest units with which intervals of 95 % cover in about 90 of 100 simulated samples, for the
+# worst score of smooth, clustered and heavy-tailed data (experiments/small_samples.py). With two
+# pairs the jackknife sees no spread at all, and intervals of four cover in 54 to 72 of 100.
 _MIN_PAIRS = 10
 _MIN_PROMPTS = 5
 
