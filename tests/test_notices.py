@@ -254,6 +254,10 @@ def test_an_answer_is_not_taken_for_a_refusal(text):
     assert not is_refusal(text)
 
 
+def test_a_long_run_of_blanks_is_no_refusal():
+    assert not is_refusal("I" + " " * 10_000_000 + "can")
+
+
 def test_empty_outputs_are_counted(tmp_path):
     rows = answers("one", field="note")
     for row in rows[:5]:

@@ -97,16 +97,17 @@ def _shared_vectors(items: Sequence[Item], vectors: np.ndarray, side: str) -> No
     if not groups:
         return None
     count = sum(map(len, groups))
-    severity = "note"
-    if count >= _SHARE_OF_ITEMS * len(rows):
-        severity = "warning"
     first = " and ".join(shown(repr(items[row].label[:_SHOWN])) for row in groups[0][:2])
+    text = (
+        f"{len(rows):,} different {_SIDES[side]} have {len(members):,} different vectors (first "
+        f"that share one: {first})"
+    )
+    if count < _SHARE_OF_ITEMS * len(rows):
+        return Notice("items-share-a-vector", text, "note")
     return Notice(
         "items-share-a-vector",
-        f"{len(rows):,} different {_SIDES[side]} have {len(members):,} different vectors (first "
-        f"that share one: {first}); those that share one count as the same. If they differ in what "
-        f"matters, pass another model as `embedder_{side}`.",
-        severity,
+        f"{text}; those that share one count as the same. If they differ in what matters, pass "
+        f"another model as `embedder_{side}`.",
     )
 
 

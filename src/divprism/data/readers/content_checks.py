@@ -21,6 +21,7 @@ _SHARE_OF_NAMES = 0.5
 # Share of refusals, of all outputs or of those of one model, that is worth a warning: below it
 # they change a score by less than its interval.
 _SHARE_OF_REFUSALS = 0.1
+_START = 300  # characters in which a refusal shows
 _SHOWN = 60  # characters of a text inside a message
 
 # The start of a refusal: an apology or none, then "I" that cannot, will not or is not able to, or
@@ -95,7 +96,8 @@ def is_refusal(text: str) -> bool:
     >>> is_refusal("I'm sorry, but I can't help with that."), is_refusal("I'm sorry I am late.")
     (True, False)
     """
-    return _REFUSAL.match(text) is not None
+    # Only the start: the time of a search may grow with the square of a run of blanks.
+    return _REFUSAL.match(text[:_START]) is not None
 
 
 def _warn_about_refusals(
