@@ -131,11 +131,10 @@ def test_several_models_are_a_row_each(form, tmp_path):
     assert [entry["data"]["n"] for entry in json.loads(one)["models"].values()] == [1, 1]
 
 
-def test_rows_of_models_show_half_of_their_interval(tmp_path):
-    write(tmp_path, {"o.jsonl": jsonl(records(("one", "two")))})
-    result = dp.evaluate_models(tmp_path / "o.jsonl", interval=0.9)["two"]
+def test_rows_of_models_show_half_of_their_interval(texts):
+    result = dp.evaluate_models(texts, interval=0.9)["two"]
     flags = ("--interval", 0.9, "--num-permutations", 3)
-    text = run("score", tmp_path / "o.jsonl", *flags).stdout.decode()
+    text = run("score", texts, *flags).stdout.decode()
     interval = result.intervals["vendi"]
     measured = Measured(float(result.vendi), interval.low, interval.high)
     shown = Column("vendi", "vendi", SCORE).show(measured)
@@ -210,7 +209,7 @@ def test_color_is_for_terminals_that_want_it(folder):
 
 def test_warnings_go_to_stderr_after_the_result_with_their_codes(tmp_path):
     write(tmp_path, {"o.jsonl": jsonl([*records(), {"model": "one", "prompt": "p", "output": ""}])})
-    done = run("score", tmp_path / "o.jsonl", "--format", "json", "-q")
+    done = run("score", tmp_path / "o.jsonl", "--interval", "0", "--format", "json", "-q")
     document = json.loads(done.stdout)
     (warning,) = document["warnings"]
     assert done.stderr.decode() == f"warning: {warning['code']}: {warning['text']}\n"
@@ -220,7 +219,7 @@ def test_warnings_go_to_stderr_after_the_result_with_their_codes(tmp_path):
 
 def test_what_was_read_and_embedded_is_reported(tmp_path):
     write(tmp_path, {"o.jsonl": jsonl(records(("one",)))})
-    call = ("score", tmp_path / "o.jsonl", "--cache", tmp_path / "cache")
+    call = ("score", tmp_path / "o.jsonl", "--interval", "0", "--cache", tmp_path / "cache")
     how = "outputs from 'output' (text), prompts from 'prompt' (text), models from 'model'"
     assert run(*call).stderr.decode().splitlines() == [
         f"{tmp_path / 'o.jsonl'}: {how}",

@@ -239,8 +239,7 @@ def test_compare_ranks_and_reports_the_length_of_outputs(tmp_path):
     lines = done.stdout.decode().splitlines()
     assert lines[0].split()[:3] == ["model", "rank", "n"] and lines[0].split()[-1] == "words"
     assert lines[1].split()[:2] == ["free", "1"]
-    correlation = "correlation of conditional_vendi with the length of outputs over models: -"
-    assert any(line.startswith(correlation) for line in lines)
+    assert "Spearman" not in done.stdout.decode()  # three models are too few for a correlation
     found = json.loads(run(*call, "--format", "json").stdout)
     assert set(found["models"]) == {"free", "fixed", "third"} and len(found["differences"]) == 3
     for form in ("md", "latex"):

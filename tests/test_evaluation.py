@@ -152,7 +152,7 @@ def test_texts_are_ids_under_a_categorical_kernel(pairs):
 def test_empty_texts_are_skipped_and_counted():
     found = dp.evaluate(["a", " ", "b"], ["p", "p", "q"])
     assert (found.data["n"], found.data["skipped"]) == (2, 1)
-    assert found.warnings[0].text.startswith("1 output was skipped")
+    assert found.warnings[0].text.startswith("1 of 3 outputs was skipped")
     with pytest.raises(
         dp.DataError, match="1 output is empty and left out, so labels and weights do not fit"
     ):

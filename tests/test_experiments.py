@@ -134,3 +134,16 @@ def test_a_strength_is_chosen_only_if_no_smaller_one_costs_alignment(guidance):
 )
 def test_verdicts_follow_the_interval(guidance, low, high, sign, verdict):
     assert guidance._verdict({"low": low, "high": high}, sign) == verdict
+
+
+def test_the_table_of_small_samples_has_a_line_for_each_size(monkeypatch, capsys):
+    spec = importlib.util.spec_from_file_location("small_samples", FOLDER / "small_samples.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(sys, "argv", ["small_samples.py", "--draws", "2"])
+    module.main()
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split()[-3:] == list(module.KINDS)
+    assert len(lines) == len(module.SIZES)
+    # Two pairs show the jackknife no spread, so that their intervals are points.
+    assert lines[0].split()[-3:] == ["0.00"] * 3

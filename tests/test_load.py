@@ -436,7 +436,7 @@ def test_empty_outputs_are_skipped_and_counted_or_refused_if_strict(tmp_path):
     write(tmp_path, {"o.jsonl": jsonl(rows)})
     samples = dp.load(tmp_path / "o.jsonl")
     assert (len(samples), samples.skipped) == (4, 2)
-    text = "2 outputs were skipped because the output or its prompt is empty."
+    text = "2 of 6 outputs were skipped because the output or its prompt is empty."
     assert samples.warnings == (dp.Notice("outputs-skipped", text),)
     with pytest.raises(
         dp.DataError,
@@ -476,7 +476,7 @@ def test_the_join_is_checked(tmp_path):
     write(tmp_path / "case", {"A dog-0.png": image_bytes(0), "a dog-0.png": image_bytes(1)})
     assert [notice.text.split(" (")[0] for notice in dp.load(tmp_path / "case").warnings] == [
         "1 group of file names differs only by case",
-        "1 group of prompts differs only by case",
+        "1 group of prompts differs only by case or white space",
     ]
     write(tmp_path / "mixed", {"a-0.png": image_bytes(0), "b.png": image_bytes(1)})
     with pytest.raises(

@@ -358,7 +358,7 @@ def test_a_broken_comparison_is_refused_by_path(comparison, path, value, message
 def test_a_whole_comparison_gets_a_page(comparison):
     page = report_page(comparison)
     assert "Ranked by conditional_vendi" in page
-    assert "with the length of outputs over models: +0.50" in page
+    assert "with the length of outputs over 2 models: +0.50" in page
 
 
 @pytest.mark.parametrize("schema", [1, 3, "2", None])

@@ -526,19 +526,55 @@ def test_refusals(settings, message):
 
 def test_one_sample_has_no_interval():
     assert dp.evaluate(np.ones((1, 2)), kernel_x=NARROW, interval=0.95).intervals == {}
+    settings = Settings(kernel_x=NARROW, kernel_t=WIDE)
     with pytest.raises(dp.DataError, match="an interval needs at least two prompts; got one"):
-        dp.evaluate(
-            np.eye(4),
-            np.zeros((4, 1)),
-            kernel_x=NARROW,
-            kernel_t=WIDE,
-            interval=0.95,
-            unit="prompt",
-        )
+        sampling_error(pose(np.eye(4), np.zeros((4, 1)), settings=settings), "prompt")
     with pytest.raises(
         dp.ArgumentError, match="`num_permutations` was given, but there are no prompts to shuffle"
     ):
         dp.evaluate(np.eye(4), kernel_x=NARROW, num_permutations=9)
+
+
+@pytest.mark.parametrize(
+    ("num_prompts", "outputs_of_each", "unit", "is_enough"),
+    [
+        (9, 1, None, False),
+        (10, 1, None, True),
+        (6, 2, None, False),
+        (10, 2, None, True),
+        (2, 5, None, False),
+        (2, 6, None, True),
+        (4, 6, "prompt", False),
+        (5, 2, "prompt", True),
+    ],
+)
+def test_intervals_take_ten_pairs_or_five_prompts(num_prompts, outputs_of_each, unit, is_enough):
+    rng = np.random.default_rng(0)
+    t = np.repeat(rng.standard_normal((num_prompts, 2)), outputs_of_each, axis=0)
+    x = rng.standard_normal(t.shape)
+    found = dp.evaluate(x, t, kernel_x=NARROW, kernel_t=WIDE, interval=0.95, unit=unit)
+    codes = [notice.code for notice in found.warnings]
+    assert ("too-few-for-interval" not in codes) == is_enough == bool(found.intervals)
+
+
+def test_intervals_of_the_smallest_samples_cover():
+    covered = []
+    scores = {name: [] for name in ("vendi", "conditional_vendi", "rke", "conditional_rke")}
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        t = rng.standard_normal((10, 2))
+        x = 0.5 * t + rng.standard_normal((10, 2))
+        found = dp.evaluate(
+            x, t, kernel_x=dp.Gaussian(1.0), kernel_t=dp.Gaussian(0.7), interval=0.95,
+            num_permutations=0,
+        )  # fmt: skip
+        for name, values in scores.items():
+            values.append((float(found.scores[name]), found.intervals[name]))
+    for values in scores.values():
+        truth = math.exp(np.mean([math.log(value) for value, _ in values]))
+        covered.append(np.mean([item.low <= truth <= item.high for _, item in values]))
+    # 0.90 is promised; 200 samples of that have a standard error of 0.02.
+    assert min(covered) >= 0.90 - 0.02
 
 
 def test_p_values_are_uniform_under_independence():

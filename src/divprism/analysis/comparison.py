@@ -14,10 +14,10 @@ import numpy as np
 from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Results, assess
 from divprism.analysis.inputs import as_samples, embed_samples, pool_bandwidths
 from divprism.analysis.intervals import SamplingError, quantile
-from divprism.core.arrays import to_numpy
+from divprism.analysis.matching import match_prompts
 from divprism.core.kernels import Precomputed
 from divprism.data.files import write_text
-from divprism.data.samples import Item, Samples, Text
+from divprism.data.samples import Samples, Text
 from divprism.errors import ArgumentError, DataError, Notice
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
 from divprism.scores.spec import LABELS, SCORES, ScoreSpec, score_spec
@@ -31,12 +31,14 @@ __all__ = ["Comparison", "Difference", "compare"]
 
 _LEVEL = 0.95  # default level of the intervals
 
+# The fewest models for a correlation. Of the m! orders of m models two are perfectly correlated
+# with a given one. Chance meets these in 2 of 6 cases for three models, in 2 of 24 for four, and in
+# 2 of 120 for five, the first below 5 %.
+_MIN_MODELS = 5
+
 # The same outputs in another order give ratios that differ by less than this, and no difference
 # between models that small matters.
 _ROUNDING = 1e-6
-
-Key = str | int | float | bytes
-"""What makes prompts of two models the same: a text, a digest, an id, or the bytes of a vector."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +51,22 @@ class Difference:
         The models.
     ratio : float
         Score of the first over that of the second.
-    low, high : float
+    low, high : float or None
         Interval of the ratio. It pairs the models by prompt, so that the effect of a prompt on both
-        of them cancels.
+        of them cancels. None where the sample is too small for an interval.
     """
 
     first: str
     second: str
     ratio: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
     @property
     def clear(self) -> bool:
-        """Whether the interval excludes 1, by more than rounding."""
+        """Whether the interval excludes 1, by more than rounding; False without one."""
+        if self.low is None or self.high is None:
+            return False
         return self.low > 1 + _ROUNDING or self.high < 1 - _ROUNDING
 
 
@@ -84,7 +88,8 @@ class Comparison:
     lengths : dict of float
         By model, the mean number of words of an output; empty unless outputs are texts.
     length_correlation : float or None
-        Spearman's correlation of score and length over models; None below three models.
+        Spearman's correlation of score and length over models; None below five models, because
+        even a perfect order of four is met by chance in 8 of 100 cases (2 / 4!).
     notes : tuple
         What was left out to make the models comparable.
     warnings : tuple of Notice
@@ -175,8 +180,9 @@ def compare(
     """Rank models by a score, on the same prompts and with the same number of outputs for each.
 
     Prompts that not all models have are left out. Where models have different numbers of outputs
-    for a prompt, a seeded random choice keeps the smallest of these numbers. Bandwidths are chosen
-    on all models together. Differences are paired by prompt.
+    for a prompt, the smallest of these numbers is kept, chosen by a hash of the outputs: the choice
+    depends neither on a seed nor on the order of rows. Bandwidths are chosen on all models
+    together. Differences are paired by prompt.
 
     Parameters
     ----------
@@ -212,16 +218,15 @@ def compare(
         settings = replace(settings, interval=_LEVEL)
     _require_comparable(spec, settings)
     # Prompts are matched before the embedding, so that outputs that are left out cost nothing.
-    by_model, notes = _match_prompts(_split_models(models), settings.rng)
+    by_model, notes = match_prompts(_split_models(models))
     embedded, settings = embed_samples(_pool(by_model), settings, resources)
     settings = pool_bandwidths(embedded, settings)
     evaluations: dict[str, Evaluation] = {}
-    errors: dict[str, SamplingError] = {}
+    errors: dict[str, SamplingError | None] = {}
     for model, part in embedded.by_model().items():
         # Notes about embedding and files are given once, for all models.
         quiet = replace(part, notes=(), warnings=())
         result, sampling = assess(quiet, settings, resources)
-        assert sampling is not None
         # A model is posed with bandwidths given; its settings name the rule that chose them.
         resolved = replace(result.settings, bandwidth_rule=settings.bandwidth_rule)
         evaluations[model] = replace(result, settings=resolved)
@@ -276,98 +281,6 @@ def _split_models(models: Any) -> dict[str, Samples]:
     return by_model
 
 
-def _prompt_keys(by_model: dict[str, Samples]) -> dict[str, list[Key]]:
-    """A key for the prompt of each output, equal where prompts of different models are the same.
-
-    Vectors are compared in the lowest precision that any model has: the same prompts may be stored
-    in single precision for one model and in double for another.
-    """
-    arrays = {}
-    for model, samples in by_model.items():
-        if samples.prompts is None:
-            raise DataError(
-                f"{samples.source} holds no prompts, and models are compared on the same ones."
-            )
-        if not isinstance(samples.prompts, tuple):
-            arrays[model] = to_numpy(samples.prompts)
-    floating = [array.dtype for array in arrays.values() if array.dtype.kind == "f"]
-    lowest = min(floating, key=lambda dtype: dtype.itemsize, default=np.dtype(float))
-    keys: dict[str, list[Key]] = {}
-    for model, samples in by_model.items():
-        if isinstance(samples.prompts, tuple):
-            keys[model] = [_item_key(prompt) for prompt in samples.prompts]
-        elif arrays[model].ndim == 1:
-            # Python values are equal whatever the dtype that the ids are stored in.
-            keys[model] = arrays[model].tolist()
-        else:
-            # Adding zero turns minus zero, which has other bytes, into zero.
-            rows = np.ascontiguousarray(arrays[model].astype(lowest) + 0.0)
-            keys[model] = [row.tobytes() for row in rows]
-    return keys
-
-
-def _item_key(prompt: Item) -> Key:
-    if isinstance(prompt, Text):
-        return prompt.text
-    # By content: models may have copies of the same image under different paths.
-    return prompt.digest()
-
-
-def _match_prompts(
-    by_model: dict[str, Samples], rng: int
-) -> tuple[dict[str, Samples], list[Notice]]:
-    """The same prompts for all models, in the same order, with the same number of outputs each."""
-    if len(by_model) < 2:
-        raise DataError(f"a comparison needs at least two models; got {len(by_model)}.")
-    keys = _prompt_keys(by_model)
-    counts = {model: Counter(of_model) for model, of_model in keys.items()}
-    every_prompt = set().union(*counts.values())
-    in_all = every_prompt.intersection(*counts.values())
-    if not in_all:
-        raise DataError(
-            "the models have no prompt in common; they can only be compared on the same ones."
-        )
-    # In the order of the first model, so that the answer does not depend on hashes.
-    common = [key for key in dict.fromkeys(keys[next(iter(keys))]) if key in in_all]
-    # Scores grow with the number of outputs per prompt, which would favour the model with more.
-    fewest = {}
-    for key in common:
-        fewest[key] = min(count[key] for count in counts.values())
-    generator = np.random.default_rng(rng)
-    matched = {}
-    notes = []
-    for model, samples in by_model.items():
-        # The rows follow the order of `fewest`, so that unit i is the same prompt in all models.
-        # `_differences` subtracts errors unit by unit and relies on it.
-        kept = _choose_rows(keys[model], fewest, generator)
-        matched[model] = samples.select(kept)
-        if len(kept) < len(samples):
-            text = (
-                f"{model}: {len(kept):,} of {len(samples):,} outputs kept, to have the same number "
-                "for each prompt as the other models"
-            )
-            notes.append(Notice("outputs-left-out", text, "note"))
-    left_out = len(every_prompt) - len(common)
-    if left_out:
-        text = f"{left_out:,} of {len(every_prompt):,} prompts left out, which not all models have"
-        notes.append(Notice("prompts-left-out", text, "note"))
-    return matched, notes
-
-
-def _choose_rows(
-    keys: Sequence[Key], numbers: Mapping[Key, int], generator: np.random.Generator
-) -> list[int]:
-    """For each prompt, in order, a random choice of the given number of its rows."""
-    rows: dict[Key, list[int]] = {}
-    for row, key in enumerate(keys):
-        rows.setdefault(key, []).append(row)
-    chosen = []
-    for key, number in numbers.items():
-        # Sorted, so that a prompt which keeps all outputs keeps their order, too.
-        chosen += sorted(generator.choice(rows[key], number, replace=False).tolist())
-    return chosen
-
-
 def _pool(by_model: dict[str, Samples]) -> Samples:
     """All models in one, so that they are embedded and given bandwidths together."""
     parts = list(by_model.values())
@@ -408,7 +321,7 @@ def _concatenate(sides: Sequence[Any]) -> Any:
 
 
 def _differences(
-    results: Results, errors: Mapping[str, SamplingError], by: str
+    results: Results, errors: Mapping[str, SamplingError | None], by: str
 ) -> tuple[Difference, ...]:
     """The difference of every pair of models, in the order of the ranking."""
     level = results.settings.interval
@@ -418,13 +331,16 @@ def _differences(
         ahead, behind = results[first].scores[by], results[second].scores[by]
         # Ratios are compared on the log scale, where their errors are symmetric.
         gap = ahead.entropy - behind.entropy
-        # The same parts of both samples are the same prompts: what they share cancels.
-        spread = errors[first].deviations[by] - errors[second].deviations[by]
-        # Errors of the estimators are added as independent ones: they do not cancel by prompt.
-        of_estimator = [score.standard_error / score.value for score in (ahead, behind)]
-        error = math.hypot(float(np.linalg.norm(spread)), *of_estimator)
-        reach = quantile(spread.size, level) * error
-        ends = math.exp(gap - reach), math.exp(gap + reach)
+        ends: tuple[float | None, float | None] = None, None
+        of_first, of_second = errors[first], errors[second]
+        if of_first is not None and of_second is not None:
+            # The same parts of both samples are the same prompts: what they share cancels.
+            spread = of_first.deviations[by] - of_second.deviations[by]
+            # Errors of the estimators are added as independent ones: they do not cancel by prompt.
+            of_estimator = [score.standard_error / score.value for score in (ahead, behind)]
+            error = math.hypot(float(np.linalg.norm(spread)), *of_estimator)
+            reach = quantile(spread.size, level) * error
+            ends = math.exp(gap - reach), math.exp(gap + reach)
         differences.append(Difference(first, second, math.exp(gap), *ends))
     return tuple(differences)
 
@@ -453,9 +369,8 @@ def _mean_lengths(by_model: dict[str, Samples]) -> dict[str, float]:
 
 
 def _correlation(results: Results, by: str, lengths: Mapping[str, float]) -> float | None:
-    """Spearman's correlation; None below three models or where one side is constant."""
-    # Two points are always perfectly correlated.
-    if len(lengths) < 3:
+    """Spearman's correlation; None below five models or where one side is constant."""
+    if len(lengths) < _MIN_MODELS:
         return None
     from scipy.stats import spearmanr
 

@@ -21,7 +21,13 @@ from divprism.analysis.inputs import (
     pool_bandwidths,
     require_one_model,
 )
-from divprism.analysis.intervals import Interval, SamplingError, sampling_error
+from divprism.analysis.intervals import (
+    Interval,
+    SamplingError,
+    sampling_error,
+    too_few_units,
+)
+from divprism.analysis.matching import inequality_warnings
 from divprism.core.arrays import to_numpy
 from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
@@ -303,9 +309,10 @@ def evaluate(
 
     Parameters
     ----------
-    x : array (n, d), list of n texts or PIL images, Samples, or path
-        The outputs. Texts, images and videos are embedded; a path is read by `load`, with its
-        prompts.
+    x : array (n, d), list of n texts, paths or PIL images, Samples, or path
+        The outputs. Texts, images and videos are embedded; a single path is read by `load`, with
+        its prompts. A column of pandas, polars, pyarrow or NumPy counts as the list of its values,
+        and a list of paths of images or videos as these.
     t : array (n, d_t), list of n texts or images, flat collection of n ids, or path, optional
         The prompt of each output, as in `conditional_vendi`. Texts are embedded, unless
         `kernel_t=Categorical()` compares them as ids. Without prompts only scores of the outputs
@@ -321,12 +328,14 @@ def evaluate(
         As in `embed`.
     interval : float, optional
         Level of the intervals, such as 0.95: where the scores of other samples of this size would
-        lie. Costs twenty times the scores of 500 pairs (forty where prompts are resampled and have
-        more than 25 outputs), and twenty times the cluster scores of at most 500 pairs of each
-        cluster. In simulations 90 to 98 of 100 intervals of 95 % cover; 86 to 95 where a few
-        prompts or outputs are far from all others (heavy tails), and up to all where few prompts
-        have two outputs each. Scores within a percent of their limit (Information where no two
-        prompts are alike) are covered only half of the time in the worst case, by tiny intervals.
+        lie. None where the sample is too small for them, with a warning (`too-few-for-interval`):
+        fewer than ten prompts, and fewer than ten outputs beyond the first of each. Costs twenty
+        times the scores of 500 pairs (forty where prompts are resampled and have more than 25
+        outputs), and twenty times the cluster scores of at most 500 pairs of each cluster. In
+        simulations 90 to 98 of 100 intervals of 95 % cover; 86 to 95 where a few prompts or outputs
+        are far from all others (heavy tails), and up to all where few prompts have two outputs
+        each. Scores within a percent of their limit (Information where no two prompts are alike)
+        are covered only half of the time in the worst case, by tiny intervals.
     unit : "pair" or "prompt", optional
         What the intervals resample. Default: prompts, where there are at least 20 and they repeat.
         Where prompts repeat in even numbers and pairs are resampled, the prompts are taken as
@@ -391,7 +400,8 @@ def evaluate_models(
     """
     settings, resources = read_options(options, EvaluationOptions, "evaluate_models")
     samples = as_samples(x, t, settings.kernel_t)
-    samples.by_model()  # refuses samples without models before anything is embedded
+    by_model = samples.by_model()  # refuses samples without models before anything is embedded
+    unequal = inequality_warnings(by_model)
     embedded, settings = embed_samples(samples, settings, resources)
     settings = pool_bandwidths(embedded, settings)
     evaluations = {}
@@ -399,8 +409,12 @@ def evaluate_models(
         # The embedding is shared by all models, and counts in the runtime of none.
         start = time.perf_counter()
         result, _ = assess(part, settings, resources)
-        result = replace(result, settings=_with_pooled_rule(result.settings, settings))
-        evaluations[model] = replace(result, runtime=runtime_since(start))
+        evaluations[model] = replace(
+            result,
+            settings=_with_pooled_rule(result.settings, settings),
+            warnings=(*result.warnings, *unequal),
+            runtime=runtime_since(start),
+        )
     results = Results(evaluations)
     _warn_of_bandwidths(results.warnings)
     return results
@@ -430,12 +444,11 @@ def assess(
     specs = available(problem.operators)
     solved = solve(problem, specs)
     scores = assemble_all(problem, specs, solved)
-    errors = None
+    errors, too_few = _sampling_error(problem)
     intervals: dict[str, Interval] = {}
     bounds: dict[str, Bound] = {}
     level = problem.settings.interval
-    if level is not None and problem.n > 1:  # a single pair has no spread
-        errors = sampling_error(problem, problem.settings.unit)
+    if level is not None and errors is not None:
         intervals = errors.intervals(scores, level)
         if errors.unit == "pair":  # the theorems are about independent pairs
             bounds = bounds_of(problem, scores, errors.norms, level)
@@ -446,7 +459,7 @@ def assess(
         settings=problem.settings,
         data=_describe(problem, embedded) | {"hash": _digest(x, t, labels, weights)},
         runtime=runtime_since(start),
-        warnings=_collect_warnings(embedded, scores, unchecked),
+        warnings=_collect_warnings(embedded, scores, (*too_few, *unchecked)),
         embedders=embedded.embedders,
         notes=embedded.notes,
         intervals=intervals,
@@ -457,6 +470,17 @@ def assess(
     if weights is not None:
         result.data["weighted"] = True
     return result, errors
+
+
+def _sampling_error(problem: Problem) -> tuple[SamplingError | None, tuple[Notice, ...]]:
+    """The sampling errors if intervals are asked for, or a warning that the sample is too small."""
+    settings = problem.settings
+    if settings.interval is None:
+        return None, ()
+    too_few = too_few_units(problem, settings.unit)
+    if too_few is not None:
+        return None, (too_few,)
+    return sampling_error(problem, settings.unit), ()
 
 
 def _baseline(

@@ -9,13 +9,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.analysis.jackknife import Sample
+from divprism.analysis.jackknife import Sample, units_of
+from divprism.errors import Notice
 from divprism.scores.problem import Problem
 from divprism.scores.score import Score
 from divprism.scores.settings import check_level
 from divprism.scores.spec import ScoreSpec, available, score_spec
 
-__all__ = ["Interval", "SamplingError", "quantile", "sampling_error"]
+__all__ = ["Interval", "SamplingError", "quantile", "sampling_error", "too_few_units"]
+
+# The fewest units with which intervals of 95 % cover in about 90 of 100 simulated samples, for the
+# worst score of smooth, clustered and heavy-tailed data (experiments/small_samples.py). With two
+# pairs the jackknife sees no spread at all, and intervals of four cover in 54 to 72 of 100.
+_MIN_PAIRS = 10
+_MIN_PROMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,48 @@ def quantile(parts: int, level: float) -> float:
     # The error is itself estimated from this number of contributions around their mean, so normal
     # quantiles would be too small.
     return float(stdtrit(parts - 1, (1 + check_level(level)) / 2))
+
+
+def too_few_units(problem: Problem, unit: str | None = None) -> Notice | None:
+    """A warning if a sample is too small for intervals: they would be narrow and wrong.
+
+    Intervals take five prompts where prompts are resampled. Where pairs are, they take ten
+    prompts, or ten outputs beyond the first of each prompt: of six prompts with two outputs each,
+    only six outputs show how much the model varies.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose scores are asked for.
+    unit : "pair" or "prompt", optional
+        Default as in `units_of`.
+    """
+    chosen, units = units_of(problem, unit)
+    num_pairs = units.size
+    if problem.t is None:
+        if num_pairs >= _MIN_PAIRS:
+            return None
+        given, needed = _count(num_pairs, "output"), f"{_MIN_PAIRS} outputs"
+    elif chosen == "prompt":
+        if problem.t.size >= _MIN_PROMPTS:
+            return None
+        given, needed = _count(problem.t.size, "prompt"), f"{_MIN_PROMPTS} prompts"
+    else:
+        if max(problem.t.size, num_pairs - problem.t.size) >= _MIN_PAIRS:
+            return None
+        given = f"{_count(num_pairs, 'output')} of {_count(problem.t.size, 'prompt')}"
+        needed = f"{_MIN_PAIRS} prompts, or {_MIN_PAIRS} outputs beyond the first of each prompt"
+    return Notice(
+        "too-few-for-interval",
+        f"the sample ({given}) is too small for intervals, which take at least {needed}: with "
+        "fewer they would be narrower than chance. The scores describe this sample only.",
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun}s"
 
 
 def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:

@@ -94,6 +94,11 @@ def clean_rows(x: Any, name: str) -> Array:
     """
     x = _as_array(x, name)
     xp = array_namespace(x)
+    if is_numpy_array(x) and x.ndim == 1 and x.size and _is_text(x):
+        raise DataError(
+            f"`{name}` holds texts, and single scores are computed on vectors: call `evaluate`, "
+            "which embeds them."
+        )
     # NumPy has dtypes that the standard does not know: objects, text, dates.
     if is_numpy_array(x) and x.dtype.kind not in "fiub":
         hint = ""
@@ -112,6 +117,10 @@ def clean_rows(x: Any, name: str) -> Array:
     _require_finite(x, name)
     _require_double(x, name)
     return x
+
+
+def _is_text(x: np.ndarray) -> bool:
+    return x.dtype.kind == "U" or (x.dtype == object and isinstance(x[0], str))
 
 
 def _native_floats(x: np.ndarray) -> np.ndarray:

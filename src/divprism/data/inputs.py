@@ -4,16 +4,21 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from divprism.core.arrays import Array, is_array_api_obj, to_numpy
 from divprism.core.kernels import Categorical, Kernel
-from divprism.core.validation import check_pairing, holds_text
+from divprism.core.validation import check_pairing
+from divprism.data.media import media_kind
+from divprism.data.readers.content_checks import warn_about_content
+from divprism.data.readers.fields import Findings
 from divprism.data.readers.load import load
+from divprism.data.readers.values import as_file
 from divprism.data.samples import Image, Item, Samples, texts
-from divprism.errors import ArgumentError
+from divprism.data.wording import counted
+from divprism.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -40,7 +45,7 @@ def as_samples(x: object, t: object, kernel_t: Kernel | None) -> Samples:
     elif _is_pair(x) and t is None:
         raise ArgumentError("give outputs and prompts as dp.Samples(x, t), not as a tuple.")
     else:
-        samples = _samples_in_memory(x, t)
+        samples = _samples_in_memory(x, t, as_ids=isinstance(kernel_t, Categorical))
     if isinstance(kernel_t, Categorical):
         return samples.with_prompt_ids()
     return samples
@@ -51,16 +56,44 @@ def _is_pair(x: object) -> bool:
     return isinstance(x, tuple) and len(x) == 2 and all(hasattr(side, "ndim") for side in x)
 
 
-def _samples_in_memory(x: Array, t: Array | None) -> Samples:
-    outputs = as_items(x, "output")
-    prompts = as_items(t, "prompt")
+def _samples_in_memory(x: Array, t: Array | None, *, as_ids: bool) -> Samples:
+    x, t = _plain_column(x), _plain_column(t)
+    findings = Findings()
+    outputs = as_items(x, "output", findings)
+    # Names of files that are compared as ids stay texts: no image has to be opened for that.
+    prompts = as_items(t, "prompt", findings, read_files=not as_ids)
     has_items = outputs is not None or prompts is not None
     # Two arrays are checked later, together with their entries. Items have to be checked now,
     # because leaving out the pairs with blank texts needs sides of equal length.
     if has_items and t is not None:
         check_pairing(len(x), len(t), "t")
-    samples = Samples(_items_or_data(outputs, x), _items_or_data(prompts, t))
-    return samples.without_empty()
+    samples = Samples(_items_or_data(outputs, x), _items_or_data(prompts, t)).without_empty()
+    warn_about_content(samples, findings)
+    warnings = (*samples.warnings, *findings.warnings)
+    return replace(samples, notes=tuple(findings.notes), warnings=warnings)
+
+
+def _plain_column(values: Any) -> Any:
+    """Return a column of texts, images or lists as a list; anything else as it is.
+
+    Columns are those of pandas, polars and pyarrow, and arrays of strings or objects: whichever
+    holds the texts, the answer is that of the list.
+    """
+    if values is None or isinstance(values, str | bytes | list | tuple):
+        return values
+    if isinstance(values, np.ndarray):
+        if values.ndim == 1 and values.dtype.kind in "UOT":
+            return values.tolist()
+        return values
+    # Tensors and other arrays of numbers have `tolist`, too, and stay on their device.
+    if is_array_api_obj(values) or len(getattr(values, "shape", (0,))) != 1:
+        return values
+    for method in ("to_pylist", "to_list"):  # of pyarrow; of pandas and polars
+        if callable(getattr(values, method, None)):
+            return getattr(values, method)()
+    if isinstance(values, Sequence):
+        return list(values)
+    return values
 
 
 def _items_or_data(items: tuple[Item, ...] | None, data: Array) -> Array:
@@ -72,16 +105,25 @@ def _items_or_data(items: tuple[Item, ...] | None, data: Array) -> Array:
     return data
 
 
-def as_items(values: object, name: str) -> tuple[Item, ...] | None:
-    """Return strings or PIL images as items, or None for anything else, such as arrays."""
-    # A column of a table arrives as an array of strings.
-    if isinstance(values, np.ndarray) and values.ndim == 1 and holds_text(values):
-        values = values.tolist()
-    if not isinstance(values, Sequence) or isinstance(values, str | bytes) or len(values) == 0:
+def as_items(
+    values: object, name: str, findings: Findings, *, read_files: bool = True
+) -> tuple[Item, ...] | None:
+    """Return strings, paths or PIL images as items, or None for anything else, such as arrays.
+
+    Paths, and strings that all name existing images or videos, are read as these.
+    """
+    if not isinstance(values, list | tuple) or len(values) == 0:
         return None
     if all(isinstance(value, Item) for value in values):
         return tuple(values)
+    if all(isinstance(value, Path) for value in values):
+        return _files(list(values), name)
     if all(isinstance(value, str) for value in values):
+        if read_files and _name_files(values):
+            files = _files([Path(value) for value in values], name)
+            count = counted(len(files), f"{name} names", f"{name}s name")
+            findings.note(f"{count} existing files, which are read as {files[0].modality}s")
+            return files
         return texts(values, name)
     # Judged by the name of the module, so that Pillow is not imported for arrays.
     if all(type(value).__module__.startswith("PIL.") for value in values):
@@ -89,6 +131,33 @@ def as_items(values: object, name: str) -> tuple[Item, ...] | None:
             Image(_image_bytes(image), f"{name} {index}") for index, image in enumerate(values)
         )
     return None
+
+
+def _name_files(values: Sequence[str]) -> bool:
+    """Whether all of some strings look like names of images or videos, and one of them exists."""
+    if not all(media_kind(value) for value in values):
+        return False
+    return any(_exists(Path(value)) for value in values)
+
+
+def _files(paths: Sequence[Path], name: str) -> tuple[Item, ...]:
+    """Return images or videos by their paths; a missing or unsupported file is an error."""
+    items = []
+    for index, path in enumerate(paths):
+        kind = media_kind(str(path))
+        if kind is None:
+            raise DataError(f"{name} {index} ({path}) is not an image or video that is read.")
+        if not _exists(path):
+            raise DataError(f"{name} {index} names the file {path}, which does not exist.")
+        items.append(as_file(path, kind, f"{name} {index}"))
+    return tuple(items)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file system takes
+        return False
 
 
 def _image_bytes(image: "PIL.Image.Image") -> bytes:
@@ -118,6 +187,3 @@ def _as_array(data: Array) -> Array:
     if data.ndim == 2:
         return data
     return to_numpy(data)
-
-
-# A folder of vectors, which `load` reads.

@@ -1,6 +1,7 @@
 """Images and videos from untrusted files: decoded within limits, or refused in one sentence."""
 
 import io
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ __all__ = [
     "VIDEO_SUFFIXES",
     "evenly_spaced",
     "is_video",
+    "media_kind",
     "open_image",
     "open_video",
     "without_warnings",
@@ -54,6 +56,8 @@ MAX_BYTES = 512 << 20
 MAX_FRAMES = 100_000
 """Longer videos are refused; an hour at 25 frames per second fits."""
 
+_MAX_PATH = 4096  # characters: a longer string is a text, whatever it ends in
+
 # Allow lists, because Pillow starts other programs for some formats (Ghostscript for EPS), and
 # FFmpeg follows scripts that name other files (HLS, concat). Untrusted files must do neither.
 _IMAGE_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
@@ -63,6 +67,25 @@ _CONTAINERS = "avi,gif,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,mpeg,mpegts,mpegvid
 def is_video(path: Path) -> bool:
     """Whether a file is a video by its suffix."""
     return path.suffix.lower() in VIDEO_SUFFIXES
+
+
+def media_kind(name: object) -> str | None:
+    """Return "image" or "video" for a string that looks like the name of such a file.
+
+    >>> media_kind("cats/1.PNG"), media_kind("A cat.")
+    ('image', None)
+    """
+    if not isinstance(name, str) or len(name) >= _MAX_PATH:
+        return None
+    # A text of several lines may end so, too.
+    if "\n" in name:
+        return None
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix in IMAGE_SUFFIXES:
+        return "image"
+    if suffix in VIDEO_SUFFIXES:
+        return "video"
+    return None
 
 
 @contextmanager

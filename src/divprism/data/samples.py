@@ -14,7 +14,7 @@ import numpy as np
 from divprism.data.files import file_digest
 from divprism.data.frames import data_frame
 from divprism.data.media import MAX_BYTES, evenly_spaced, open_image, open_video
-from divprism.data.wording import counted
+from divprism.data.wording import agreeing, counted
 from divprism.errors import ArgumentError, DataError, Notice
 
 if TYPE_CHECKING:
@@ -330,8 +330,11 @@ class Samples:
         models: tuple[str, ...] = ()
         if self.models is not None:
             models = tuple(self.models[row] for row in blank)
-        how_many = counted(len(blank), "output was", "outputs were")
-        text = f"{how_many} skipped because the output or its prompt is empty."
+        were = agreeing(len(blank), "was", "were")
+        text = (
+            f"{len(blank):,} of {len(self):,} outputs {were} skipped because the output or its "
+            "prompt is empty."
+        )
         warning = Notice("outputs-skipped", text)
         return replace(
             kept,

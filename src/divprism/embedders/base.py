@@ -46,9 +46,13 @@ class Embedder(ABC):
         Largest number of items that `embed_batch` receives at once. Never part of the answer.
     num_frames : int
         For videos: number of evenly spaced frames to decode.
+    scripts : frozenset of str, or None
+        For texts: scripts that the model was trained on, as Unicode names them ("LATIN"); texts in
+        others get a warning. None if unknown.
     """
 
     modality: ClassVar[str]
+    scripts: ClassVar[frozenset[str] | None] = None
     batch_size: int
     num_frames: int = 0
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,15 +17,13 @@ from divprism.data.samples import Item, Samples, Text
 from divprism.data.wording import SIDES, counted
 from divprism.embedders.base import Content, Embedder
 from divprism.embedders.cache import Cache
+from divprism.embedders.doubts import doubts_about
 from divprism.embedders.function import Function
 from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.pipeline import Embedded, embed_items
 from divprism.embedders.text import WordLlama
 from divprism.engines import Progress
 from divprism.errors import ArgumentError, DataError, Notice
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "DEFAULTS",
@@ -95,6 +93,11 @@ def embed(
         sides[side] = embedded.vectors
         notes.append(Notice("embedded", _note(side, embedder, embedded), "note"))
         warnings += embedded.warnings
+        for doubt in doubts_about(items, embedded.vectors, embedder, side):
+            if doubt.severity == "note":
+                notes.append(doubt)
+            else:
+                warnings.append(doubt)
         dimension = int(embedded.vectors.shape[1])
         records.append({"side": side, **embedder.describe(), "dimension": dimension})
     # `given` keeps the items, of which groups and reports show examples.
@@ -182,9 +185,6 @@ def _note(side: str, embedder: Embedder, embedded: Embedded) -> str:
     if embedded.computed == 0:
         return f"{subject}: nothing to embed, all in the cache"
     return f"{subject}: {embedded.computed:,} embedded, {embedded.cached:,} found in the cache"
-
-
-# What users pass as outputs and prompts, as samples.
 
 
 def save_embedded(folder: str | Path, samples: Samples, embedded: Samples) -> None:

@@ -37,6 +37,9 @@ class WordLlama(Embedder):
     """
 
     modality: ClassVar[str] = "text"
+    # Trained on English. Greek, Arabic, Thai and the like become single letters or bytes, Chinese
+    # and Korean mostly bytes.
+    scripts: ClassVar[frozenset[str] | None] = frozenset({"LATIN"})
     batch_size: int = 256
 
     def __post_init__(self) -> None:

@@ -277,8 +277,8 @@ _DIFFERENCE = record(
         "first": text,
         "second": text,
         "ratio": _NUMBER,
-        "low": _NUMBER,
-        "high": _NUMBER,
+        "low": maybe(_NUMBER),
+        "high": maybe(_NUMBER),
         "clear": boolean,
     }
 )

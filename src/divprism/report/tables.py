@@ -17,6 +17,7 @@ from divprism.report.words import (
     comparison_sentences,
     equal_size_note,
     group_title,
+    p_value_of,
 )
 from divprism.scores import registry
 from divprism.scores.spec import SCORES, ScoreSpec, is_score, score_spec
@@ -79,7 +80,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
     rows = []
     for spec in _computed([document], wide):
         score = document["scores"][spec.name]
-        rows.append((spec.name, score["value"], _error(score), spec.meaning))
+        rows.append((spec.name, score["value"], _error(score, document), spec.meaning))
     # Only the meaning may be left out: without it the table still answers the question.
     columns = (
         Column("score", "score"),
@@ -91,21 +92,34 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
     return Table(columns, tuple(rows), caption(document), notes, warnings_in(document))
 
 
-def _error(score: Document) -> str:
+def _error(score: Document, document: Document) -> str:
     """The interval of a score, or the error of its estimator, as a text."""
     interval = score["interval"]
     if interval is not None:
         return f"{interval['low']:.4g} to {interval['high']:.4g}"
+    # Where an interval was asked for, "exact" would be read as one.
+    if _is_too_small(document):
+        return "too few"
     if score["standard_error"]:
         return f"{score['standard_error']:.2g}"
+    # One output says nothing about others: its score is 1 whatever it is.
+    if document["data"]["n"] == 1:
+        return "one output"
     return "exact"
 
 
 def _error_title(document: Document) -> str:
     interval = _any_interval([document])
-    if interval is None:
-        return "error"
-    return f"{interval['level']:.0%} interval"
+    if interval is not None:
+        return f"{interval['level']:.0%} interval"
+    if _is_too_small(document):
+        return "interval"
+    return "error"
+
+
+def _is_too_small(document: Document) -> bool:
+    """Whether intervals were asked for, and the sample is too small for them."""
+    return any(notice.code == "too-few-for-interval" for notice in warnings_in(document))
 
 
 def _any_interval(documents: Iterable[Document]) -> Document | None:
@@ -141,10 +155,17 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
             row.append((document["baseline"] or {}).get("excess_information"))
         rows.append(tuple(row))
     first = next(iter(documents.values()))
-    notes = [*_legend(first["settings"], specs), *kernel_notes(first), *interval_note(documents)]
+    notes = [
+        *_inequality_note(documents),
+        *_legend(first["settings"], specs),
+        *kernel_notes(first),
+        *interval_note(documents),
+    ]
     if has_baseline:
         notes.append("excess info: information above that of random pairings, in nats")
-    return Table(tuple(columns), tuple(rows), notes=tuple(notes))
+    every = [notice for document in documents.values() for notice in warnings_in(document)]
+    warnings = tuple(dict.fromkeys(every))
+    return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=warnings)
 
 
 def _legend(settings: Document, specs: Sequence[ScoreSpec]) -> list[str]:
@@ -154,6 +175,17 @@ def _legend(settings: Document, specs: Sequence[ScoreSpec]) -> list[str]:
         return [order_note(settings)]
     meaning = "vendi = conditional x information; conditional: distinct outputs per kind of prompt"
     return [f"{order_note(settings)}; {meaning}"]
+
+
+def _inequality_note(documents: Documents) -> list[str]:
+    """What models have unequal numbers of; empty where they were scored on the same."""
+    codes: set[str] = set()
+    for document in documents.values():
+        codes.update(notice.code for notice in warnings_in(document))
+    unequal = [noun for noun in ("outputs", "prompts") if f"unequal-{noun}" in codes]
+    if not unequal:
+        return []
+    return [f"the models differ in their {' and '.join(unequal)}, so scores do not compare as such"]
 
 
 def _cell_of(spec: ScoreSpec, document: Document) -> Measured | None:
@@ -444,7 +476,7 @@ def remarks(document: Document) -> list[str]:
         lines.append(
             f"excess information: {baseline['excess_information']:.3f} nats more than {count} of "
             f"outputs and prompts, with information_vendi {baseline['baseline']:.4f} "
-            f"(p = {baseline['p_value']:.2g})"
+            f"({p_value_of(baseline)})"
         )
     return lines
 

@@ -17,6 +17,7 @@ __all__ = [
     "group_title",
     "groups_sentences",
     "headline",
+    "p_value_of",
     "percent",
 ]
 
@@ -26,6 +27,8 @@ _MIN_PAIRINGS = 19  # random pairings from which on a p-value of 0.05 can be rea
 _CLEARLY_LESS = 0.95  # a group below this share of the median group is less diverse
 _ERRORS_APART = 2.0  # standard errors between the two least diverse groups
 _BIASED = 1.005  # a factor of random pairings from which on the bias is worth mentioning
+# Warnings that call a sample too small for the level of a score.
+_SMALL_SAMPLE = ("information-unchecked", "too-few-for-interval")
 _LONGEST_PROMPT = 90  # letters of a prompt inside a sentence
 
 
@@ -116,7 +119,7 @@ def _baseline_sentence(baseline: Document) -> str:
     cannot give a small one: they are judged by Student's t.
     """
     excess, count = baseline["excess_information"], baseline["num_permutations"]
-    chance, method = baseline["p_value"], f"{count} random pairings"
+    chance, evidence = baseline["p_value"], p_value_of(baseline)
     if count < _MIN_PAIRINGS:
         spread = baseline.get("standard_deviation")
         if spread is None:
@@ -126,18 +129,34 @@ def _baseline_sentence(baseline: Document) -> str:
                 f"least {_MIN_PAIRINGS} random pairings."
             )
         chance = _student_chance(excess, spread, count)
-        method = f"Student's t of {count} random pairings"
+        evidence = f"p = {chance:.2g}"
+        # Student's t gives values such as 1e-9 even for five pairings, which promise too much.
+        if chance < _TINY:
+            evidence = f"p < {_TINY:g}"
+        evidence += f", Student's t of {count} random pairings"
     finding = (
         "Outputs cannot be distinguished from outputs that ignore their prompts: their "
         "Information differs from that of random pairings"
     )
     if chance <= _SIGNIFICANT:
         finding = "Outputs follow their prompts: their Information exceeds that of random pairings"
-    p_value = f"p = {chance:.2g}"
-    # Student's t gives values such as 1e-9 even for five pairings, which promise too much.
-    if chance < _TINY:
-        p_value = f"p < {_TINY:g}"
-    return f"{finding} by {excess:.2g} nats ({p_value}, {method})."
+    return f"{finding} by {excess:.2g} nats ({evidence})."
+
+
+def p_value_of(baseline: Document) -> str:
+    """Return the p-value of a baseline in words, with the least that its pairings can show.
+
+    >>> p_value_of({"p_value": 0.05, "num_permutations": 19})
+    'p <= 0.05, the least that 19 random pairings can show'
+    >>> p_value_of({"p_value": 0.25, "num_permutations": 19})
+    'p = 0.25, 19 random pairings'
+    """
+    count, chance = baseline["num_permutations"], baseline["p_value"]
+    pairings = number_of(count, "random pairing")
+    # The given pairing counts among the others, so that no p-value is below 1 / (count + 1).
+    if chance * (count + 1) < 1.5:
+        return f"p <= {chance:.2g}, the least that {pairings} can show"
+    return f"p = {chance:.2g}, {pairings}"
 
 
 def _student_chance(excess: float, spread: float, count: int) -> float:
@@ -270,21 +289,49 @@ def comparison_sentences(document: Document) -> list[str]:
     best = differences[0]
     # Tables drop the marks again, and the page turns them into elements.
     pair = f"{isolated(best['first'])} to {isolated(best['second'])}"
+    ends = "too few outputs for an interval"
+    if best["low"] is not None and best["high"] is not None:
+        ends = f"{best['low']:.3f} to {best['high']:.3f}"
     sentences = [
         f"ranked by {score}; {_clear_differences(differences)}",
-        f"ratio of the first two, {pair}: {best['ratio']:.3f} "
-        f"({best['low']:.3f} to {best['high']:.3f})",
+        *_levels_and_differences(document),
+        f"ratio of the first two, {pair}: {best['ratio']:.3f} ({ends})",
     ]
     correlation = document["length_correlation"]
     if correlation is not None:
         sentences.append(
-            f"correlation of {score} with the length of outputs over models: {correlation:+.2f} "
-            "(Spearman)"
+            f"correlation of {score} with the length of outputs over {len(document['ranks'])} "
+            f"models: {correlation:+.2f} (Spearman)"
         )
     return sentences
 
 
+def _levels_and_differences(document: Document) -> list[str]:
+    """Return how models can differ clearly in a sample that is too small for their scores."""
+    score = document["score"]
+    is_clear = any(difference["clear"] for difference in document["differences"])
+    in_doubt = any(_is_level_in_doubt(model, score) for model in document["models"].values())
+    if not is_clear or not in_doubt:
+        return []
+    return [
+        f"the sample is too small for the level of {score}, which changes with the number of "
+        "outputs, but not for the differences: that change is much the same for all models, which "
+        "are compared on the same prompts with the same number of outputs"
+    ]
+
+
+def _is_level_in_doubt(document: Document, score: str) -> bool:
+    """Return whether anything that is shown about a model calls its sample too small."""
+    if any(warning["code"] in _SMALL_SAMPLE for warning in document["warnings"]):
+        return True
+    curves = (document.get("details") or {}).get("convergence") or {}
+    verdict = curves.get("verdicts", {}).get(score)
+    return verdict is not None and verdict["status"] != "converged"
+
+
 def _clear_differences(differences: Sequence[Document]) -> str:
+    if all(difference["low"] is None for difference in differences):
+        return "too few outputs to say whether models differ"
     num_clear = sum(difference["clear"] for difference in differences)
     if len(differences) == 1:
         verb = "do not differ"

@@ -8,11 +8,11 @@ from divprism.data.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.folders import note_strays
 from divprism.data.readers.guards import Root, listing, shown
-from divprism.data.samples import Image, Samples, Text, Video
+from divprism.data.samples import Image, Samples, Video
 from divprism.data.wording import counted
 from divprism.errors import DataError
 
-__all__ = ["check_one_kind", "check_surplus", "files_of", "warn_case", "warn_case_of_prompts"]
+__all__ = ["check_one_kind", "check_surplus", "files_of", "warn_case"]
 
 
 def files_of(item: object) -> tuple[Path, ...]:
@@ -113,10 +113,3 @@ def warn_case(names: Sequence[str], noun: str, findings: Findings) -> None:
         first = " and ".join(shown(name[:60]) for name in clashes[0][:2])
         how_many = counted(len(clashes), f"group of {noun}s differs", f"groups of {noun}s differ")
         findings.warn("names-differ-by-case", f"{how_many} only by case (first: {first}).")
-
-
-def warn_case_of_prompts(samples: Samples, findings: Findings) -> None:
-    """Warn about prompts that differ only by case: often one prompt, written twice."""
-    if isinstance(samples.prompts, tuple):
-        prompts = [prompt.text for prompt in samples.prompts if isinstance(prompt, Text)]
-        warn_case(prompts, "prompt", findings)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from divprism.data.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
+from divprism.data.media import media_kind
 from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.tables import Record
 from divprism.data.readers.values import MISSING, is_blank
@@ -54,7 +54,6 @@ _IDS = ("prompt_id", "id")
 FIELD_NAMES = frozenset((*_TEXTS, *_FILES, *_VECTORS, *_PROMPTS, *_MODELS, *_IDS, "text"))
 """Known field names; in the first line of a CSV file, they distinguish a table from numbers."""
 
-_MAX_PATH = 4096  # characters: a longer string is a text, whatever it ends in
 _LISTED = 12  # field names that a message lists
 
 
@@ -85,6 +84,12 @@ class Fields:
             value = getattr(self, name)
             if value not in (None, *KINDS):
                 raise ArgumentError(f"`{name}` must be one of {', '.join(KINDS)}; got {value!r}.")
+
+    @property
+    def declared_texts(self) -> tuple[str, ...]:
+        """The sides, "output" and "prompt", that the user declares to be texts."""
+        kinds = {"output": self.output_kind, "prompt": self.prompt_kind}
+        return tuple(side for side, kind in kinds.items() if kind == "text")
 
 
 @dataclass
@@ -306,7 +311,7 @@ def kind_of_field(name: str, seen: list[Record], root: Root) -> str:
     # A list of images is several outputs in any other field, but one video in this one.
     if name.lower() == "frames" and isinstance(value, list):
         return "video"
-    media = _media_kind(sample)
+    media = media_kind(sample)
     if name.lower() in _FILES:
         return media or "image"
     if name.lower() in _VECTORS:
@@ -322,18 +327,6 @@ def _first_value(name: str, seen: list[Record]) -> object:
         value = _dotted(record.fields, name)
         if not is_blank(value):
             return value
-    return None
-
-
-def _media_kind(value: object) -> str | None:
-    """Return "image" or "video" for a string that looks like the name of such a file."""
-    if not isinstance(value, str) or len(value) >= _MAX_PATH:
-        return None
-    suffix = Path(value).suffix.lower()
-    if suffix in IMAGE_SUFFIXES:
-        return "image"
-    if suffix in VIDEO_SUFFIXES:
-        return "video"
     return None
 
 

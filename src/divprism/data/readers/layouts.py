@@ -17,6 +17,7 @@ from divprism.data.readers.folders import (
     subfolders,
 )
 from divprism.data.readers.guards import Root, is_hidden, listing, shown
+from divprism.data.readers.hidden_models import warn_about_model_folders
 from divprism.data.readers.pairing import by_list, by_name
 from divprism.data.readers.tables import read_table
 from divprism.data.readers.values import as_file
@@ -245,6 +246,12 @@ def _in_folders(
         return items, None
     num_prompts = len({prompt.text for prompt in prompts})
     findings.note(f"{shown(folder)}: {layout}, {num_prompts:,} prompts")
+    if read is _folder_of_prompt:
+        names = {
+            path.name: [_stem(item) for item in group.items]
+            for path, group in zip(folders, groups, strict=True)
+        }
+        warn_about_model_folders(folder, names, findings)
     return items, prompts
 
 

@@ -17,7 +17,8 @@ from divprism.data.readers.arrays import (
     numbers_in,
     read_array,
 )
-from divprism.data.readers.checks import check_surplus, warn_case_of_prompts
+from divprism.data.readers.checks import check_surplus
+from divprism.data.readers.content_checks import warn_about_content
 from divprism.data.readers.datasets_folder import is_datasets_folder, read_datasets_folder
 from divprism.data.readers.embedded import EMBEDDING, read_embedded
 from divprism.data.readers.fields import FIELD_NAMES, Fields, Findings
@@ -71,7 +72,8 @@ def load(
     limit : int, optional
         Keep the first `limit` pairs of each model.
     strict : bool, optional
-        Raise DataError for what is otherwise a warning: empty outputs, unused files, duplicates.
+        Raise DataError for whatever is a warning otherwise, guesses about the source included:
+        pooled models, empty outputs, unused files, refusals, prompts that are nearly equal.
     allow_outside : bool, optional
         Read files outside the folder of the table that names them.
 
@@ -102,7 +104,7 @@ def load(
         )
     # After the join: dropping rows before it would shift the others.
     samples = samples.without_empty()
-    warn_case_of_prompts(samples, findings)
+    warn_about_content(samples, findings, fields.declared_texts)
     warnings = (*samples.warnings, *findings.warnings)
     samples = replace(samples, notes=tuple(findings.notes), warnings=warnings)
     if limit is None:

@@ -19,6 +19,7 @@ from divprism.data.readers.fields import (
     value_of,
 )
 from divprism.data.readers.guards import Root, shown
+from divprism.data.readers.hidden_models import UnusedFields
 from divprism.data.readers.lm_eval import is_lm_eval, lm_eval_record, lm_eval_records
 from divprism.data.readers.tables import Record
 from divprism.data.readers.values import Value, outputs_in, prompt_in
@@ -68,11 +69,14 @@ def samples_from_records(
     choice, seen = choose_fields(head, stream, fields, root, source)
     findings.note(choice.note(source))
     rows = _Rows(choice, root)
+    unused = UnusedFields.beside(choice)
     for record in itertools.chain(seen, stream):
         rows.add(record)
+        unused.add(record.fields, rows.last_prompt, len(rows.outputs))
         # Stops early, so that the first pairs of a huge table are read at once.
         if limit is not None and not choice.models and rows.num_full >= limit:
             break
+    unused.warn(source, findings)
     return rows.samples(source), rows.ids
 
 
@@ -138,6 +142,13 @@ class _Rows:
                 self.models.append(model)
                 self.ids.append(prompt_id)
                 self.num_full += not is_empty(output) and not is_empty(prompt)
+
+    @property
+    def last_prompt(self) -> str | None:
+        """The prompt of the last output as a text or the name of its file; None without one."""
+        if self.prompts and isinstance(self.prompts[-1], Item):
+            return self.prompts[-1].label
+        return None
 
     def samples(self, source: str) -> Samples:
         """Return what was read, empty outputs and prompts included."""

@@ -1,0 +1,151 @@
+"""Models on the same prompts: which prompts are the same, and which rows of each model are kept."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from divprism.core.arrays import to_numpy
+from divprism.data.samples import Item, Samples, Side, Text
+from divprism.errors import DataError, Notice
+
+__all__ = ["inequality_warnings", "match_prompts", "prompt_keys"]
+
+Key = str | int | float | bytes
+"""What makes prompts of two models the same: a text, a digest, an id, or the bytes of a vector."""
+
+
+def prompt_keys(by_model: Mapping[str, Samples]) -> dict[str, list[Key]]:
+    """A key for the prompt of each output, equal where prompts of different models are the same.
+
+    Vectors are compared in the lowest precision that any model has: the same prompts may be stored
+    in single precision for one model and in double for another.
+    """
+    arrays = {}
+    for model, samples in by_model.items():
+        if samples.prompts is None:
+            raise DataError(
+                f"{samples.source} holds no prompts, and models are compared on the same ones."
+            )
+        if not isinstance(samples.prompts, tuple):
+            arrays[model] = to_numpy(samples.prompts)
+    floating = [array.dtype for array in arrays.values() if array.dtype.kind == "f"]
+    lowest = min(floating, key=lambda dtype: dtype.itemsize, default=np.dtype(float))
+    keys: dict[str, list[Key]] = {}
+    for model, samples in by_model.items():
+        if isinstance(samples.prompts, tuple):
+            keys[model] = [_item_key(prompt) for prompt in samples.prompts]
+        elif arrays[model].ndim == 1:
+            # Python values are equal whatever the dtype that the ids are stored in.
+            keys[model] = arrays[model].tolist()
+        else:
+            # Adding zero turns minus zero, which has other bytes, into zero.
+            rows = np.ascontiguousarray(arrays[model].astype(lowest) + 0.0)
+            keys[model] = [row.tobytes() for row in rows]
+    return keys
+
+
+def _item_key(prompt: Item) -> Key:
+    if isinstance(prompt, Text):
+        return prompt.text
+    # By content: models may have copies of the same image under different paths.
+    return prompt.digest()
+
+
+def match_prompts(
+    by_model: Mapping[str, Samples],
+) -> tuple[dict[str, Samples], list[Notice]]:
+    """The same prompts for all models, in the same order, with the same number of outputs each."""
+    if len(by_model) < 2:
+        raise DataError(f"a comparison needs at least two models; got {len(by_model)}.")
+    keys = prompt_keys(by_model)
+    counts = {model: Counter(of_model) for model, of_model in keys.items()}
+    every_prompt = set().union(*counts.values())
+    in_all = every_prompt.intersection(*counts.values())
+    if not in_all:
+        raise DataError(
+            "the models have no prompt in common; they can only be compared on the same ones."
+        )
+    # In the order of the first model, so that the answer does not depend on hashes.
+    common = [key for key in dict.fromkeys(keys[next(iter(keys))]) if key in in_all]
+    # Scores grow with the number of outputs per prompt, which would favour the model with more.
+    fewest = {}
+    for key in common:
+        fewest[key] = min(count[key] for count in counts.values())
+    matched = {}
+    notes = []
+    for model, samples in by_model.items():
+        # The rows follow the order of `fewest`, so that unit i is the same prompt in all models.
+        # `_differences` subtracts errors unit by unit and relies on it.
+        kept = _choose_rows(samples, keys[model], fewest)
+        matched[model] = samples.select(kept)
+        if len(kept) < len(samples):
+            text = (
+                f"{model}: {len(kept):,} of {len(samples):,} outputs kept, to have the same number "
+                "for each prompt as the other models"
+            )
+            notes.append(Notice("outputs-left-out", text, "note"))
+    left_out = len(every_prompt) - len(common)
+    if left_out:
+        text = f"{left_out:,} of {len(every_prompt):,} prompts left out, which not all models have"
+        notes.append(Notice("prompts-left-out", text, "note"))
+    return matched, notes
+
+
+def _choose_rows(samples: Samples, keys: Sequence[Key], numbers: Mapping[Key, int]) -> list[int]:
+    """For each prompt, in order, the given number of its rows, chosen by their content."""
+    rows: dict[Key, list[int]] = {}
+    for row, key in enumerate(keys):
+        rows.setdefault(key, []).append(row)
+    chosen = []
+    for key, number in numbers.items():
+        candidates = rows[key]
+        # Contents are hashed only where there is a choice: that may read files.
+        if number < len(candidates):
+            # The hash orders contents at random, as it were: neither short outputs nor early ones
+            # are preferred. Equal outputs have equal hashes, and either of them will do.
+            digests = {row: _content_digest(samples.outputs, row) for row in candidates}
+            candidates = sorted(candidates, key=digests.__getitem__)[:number]
+        # In the order of the rows, so that a prompt which keeps all outputs keeps it, too.
+        chosen += sorted(candidates)
+    return chosen
+
+
+def _content_digest(outputs: Side, row: int) -> bytes:
+    """SHA-256 of an output; vectors in single precision, in which most are stored."""
+    if isinstance(outputs, tuple):
+        return outputs[row].digest()
+    vector = np.ascontiguousarray(to_numpy(outputs[row]), dtype=np.float32) + np.float32(0)
+    return hashlib.sha256(vector.tobytes()).digest()
+
+
+def inequality_warnings(by_model: Mapping[str, Samples]) -> tuple[Notice, ...]:
+    """Warnings where models that are scored side by side differ in numbers or prompts.
+
+    Their scores then differ by that as well, and a reader of the table has to know.
+    """
+    sizes = {model: len(samples) for model, samples in by_model.items()}
+    fewest, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
+    way_out = (
+        "compare the models instead of scoring them, which keeps the same prompts, with the same "
+        "number of outputs each, for all of them."
+    )
+    warnings = []
+    if sizes[fewest] < sizes[most]:
+        text = (
+            f"the models have different numbers of outputs, from {sizes[fewest]:,} ({fewest}) to "
+            f"{sizes[most]:,} ({most}), and scores grow with that number: {way_out}"
+        )
+        warnings.append(Notice("unequal-outputs", text))
+    if any(samples.prompts is None for samples in by_model.values()):
+        return tuple(warnings)
+    prompts = [set(keys) for keys in prompt_keys(by_model).values()]
+    num_all, num_common = len(set.union(*prompts)), len(set.intersection(*prompts))
+    if num_common < num_all:
+        text = (
+            f"the models do not have the same prompts: {num_common:,} of {num_all:,} are common to "
+            f"all of them, and scores depend on the prompts: {way_out}"
+        )
+        warnings.append(Notice("unequal-prompts", text))
+    return tuple(warnings)

@@ -1,0 +1,218 @@
+"""Models that a source names where they are not read: in a field, or in the names of folders.
+
+Their outputs would be pooled into one score, or the models taken for prompts. A field looks like
+one of models if its name says so, or if it is crossed with the prompts: several values, and nearly
+every prompt with each of them. A topic or a language belongs to its prompt and is not crossed; a
+rating or a reason to stop is, but not evenly.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from divprism.data.readers.fields import FIELD_NAMES, ChosenFields, Findings
+from divprism.data.readers.guards import shown
+
+__all__ = ["UnusedFields", "warn_about_model_folders"]
+
+# Names that leave no doubt, in lower case and without separators.
+_MODEL_NAMES = frozenset(
+    (
+        *("llm", "engine", "system", "systemname", "checkpoint", "ckpt", "captioner", "lm"),
+        *("modelid", "modelname", "modelversion", "modeltype", "modelpath", "models", "modelkey"),
+        *("generatorname", "sampler", "policy", "provider", "backbone", "architecture", "bot"),
+    )
+)
+_MAX_VALUES = 200  # distinct values of a field beyond which they are not models
+_MAX_LENGTH = 120  # characters: a longer value is a text, not a name
+_MIN_ROWS = 2  # outputs that each value must have: names that occur once are ids
+_CROSSED = 0.5  # share of the prompts that every value must have
+_SHOWN_VALUES = 3
+
+# Families of models whose names hardly occur as prompts, and what names of runs look like. Words
+# that are prompts as well (llama, flux) count only with a version or a variant behind them.
+_FAMILY = re.compile(
+    r"""(?<![a-z])(?:
+    sdxl|sd[-_ ]?v?\d|stable[-_ ]?diffusion|dall[-_ ]?e\b|midjourney|pixart|kandinsky|deepfloyd
+    |hunyuan|cogvideo|cogview|modelscope|zeroscope|animatediff|videocrafter|open[-_ ]?sora
+    |stylegan|biggan|vqgan|gpt[-_ ]?\d|qwen|mixtral|deepseek|t5[-_]|blip|ldm\b
+    |(?:flux|llama|gemma|gemini|claude|mistral|phi|imagen|wan|sana|turbo|playground)[-_.]?v?
+     (?:\d|dev|schnell|pro|chat|instruct|opus|sonnet|haiku)
+    |(?:model|run|checkpoint|ckpt|step|epoch|iter|exp)[-_ ]?\w{1,8}$
+    |(?:baseline|finetuned|fine[-_]tuned|lora)\b
+    )|\d+b(?:[-_]|$)|v\d+\.\d+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_INDEX = re.compile(r"[-_ ]*\d+$")
+_MAX_WORDS = 3  # words of a name, split at blanks; prompts in the names of folders have more
+
+
+@dataclass
+class _Column:
+    """The values of one field: how often each occurs, and with which prompts."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    prompts: dict[str, set[int]] = field(default_factory=dict)
+
+
+class UnusedFields:
+    """Fields beside the chosen ones, as they are read from records.
+
+    Parameters
+    ----------
+    names : set of str
+        Fields that are in use.
+    is_watching : bool
+        False if the source names its models, so that nothing can be overlooked.
+    """
+
+    def __init__(self, names: set[str], is_watching: bool) -> None:
+        self._used = names
+        self._is_watching = is_watching
+        self._columns: dict[str, _Column] = {}
+        self._dropped: set[str] = set()
+        self._num_rows = 0
+        self._prompts: set[int] = set()
+
+    @classmethod
+    def beside(cls, choice: ChosenFields) -> "UnusedFields":
+        """The fields that a choice leaves unused."""
+        used = {*choice.outputs, *choice.models}
+        if choice.prompt is not None:
+            used.add(choice.prompt)
+        return cls(used, is_watching=not choice.models)
+
+    def add(self, record: Mapping[str, object], prompt: str | None, num_rows: int) -> None:
+        """Look at the fields of a record.
+
+        Parameters
+        ----------
+        record : mapping
+            The fields.
+        prompt : str, optional
+            Its prompt.
+        num_rows : int
+            Number of outputs read so far, those of this record included.
+        """
+        if not self._is_watching:
+            return
+        new_rows = num_rows - self._num_rows
+        self._num_rows = num_rows
+        # Numbers take less memory than prompts; a collision changes no count noticeably.
+        key = hash(prompt)
+        self._prompts.add(key)
+        for name, value in record.items():
+            if name in self._used or name in self._dropped or name.lower() in FIELD_NAMES:
+                continue
+            if not _is_name(value):
+                self._drop(name)
+                continue
+            column = self._columns.setdefault(name, _Column())
+            column.counts[str(value)] += new_rows
+            column.prompts.setdefault(str(value), set()).add(key)
+            if len(column.counts) > _MAX_VALUES:
+                self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        self._dropped.add(name)
+        self._columns.pop(name, None)
+
+    def warn(self, source: str, findings: Findings) -> None:
+        """Warn about the field that most looks like the name of the model, if there is one."""
+        candidates = [name for name in self._columns if self._holds_models(name)]
+        # A telling name first, then the order of the fields.
+        candidates.sort(key=lambda name: not _is_telling(name))
+        if not candidates:
+            return
+        name = candidates[0]
+        values = list(self._columns[name].counts)
+        examples = ", ".join(shown(value) for value in values[:_SHOWN_VALUES])
+        if len(values) > _SHOWN_VALUES:
+            examples += ", ..."
+        findings.warn(
+            "models-pooled",
+            f"the field {name!r} of {source} has {len(values):,} values ({examples}) and looks "
+            "like the name of the model, but no field of models was recognised, so all outputs "
+            f"are scored as those of one model. Pass `model_field={name}` to score each alone.",
+        )
+
+    def _holds_models(self, name: str) -> bool:
+        column = self._columns[name]
+        if len(column.counts) < 2 or min(column.counts.values()) < _MIN_ROWS:
+            return False
+        # A field that only some records have does not name the model of each output.
+        if sum(column.counts.values()) < self._num_rows:
+            return False
+        if _is_telling(name):
+            return True
+        if all(_is_number(value) for value in column.counts):
+            return False  # a seed, an index, a rating
+        fewest = min(map(len, column.prompts.values()))
+        return len(self._prompts) > 1 and fewest >= _CROSSED * len(self._prompts)
+
+
+def _is_name(value: object) -> bool:
+    """Whether a value could be the name of a model."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return False
+    return 0 < len(str(value)) <= _MAX_LENGTH
+
+
+def _is_telling(name: str) -> bool:
+    plain = "".join(letter for letter in name.lower() if letter.isalnum())
+    return plain in _MODEL_NAMES
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def warn_about_model_folders(
+    folder: Path, stems: Mapping[str, Sequence[str]], findings: Findings
+) -> None:
+    """Warn if folders that are read as prompts look like models.
+
+    They do if most of their names are those of models, or if their names are short and the files
+    inside carry the same prompts in each: sdxl/a cat-0.png beside flux/a cat-0.png.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder that contains them.
+    stems : mapping of str to sequence of str
+        By folder, the names of its files without suffix.
+    findings : Findings
+        Receives the warning.
+    """
+    if len(stems) < 2:
+        return
+    num_known = sum(_FAMILY.search(name) is not None for name in stems)
+    if 2 * num_known < len(stems) and not _share_prompts(stems):
+        return
+    names = list(stems)[:_SHOWN_VALUES]
+    examples = ", ".join(map(shown, names))
+    paths = " ".join(shown(folder / name) for name in names)
+    findings.warn(
+        "model-folders-as-prompts",
+        f"the folders in {shown(folder)} look like models ({examples}), but each is read as a "
+        f"prompt. If they are models, compare them as sources of their own: {paths}.",
+    )
+
+
+def _share_prompts(stems: Mapping[str, Sequence[str]]) -> bool:
+    """Whether folders with short names contain files whose names hold the same prompts."""
+    if any(len(name.split()) > _MAX_WORDS for name in stems):
+        return False
+    prompts = []
+    for files in stems.values():
+        prompts.append({_INDEX.sub("", stem) for stem in files} - {""})
+    # Several prompts of several words in each; "seed-1" and "seed-2" leave the one word "seed".
+    common = set.intersection(*prompts)
+    several = [prompt for prompt in common if len(re.split(r"[-_ ]+", prompt)) > 1]
+    return len(several) >= 2 and 2 * len(common) >= len(set.union(*prompts))

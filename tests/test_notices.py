@@ -1,0 +1,457 @@
+"""Nothing in silence: what a source leaves open is a warning with a code, or refused if strict."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from command_line import run
+from sample_files import image_bytes, jsonl, write
+
+import divprism as dp
+from divprism.data.readers.content_checks import is_refusal
+
+PROMPTS = [f"Tell me something about {thing}" for thing in ("cats", "rivers", "tea", "Mars")]
+
+
+def answers(*models, field="model", per_prompt=3):
+    """Rows with different outputs for every prompt and model."""
+    rows = []
+    for model in models:
+        for prompt in PROMPTS:
+            for number in range(per_prompt):
+                output = f"{prompt[23:]} are number {number} of what {model} knows"
+                rows.append({field: model, "prompt": prompt, "output": output})
+    return rows
+
+
+def scored(folder, *flags, name="o.jsonl"):
+    """`divprism score` of a file or folder, as text: exit code, table and stderr."""
+    done = run("score", folder / name, "--num-permutations", "0", *flags)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def warned(code, text):
+    """The lines of a text that are the warning with this code."""
+    return [line for line in text.splitlines() if line.startswith(f"warning: {code}:")]
+
+
+def assert_warns_once_or_refuses(folder, code, *fragments, name="o.jsonl"):
+    """A warning with a code, printed once, and exit code 4 with the same words if strict."""
+    status, _, stderr = scored(folder, name=name)
+    assert status == 0, stderr
+    [line] = warned(code, stderr)
+    for fragment in fragments:
+        assert fragment in line
+    status, _, stderr = scored(folder, "--strict", name=name)
+    assert status == 4
+    assert "(an error because of --strict)" in stderr
+    assert fragments[0] in stderr
+
+
+# --- guesses about the source
+
+
+@pytest.mark.parametrize("field", ["llm", "engine", "system", "written_by"])
+def test_models_in_a_field_that_is_not_recognised_are_not_pooled_in_silence(tmp_path, field):
+    write(tmp_path, {"o.jsonl": jsonl(answers("first", "second", field=field))})
+    way_out = f"Pass --model-field {field} to score each alone"
+    assert_warns_once_or_refuses(tmp_path, "models-pooled", f"the field '{field}' of", way_out)
+    status, table, stderr = scored(tmp_path, "--strict", "--model-field", field)
+    assert status == 0
+    assert "first" in table
+    assert not warned("models-pooled", stderr)
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("topic", lambda row, number: row["prompt"][-3:]),  # belongs to the prompt
+        ("seed", lambda row, number: number % 3),
+        ("rating", lambda row, number: str(number % 3)),
+        ("finish_reason", lambda row, number: ["stop", "length"][number < 2]),
+        ("uuid", lambda row, number: f"row-{number}"),
+        ("remark", lambda row, number: f"{number % 2} " * 100),
+    ],
+)
+def test_a_field_that_is_no_model_gives_no_warning(tmp_path, field, value):
+    rows = [row | {field: value(row, n)} for n, row in enumerate(answers("", field="_"))]
+    for row in rows:
+        del row["_"]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    status, _, stderr = scored(tmp_path, "--strict")
+    assert status == 0, stderr
+    assert not warned("models-pooled", stderr)
+
+
+@pytest.mark.parametrize(
+    "names, files",
+    [
+        (("sdxl-turbo", "flux-dev"), ("0", "1")),
+        (("stable-diffusion-1.5", "kandinsky"), ("0", "1")),
+        (("ours", "theirs"), ("a red fox-0", "a blue bird-0")),
+    ],
+)
+def test_folders_that_look_like_models_are_not_read_as_prompts_in_silence(tmp_path, names, files):
+    content = {}
+    for name in names:
+        for file in files:
+            content[f"g/{name}/{file}.png"] = image_bytes(len(content))
+    write(tmp_path, content)
+    fragments = "look like models", "compare them as sources of their own", names[0]
+    assert_warns_once_or_refuses(tmp_path, "model-folders-as-prompts", *fragments, name="g")
+
+
+@pytest.mark.parametrize(
+    "names, files",
+    [
+        (("apple", "llama", "pear"), ("0", "1")),
+        (("a red fox in the snow", "a bird on a wire"), ("seed-0", "seed-1")),
+        (("n01440764", "n01443537"), ("n01440764_1", "n01440764_2")),
+    ],
+)
+def test_folders_of_prompts_give_no_warning(tmp_path, names, files):
+    content = {}
+    for name in names:
+        for file in files:
+            content[f"g/{name}/{file}.png"] = image_bytes(len(content))
+    write(tmp_path, content)
+    status, _, stderr = scored(tmp_path, "--strict", name="g")
+    assert status == 0, stderr
+
+
+def test_names_of_missing_files_are_not_scored_as_texts_in_silence(tmp_path):
+    rows = [{"prompt": "a cat", "output": f"elsewhere/{n}.png"} for n in range(4)]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    fragments = "4 of 4 outputs look like names of image files", "--output-kind image"
+    assert_warns_once_or_refuses(tmp_path, "file-names-as-texts", *fragments)
+    status, _, stderr = scored(tmp_path, "--strict", "--output-kind", "text")
+    assert status == 0, stderr
+
+
+def test_paths_of_images_in_python_are_read_as_images(tmp_path):
+    write(tmp_path, {f"{n}.png": image_bytes(n) for n in range(4)})
+    paths = sorted(tmp_path.glob("*.png"))
+    prompts = ["a", "a", "b", "b"]
+    expected = dp.evaluate(paths, prompts)
+    assert expected.embedders[0]["id"] == "efficientnet-lite0"
+    for outputs in ([str(path) for path in paths], pd.Series([str(path) for path in paths])):
+        found = dp.evaluate(outputs, prompts)
+        assert float(found.vendi) == float(expected.vendi)
+        note = "4 outputs name existing files, which are read as images"
+        assert note in [notice.text for notice in found.notes]
+    as_ids = dp.evaluate(np.eye(4), [str(path) for path in paths], kernel_t=dp.Categorical())
+    assert as_ids.embedders == ()
+    with pytest.raises(dp.DataError, match=r"output 0 names the file missing\.png"):
+        dp.evaluate(["missing.png", str(paths[0])])
+    missing = dp.evaluate(["missing.png", "lost.png"])
+    assert [notice.code for notice in missing.warnings] == ["file-names-as-texts"]
+
+
+# --- containers
+
+SENTENCES = [f"{thing} number {n}" for thing in ("a cat", "tea", "the sea") for n in range(4)]
+CONTAINERS = {
+    "tuple": tuple,
+    "array of strings": np.array,
+    "array of objects": lambda values: np.array(values, dtype=object),
+    "Series": pd.Series,
+    "Series of objects": lambda values: pd.Series(values, dtype=object),
+    "Series of another index": lambda values: pd.Series(values, index=range(5, 5 + len(values))),
+    "categorical Series": lambda values: pd.Series(values, dtype="category"),
+    "Index": pd.Index,
+    "pyarrow Array": pa.array,
+    "pyarrow ChunkedArray": lambda values: pa.chunked_array([values[:3], values[3:]]),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
+def test_every_container_of_texts_gives_the_answer_of_the_list(container):
+    prompts = [text[:5] for text in SENTENCES]
+    expected = dp.evaluate(SENTENCES, prompts)
+    found = dp.evaluate(container(SENTENCES), container(prompts))
+    assert found.to_dict()["scores"] == expected.to_dict()["scores"]
+    assert found.warnings == expected.warnings
+    # A single score embeds nothing: texts are ids in every container, and the result says so.
+    by_id = dp.conditional_vendi(np.eye(12), container(prompts))
+    assert float(by_id) == float(dp.conditional_vendi(np.eye(12), prompts))
+    assert [notice.code for notice in by_id.warnings] == ["texts-as-ids"]
+
+
+def test_a_column_of_any_library_is_a_container_like_any_other():
+    class Series:
+        """What divprism uses of a Series of polars, which the tests do not install."""
+
+        def __init__(self, values):
+            self.values, self.shape = values, (len(values),)
+
+        def __len__(self):
+            return len(self.values)
+
+        def to_list(self):
+            return self.values
+
+    found = dp.evaluate(Series(SENTENCES))
+    assert float(found.vendi) == float(dp.evaluate(SENTENCES).vendi)
+
+
+def test_a_column_of_vectors_is_a_matrix():
+    rows = np.random.default_rng(0).standard_normal((8, 3))
+    expected = dp.evaluate(rows, np.arange(8) // 2)
+    found = dp.evaluate(pd.Series(list(rows)), pd.Series(np.arange(8) // 2))
+    assert found.to_dict()["scores"] == expected.to_dict()["scores"]
+
+
+def test_a_score_function_names_the_function_that_embeds_texts():
+    with pytest.raises(dp.DataError, match=r"`x` holds texts.*evaluate"):
+        dp.vendi(["one", "two"])
+
+
+# --- what the outputs and prompts are
+
+
+def test_refusals_are_counted(tmp_path):
+    rows = answers("open", "closed")
+    for row in rows[12:18]:
+        row["output"] = f"I'm sorry, but I can't help with {row['prompt']}."
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    fragments = "6 of 24 outputs look like refusals, 6 of 12 of closed", "drop them"
+    assert_warns_once_or_refuses(tmp_path, "refusals", *fragments)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, but I can't assist with that request.",
+        "I\u2019m sorry, I cannot provide medical advice.",
+        "Sorry, I can't help with that.",
+        "I apologize, but I am not able to continue.",
+        "As an AI language model, I do not have opinions.",
+        "I can't fulfill this request.",
+        "I cannot create content of that kind.",
+        "Unfortunately, I'm unable to help here.",
+        "I won't write that story.",
+    ],
+)
+def test_a_refusal_is_recognised(text):
+    assert is_refusal(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry for your loss, and here is a poem.",
+        "I can't wait to tell you about cats!",
+        "Sorry seems to be the hardest word.",
+        "I will not be king, said the prince.",
+        "As an avid reader, I recommend three books.",
+        "The model said: I cannot help you.",
+        "I cannot remember the summer without the smell of rain.",
+    ],
+)
+def test_an_answer_is_not_taken_for_a_refusal(text):
+    assert not is_refusal(text)
+
+
+def test_a_long_run_of_blanks_is_no_refusal():
+    assert not is_refusal("I" + " " * 10_000_000 + "can")
+
+
+def test_empty_outputs_are_counted(tmp_path):
+    rows = answers("one", field="note")
+    for row in rows[:5]:
+        row["output"] = "  "
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    status, _, stderr = scored(tmp_path)
+    assert status == 0
+    [line] = warned("outputs-skipped", stderr)
+    assert "5 of 12 outputs were skipped" in line
+    assert scored(tmp_path, "--strict")[0] == 4
+    write(tmp_path, {"o.jsonl": jsonl([row | {"output": ""} for row in rows])})
+    status, _, stderr = scored(tmp_path)
+    assert (status, "there is nothing to score" in stderr) == (4, True)
+
+
+def test_prompts_that_differ_by_white_space_or_case_are_counted(tmp_path):
+    rows = answers("one")
+    rows[0]["prompt"] += " "
+    rows[1]["prompt"] = rows[1]["prompt"].replace(" ", "\u00a0")
+    rows[3]["prompt"] = rows[3]["prompt"].lower()
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    fragments = "2 groups of prompts differ only by case or white space", "write them alike"
+    assert_warns_once_or_refuses(tmp_path, "prompts-nearly-equal", *fragments)
+
+
+# --- several models side by side
+
+
+def test_unequal_numbers_of_outputs_are_said_in_the_table(tmp_path):
+    rows = answers("long", "short")
+    write(tmp_path, {"o.jsonl": jsonl(rows[:-4])})
+    status, table, stderr = scored(tmp_path)
+    assert status == 0
+    [line] = warned("unequal-outputs", stderr)
+    assert "from 8 (short) to 12 (long)" in line
+    assert "compare the models" in line
+    assert "the models differ in their outputs and prompts" in " ".join(table.split())
+    [line] = warned("unequal-prompts", stderr)
+    assert "3 of 4 are common to all" in line
+
+
+def test_equal_models_get_no_note_on_their_numbers(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(answers("one", "two"))})
+    status, table, stderr = scored(tmp_path)
+    assert status == 0
+    assert "differ in" not in table
+    assert not warned("unequal-outputs", stderr)
+    assert not warned("unequal-prompts", stderr)
+
+
+def test_compare_keeps_outputs_by_their_content_whatever_the_seed_and_the_order():
+    outputs = [f"{row['output']} and more" for row in answers("a", per_prompt=9)]
+    prompts = np.repeat(np.arange(4), 9)
+    few = dp.Samples(dp.data.samples.texts(outputs[::3]), prompts[::3])
+    expected = None
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(36)
+        many = dp.Samples(dp.data.samples.texts([outputs[row] for row in order]), prompts[order])
+        found = dp.compare({"few": few, "many": many}, kernel_x=dp.Gaussian(0.5), rng=seed)
+        scores = float(found.results["few"].vendi), float(found.results["many"].vendi)
+        expected = expected or scores
+        assert scores == pytest.approx(expected, rel=1e-12)
+
+
+# --- embedders
+
+FOREIGN = {
+    "Cyrillic": "\u0421\u0435\u0433\u043e\u0434\u043d\u044f \u0445\u043e\u0440\u043e\u0448\u043e",
+    "Han": "\u4eca\u5929\u5929\u6c14\u5f88\u597d",
+    "Arabic": "\u0627\u0644\u0637\u0642\u0633 \u062c\u0645\u064a\u0644",
+}
+
+
+@pytest.mark.parametrize("script", FOREIGN)
+def test_texts_in_scripts_that_the_default_embedder_does_not_know_are_counted(tmp_path, script):
+    rows = answers("one")
+    for number, row in enumerate(rows[:6]):
+        row["output"] = f"{FOREIGN[script]} {number}"
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    status, _, stderr = scored(tmp_path)
+    assert status == 0
+    [line] = warned("unknown-script", stderr)
+    assert f"6 of 12 outputs are mostly in letters outside the Latin script ({script})" in line
+    assert "Pass a multilingual model as --embedder-x" in line
+    found = dp.evaluate([row["output"] for row in rows], embedder_x=lambda texts: np.eye(12))
+    assert not [notice for notice in found.warnings if notice.code == "unknown-script"]
+
+
+def test_accents_quotes_and_emoji_are_no_foreign_script():
+    texts = [
+        "d\u00e9j\u00e0 na\u00efve \u00fcber",
+        "\u201cquoted\u201d \u2014 text",
+        "\U0001f600\U0001f601 a",
+    ]
+    found = dp.evaluate(texts)
+    assert not [notice for notice in found.warnings if notice.code == "unknown-script"]
+
+
+def test_texts_that_the_embedder_cannot_tell_apart_are_counted(tmp_path):
+    rows = answers("one")
+    rows[0]["prompt"] = "Pick one: glass half full or glass half empty"
+    rows[1]["prompt"] = "Pick one: glass half empty or glass half full"
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    status, _, stderr = scored(tmp_path)
+    assert status == 0
+    [line] = warned("items-share-a-vector", stderr)
+    assert "6 different prompts have 5 different vectors" in line
+    assert "pass another model as --embedder-t" in line
+
+
+# --- small samples
+
+
+def test_two_rows_have_no_interval(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(answers("one")[::6])})
+    status, table, stderr = scored(tmp_path)
+    assert status == 0
+    [line] = warned("too-few-for-interval", stderr)
+    assert "the sample (2 outputs of 2 prompts) is too small for intervals" in line
+    assert "at least 10 prompts, or 10 outputs beyond the first of each prompt" in line
+    assert "too few" in table
+    assert " to " not in table.splitlines()[2]
+    document = json.loads(scored(tmp_path, "--format", "json")[1])
+    assert {score["interval"] is None for score in document["scores"].values()} == {True}
+    # Without a question about intervals there is nothing to warn about.
+    assert not warned("too-few-for-interval", scored(tmp_path, "--interval", "0")[2])
+
+
+@pytest.mark.parametrize("flags", [(), ("--interval", "0")])
+def test_a_single_row_is_not_called_exact(tmp_path, flags):
+    write(tmp_path, {"o.jsonl": jsonl(answers("one")[:1])})
+    status, table, stderr = scored(tmp_path, *flags)
+    assert status == 0, stderr
+    assert "exact" not in table
+    assert bool(warned("too-few-for-interval", stderr)) == (flags == ())
+
+
+def test_models_with_too_few_outputs_are_ranked_without_a_verdict(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(answers("one", "two", per_prompt=2))})
+    done = run("compare", tmp_path / "o.jsonl", "--num-permutations", "0")
+    assert done.returncode == 0, done.stderr
+    table = " ".join(done.stdout.decode().split())
+    assert "too few outputs to say whether models differ" in table
+    assert "(too few outputs for an interval)" in table
+    assert len(warned("too-few-for-interval", done.stderr.decode())) == 1
+    page = tmp_path / "r.html"
+    call = ("--format", "json", "--report", page, "--plot", tmp_path / "p.png")
+    document = json.loads(run("compare", tmp_path / "o.jsonl", *call).stdout)
+    [difference] = document["differences"]
+    assert (difference["low"], difference["high"], difference["clear"]) == (None, None, False)
+    assert document["ranks"] == {"one": [1, 2], "two": [1, 2]}
+    assert "too few outputs to say whether models differ" in page.read_text()
+
+
+@pytest.mark.parametrize("count", [5, 19])
+def test_a_p_value_comes_with_the_least_that_its_pairings_can_show(tmp_path, count):
+    rng = np.random.default_rng(0)
+    t = rng.standard_normal((40, 2))
+    np.savez(tmp_path / "o.npz", x=t + 0.01 * rng.standard_normal((40, 2)), t=t)
+    page = tmp_path / "r.html"
+    call = ("score", tmp_path / "o.npz", "--num-permutations", count, "--report", page)
+    text = " ".join(run(*call).stdout.decode().split())
+    assert f"p <= {1 / (count + 1):.2g}, the least that {count} random pairings can show" in text
+    if count == 19:
+        assert "the least that 19 random pairings can show" in " ".join(page.read_text().split())
+    np.savez(tmp_path / "o.npz", x=rng.standard_normal((40, 2)), t=t)
+    text = " ".join(run(*call).stdout.decode().split())
+    assert "the least that" not in text
+    assert f"{count} random pairings)" in text
+
+
+@pytest.mark.parametrize("num_models", [3, 4, 5])
+def test_a_correlation_over_models_takes_five_of_them(tmp_path, num_models):
+    rows = answers(*(f"model{number}" for number in range(num_models)))
+    for row in rows:
+        number = int(row["model"][-1])
+        row["output"] += " very" * number + f" {len(row['output']) * number}"
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    done = run("compare", tmp_path / "o.jsonl", "--num-permutations", "0")
+    assert done.returncode == 0, done.stderr
+    assert ("(Spearman)" in done.stdout.decode()) == (num_models >= 5)
+
+
+def test_a_small_sample_with_clear_differences_says_how_both_are_true(tmp_path):
+    rng = np.random.default_rng(0)
+    prompts = np.repeat(np.arange(25), 2)
+    for name, width in (("a", 3.0), ("b", 0.3)):
+        np.savez(tmp_path / f"{name}.npz", x=width * rng.standard_normal((50, 3)), t=prompts)
+    page = tmp_path / "r.html"
+    sources = (tmp_path / "a.npz", tmp_path / "b.npz")
+    done = run("compare", *sources, "--bandwidth-x", "1", "--report", page)
+    assert done.returncode == 0, done.stderr
+    text = " ".join(page.read_text().split())
+    assert "the two models differ clearly" in text
+    assert "do not suffice for" in text
+    assert "is too small for the level of conditional_vendi" in text
+    assert "but not for the differences" in text
