@@ -262,7 +262,9 @@ def test_very_long_names_do_not_fill_the_page(result):
 
 def test_texts_from_the_data_keep_their_direction_to_themselves(document):
     changed = copy.deepcopy(document)
-    changed["details"]["groups"]["groups"][0]["prompts"][0] = {"row": 18, "text": "\u05d0\u05d1 3?"}
+    right_to_left = {"row": 18, "text": "\u05d0\u05d1 3?"}
+    changed["details"]["groups"]["groups"][0]["prompts"][0] = right_to_left
+    changed["details"]["least_diverse_prompts"]["prompts"][0] = right_to_left
     page = report_page(changed)
     assert "for the prompt “<bdi>\u05d0\u05d1 3?</bdi>”" in page
     assert '<div class="said" dir="auto">\u05d0\u05d1 3?</div>' in page

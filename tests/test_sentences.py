@@ -9,7 +9,7 @@ from report_cases import KERNELS, alike, four_detailed_prompts, four_prompts
 
 import divprism as dp
 from divprism.report import report_page
-from divprism.report.details import details
+from divprism.report.details import detailed, details
 from divprism.report.texts import visible
 from divprism.report.words import (
     comparison_sentences,
@@ -70,30 +70,71 @@ def test_the_baseline_is_judged_by_its_p_value(follow, finding):
 
 
 def test_the_least_diverse_group_is_named(document):
-    expected = "repeats itself most for the prompt “3”: 1 distinct among 6 outputs"
+    expected = "repeats itself most for the prompt “3”: 1 distinct of 6 outputs"
     assert any(expected in visible(line) for line in headline(document))
 
 
 def test_a_group_of_several_prompts_is_not_called_by_one(document):
     changed = copy.deepcopy(document)
+    changed["details"]["least_diverse_prompts"] = None
     first = changed["details"]["groups"]["groups"][0]
     first["num_prompts"] = 3
     lines = [visible(line) for line in headline(changed)]
     where = "The model repeats itself most for prompts like “3” (3 prompts)"
-    assert f"{where}: 1 distinct among 6 outputs." in lines
+    assert f"{where}: 1 distinct of 6 outputs." in lines
     changed["details"]["groups"]["equal_size"] = 4
     lines = [visible(line) for line in headline(changed)]
-    assert f"{where}: 1 distinct among 4 random outputs of these 6." in lines
+    assert f"{where}: 1 distinct of 4 random outputs of these 6." in lines
 
 
 def test_no_group_stands_out_within_the_error(document):
     changed = copy.deepcopy(document)
+    changed["details"]["least_diverse_prompts"] = None
     first, second = changed["details"]["groups"]["groups"][:2]
     first.update(rarefied=3.0, rarefied_error=0.2)
     second.update(rarefied=3.3, rarefied_error=0.2)
     assert not any("repeats itself most" in line for line in headline(changed))
     second.update(rarefied=3.8)
     assert any("repeats itself most" in line for line in headline(changed))
+
+
+def _repeats_itself_most(num_constant: int, num_outputs: int = 5) -> list[str]:
+    """Return the sentence about ten prompts; the first outputs of each are all the same."""
+    t = np.repeat(np.arange(10.0), num_outputs)
+    x = np.eye(t.size)
+    for prompt in range(num_constant):
+        rows = np.flatnonzero(t == prompt)
+        x[rows] = x[rows[0]]
+    # Prompts that are close together share a group of the kernel.
+    kernels = {"kernel_x": dp.Cosine(), "kernel_t": dp.Gaussian(3.0)}
+    result = dp.evaluate(x, t[:, None] ** 1.5, **kernels)
+    document = detailed(result, num_groups=3, num_repeats=2)
+    lines = [visible(line) for line in headline(document)]
+    return [line for line in lines if "repeats itself most" in line]
+
+
+@pytest.mark.parametrize(
+    ("num_constant", "where"),
+    [
+        (1, "the prompt “row 0”: 1 distinct of 5 outputs."),
+        (3, "the prompts “row 0”, “row 5” and “row 10”: 1 distinct of 5 outputs of each."),
+        (4, "the prompts “row 0”, “row 5”, “row 10” and 1 more: 1 distinct of 5 outputs of each."),
+    ],
+)
+def test_the_exact_prompts_of_the_lowest_score_are_named_with_all_ties(num_constant, where):
+    """A group of several prompts has a higher score than the worst of them."""
+    assert _repeats_itself_most(num_constant) == [f"The model repeats itself most for {where}"]
+
+
+def test_two_outputs_of_a_prompt_are_too_few_to_name_it():
+    assert not any("the prompt " in line for line in _repeats_itself_most(1, num_outputs=2))
+
+
+def test_exact_prompts_are_compared_at_equal_size(document):
+    changed = copy.deepcopy(document)
+    changed["details"]["least_diverse_prompts"].update(num_outputs=4, is_sampled=True)
+    lines = [visible(line) for line in headline(changed)]
+    assert "for the prompt “3”: 1 distinct of 4 random outputs." in " ".join(lines)
 
 
 def test_where_nothing_repeats_no_group_stands_out():

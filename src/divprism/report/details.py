@@ -1,5 +1,6 @@
 """What a report shows beyond the scores: spectra, a sweep, convergence, and groups of prompts."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -10,7 +11,12 @@ from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.comparison import Comparison
 from divprism.analysis.convergence import converge
 from divprism.analysis.evaluation import SCHEMA, Evaluation, Results
-from divprism.analysis.groups import EigenGrouping, LabelGrouping, prompt_groups
+from divprism.analysis.groups import (
+    EigenGrouping,
+    ExactPromptGrouping,
+    LabelGrouping,
+    prompt_groups,
+)
 from divprism.analysis.groups.grouping import Grouping
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Gaussian
@@ -33,6 +39,9 @@ MAX_THUMBNAILS = 240
 """Thumbnails of one model by default: about 1.5 MB of the page."""
 _PAGE_THUMBNAILS = 640  # of all models of a page: about 4 MB
 _MAX_POINTS = 150  # of a spectrum: more cannot be distinguished in a plot
+_NAMED_PROMPTS = 3  # of those that tie for the lowest score
+_FEWEST_OUTPUTS = 3  # of a prompt: two outputs that are alike are no habit
+_ERRORS_APART = 2.0  # standard errors within which two scores count as equal
 _FEW_UNITS = 20  # prompts; of fewer, a random subset of pairs represents the data better
 
 
@@ -164,7 +173,8 @@ def details(
     -------
     dict
         With the keys spectra, sweep, convergence and groups. A part that the data do not allow is
-        None, with the reason under `absent`.
+        None, with the reason under `absent`. Where prompts repeat, also `least_diverse_prompts`:
+        the exact prompts with the lowest score.
     """
     samples = _scored_samples(result)
     # The samples are vectors already; an embedder would be refused for them.
@@ -193,7 +203,46 @@ def details(
         "groups": groups,
     }
     spectra = {name: _points(spectrum) for name, spectrum in result.spectra.items()}
-    return {"spectra": spectra, **_computed_parts(parts)}
+    computed = {"spectra": spectra, **_computed_parts(parts)}
+    if "per_prompt_vendi" in result.scores:
+        computed["least_diverse_prompts"] = _least_diverse_prompts(samples, settings)
+    return computed
+
+
+def _least_diverse_prompts(samples: Samples, settings: Settings) -> dict[str, Any] | None:
+    """Return the exact prompts with the lowest score, compared at equal size.
+
+    Groups by kernel may hold several prompts each, and then say nothing about one of them. None
+    where fewer than two prompts have enough outputs.
+    """
+    split = prompt_groups(
+        samples,
+        grouping=ExactPromptGrouping(),
+        num_modes=0,
+        num_examples=1,
+        min_size=_FEWEST_OUTPUTS,
+        settings=settings,
+    )
+    groups = [group for group in split.to_dict()["groups"] if not group["small"]]
+    if len(groups) < 2:
+        return None
+    # The least diverse group comes first.
+    lowest, error = groups[0]["rarefied"], groups[0]["rarefied_error"]
+    tied = []
+    for group in groups:
+        apart = _ERRORS_APART * math.hypot(error, group["rarefied_error"])
+        # Scores that read the same are the same to a reader.
+        reads_the_same = f"{group['rarefied']:.3g}" == f"{lowest:.3g}"
+        if reads_the_same or group["rarefied"] - lowest <= apart:
+            tied.append(group)
+    return {
+        "vendi": lowest,
+        "median": float(np.median([group["rarefied"] for group in groups])),
+        "num_outputs": split.equal_size,
+        "is_sampled": any(group["size"] > split.equal_size for group in tied),
+        "num_prompts": len(tied),
+        "prompts": [group["prompts"][0] for group in tied[:_NAMED_PROMPTS]],
+    }
 
 
 def _scored_samples(result: Evaluation) -> Samples:

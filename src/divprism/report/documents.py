@@ -244,6 +244,16 @@ _CONVERGENCE = all_of(
     ),
     _check_curves,
 )
+_LEAST_DIVERSE = record(
+    {
+        "vendi": positive,
+        "median": positive,
+        "num_outputs": whole(1),
+        "is_sampled": boolean,
+        "num_prompts": whole(1),
+        "prompts": list_of(_ENTRY, 1),
+    }
+)
 _DETAILS = record(
     {},
     {
@@ -251,6 +261,7 @@ _DETAILS = record(
         "sweep": maybe(_SWEEP),
         "convergence": maybe(_CONVERGENCE),
         "groups": maybe(_GROUPS),
+        "least_diverse_prompts": maybe(_LEAST_DIVERSE),
         "absent": maybe(mapping_of(text)),
     },
 )

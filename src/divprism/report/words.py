@@ -107,8 +107,10 @@ def _further_sentences(document: Document) -> list[str]:
         sentences.append(_baseline_sentence(document["baseline"]))
     if details.get("convergence"):
         sentences.append(convergence_sentence(details["convergence"]))
-    if details.get("groups"):
-        sentences += _least_diverse(details["groups"])
+    if details.get("least_diverse_prompts"):
+        sentences += _least_diverse_prompts(details["least_diverse_prompts"])
+    elif details.get("groups"):
+        sentences += _least_diverse_group(details["groups"])
     return sentences
 
 
@@ -209,7 +211,30 @@ def _signed(value: float) -> str:
     return f"{round(value, 3) + 0.0:+.3f}"
 
 
-def _least_diverse(document: Document) -> list[str]:
+def _least_diverse_prompts(least: Document) -> list[str]:
+    """Return a sentence about the exact prompts of the lowest score; empty if none stands out."""
+    if least["vendi"] > _CLEARLY_LESS * least["median"]:
+        return []
+    titles = []
+    for entry in least["prompts"]:
+        title = isolated(shortened(entry_label(entry), _LONGEST_PROMPT))
+        titles.append(f"“{title}”")
+    more = least["num_prompts"] - len(titles)
+    if more:
+        titles.append(f"{more:,} more")
+    where = f"the prompt {titles[0]}"
+    if len(titles) > 1:
+        where = f"the prompts {', '.join(titles[:-1])} and {titles[-1]}"
+    sample = number_of(least["num_outputs"], "output")
+    if least["is_sampled"]:
+        sample = number_of(least["num_outputs"], "random output")
+    if least["num_prompts"] > 1:
+        sample += " of each"
+    count = f"{least['vendi']:.3g} distinct of {sample}"
+    return [f"The model repeats itself most for {where}: {count}."]
+
+
+def _least_diverse_group(document: Document) -> list[str]:
     """Return a sentence about the least diverse group; empty if none stands out.
 
     It must lie below the next group by more than the error, and clearly below the median group.
@@ -234,7 +259,7 @@ def _least_diverse(document: Document) -> list[str]:
     if is_rarefied and document["equal_size"] < size:
         sample = f"{document['equal_size']:,} random outputs of these {size:,}"
     where = _group_in_words(large[0])
-    return [f"The model repeats itself most {where}: {values[0]:.3g} distinct among {sample}."]
+    return [f"The model repeats itself most {where}: {values[0]:.3g} distinct of {sample}."]
 
 
 def _group_in_words(group: Document) -> str:
