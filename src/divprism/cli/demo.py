@@ -8,7 +8,6 @@ import typer
 
 from divprism.analysis.comparison import Comparison, compare
 from divprism.cli.job import flag
-from divprism.core.kernels import Gaussian
 from divprism.data.files import write_text
 from divprism.data.readers import load
 from divprism.errors import MissingExtraError
@@ -16,10 +15,8 @@ from divprism.report import MARK, report_page
 from divprism.report.details import detailed
 from divprism.report.table import stdout_width
 
-# For unit vectors: paraphrases are close to each other, different answers and prompts are not.
-_BANDWIDTH_X, _BANDWIDTH_T = 0.8, 0.4
-_FOLLOWING = 1.1  # Information-Vendi above which outputs depend on their prompts
-_VARIED = 3.0  # distinct answers to a prompt, out of six, above which they vary
+_FOLLOWING = 1.1  # Information-Vendi above which answers follow their prompts
+_VARIED = 3.0  # Conditional-Vendi above which answers vary: half of the answers to a prompt
 _SHOWN = ("vendi", "conditional_vendi", "information_vendi")
 
 
@@ -39,22 +36,24 @@ def demo(
     for name, part in models.items():
         first, second = (output.content(0) for output in part.outputs[:2])
         _print(f"{name:>8}: {first}\n{'':>10}{second}")
-    comparison = compare(samples, kernel_x=Gaussian(_BANDWIDTH_X), kernel_t=Gaussian(_BANDWIDTH_T))
-    embedders = dict.fromkeys(entry["id"] for entry in comparison.results.first.embedders)
-    kernels = f"bandwidth {_BANDWIDTH_X} (outputs) and {_BANDWIDTH_T} (prompts)"
-    _print(f"\nEmbedded by {', '.join(embedders)}; Gaussian kernels, {kernels}.\n")
+    comparison = compare(samples)  # every setting at its default, as `divprism score` has them
+    first = comparison.results.first
+    embedders = dict.fromkeys(entry["id"] for entry in first.embedders)
+    kinds = f"the six prompts count as {first.scores['prompt_vendi']:.1f} kinds"
+    _print(f"\nEmbedded by {', '.join(embedders)}; all settings are defaults; {kinds}.\n")
     _print(f"{'':>6} {'vendi':>7} = {'conditional':>11} x {'information':>11}")
     for name in models:  # in the order of the file, not of the ranking
         vendi, own, factor = (comparison.results[name].scores[score] for score in _SHOWN)
         habits = f"{('ignores', 'follows')[factor > _FOLLOWING]} its prompts, "
         habits += ("repeats itself", "varies")[own > _VARIED]
         _print(f"{name:>6} {vendi:>7.2f} = {own:>11.2f} x {factor:>11.2f}  {habits}")
-    _print("\nconditional: the model's own diversity; information: the factor that prompts add.")
+    _print("\nconditional: distinct answers per kind of prompt, the model's own diversity.")
+    _print("information: the factor that prompts add.")
+    _print(f"follows: information above {_FOLLOWING}; varies: conditional above {_VARIED:g}.")
     typer.echo(f"\n{_write_page(comparison, report)}")
     if save is not None:
-        flags = f"--bandwidth-x {_BANDWIDTH_X} --bandwidth-t {_BANDWIDTH_T}"
         typer.echo(f"\nThe texts are in {save}. Score them as you would your own data:")
-        typer.echo(f"divprism score {save}/generators.jsonl {flags}")
+        typer.echo(f"divprism score {save}/generators.jsonl")
 
 
 def _print(text: str) -> None:
