@@ -144,14 +144,15 @@ def test_where_nothing_repeats_no_group_stands_out():
 
 def test_groups_that_are_too_small_are_counted(document):
     groups = copy.deepcopy(document["details"]["groups"])
-    order, total = groups_sentences(groups)
+    order, total, kinds = groups_sentences(groups)
+    assert kinds == "Conditional-Vendi is per kind of prompt: 4 kinds among 4 prompts."
     assert order == "The least diverse groups come first: there the model repeats itself."
     assert total.startswith(f"The groups add up to {groups['aggregate']:.4g}, +0.000 nats from")
     groups["num_small"] = 1
-    last = "Last: 1 group with fewer than 5 outputs, too few to judge."
+    last = "Last: 1 group with fewer than 3 outputs, too few to judge."
     assert groups_sentences(groups)[0].endswith(last)
     groups["num_small"] = len(groups["groups"])
-    expected = "All groups have fewer than 5 outputs, too few to judge their diversity."
+    expected = "All groups have fewer than 3 outputs, too few to judge their diversity."
     assert groups_sentences(groups)[0] == expected
 
 

@@ -28,6 +28,7 @@ from divprism.analysis.intervals import (
     too_few_units,
 )
 from divprism.analysis.matching import inequality_warnings
+from divprism.analysis.prompt_kinds import merged_prompts
 from divprism.core.arrays import to_numpy
 from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
@@ -459,7 +460,9 @@ def assess(
         settings=problem.settings,
         data=_describe(problem, embedded) | {"hash": _digest(x, t, labels, weights)},
         runtime=runtime_since(start),
-        warnings=_collect_warnings(embedded, scores, (*too_few, *unchecked)),
+        warnings=_collect_warnings(
+            embedded, scores, (*too_few, *unchecked, *merged_prompts(problem, scores))
+        ),
         embedders=embedded.embedders,
         notes=embedded.notes,
         intervals=intervals,
@@ -535,10 +538,12 @@ def _warn_of_bandwidths(warnings: Iterable[Notice]) -> None:
 
 def _describe(problem: Problem, samples: Samples) -> dict[str, Any]:
     """What was scored, in numbers."""
-    prompts = None
+    counts = {"n": problem.n, "outputs": problem.x.size, "prompts": None, "hash": None}
     if problem.t is not None:
-        prompts = problem.t.size
-    counts = {"n": problem.n, "outputs": problem.x.size, "prompts": prompts, "hash": None}
+        of_prompts = np.bincount(problem.t.index)
+        counts["prompts"] = problem.t.size
+        counts["fewest_outputs"] = int(of_prompts.min())
+        counts["most_outputs"] = int(of_prompts.max())
     return counts | describe_source(samples) | {"weighted": False}
 
 

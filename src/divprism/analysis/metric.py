@@ -20,7 +20,7 @@ from divprism.data.files import open_archive, write_whole
 from divprism.errors import ArgumentError, DataError
 from divprism.estimators import Dual, Entropy, Estimator, Fourier
 from divprism.scores import registry
-from divprism.scores.score import Score, combine
+from divprism.scores.score import Score, combine, kinds_in
 from divprism.scores.settings import Settings
 from divprism.scores.spec import available
 
@@ -242,7 +242,14 @@ class Metric:
                 estimate = entropy_estimate(spectra[name], order, self._truncation)
                 entropies[name] = Entropy(estimate, spectra[name].method)
             entropy = combine(spec, entropies)
-            scores[spec.name] = Score(spec.name, entropy, order=order, n=self.n, settings=settings)
+            scores[spec.name] = Score(
+                spec.name,
+                entropy,
+                order=order,
+                n=self.n,
+                settings=settings,
+                prompt_kinds=kinds_in(spec, entropies),
+            )
         data = {"n": self.n, "outputs": None, "prompts": None, "hash": None, "skipped": 0}
         return Evaluation(scores=scores, settings=settings, data=data, runtime=runtime_since(start))
 

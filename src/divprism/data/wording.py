@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-__all__ = ["SIDES", "agreeing", "counted", "differing_names", "first_line"]
+__all__ = ["SIDES", "agreeing", "counted", "counted_kinds", "differing_names", "first_line"]
 
 SIDES = {"x": "outputs", "t": "prompts"}
 """What the two sides of a pair are called, by the names of their arguments."""
@@ -27,6 +27,19 @@ def agreeing(count: int, singular: str, plural: str) -> str:
     if count == 1:
         return singular
     return plural
+
+
+def counted_kinds(kinds: float) -> str:
+    """Return an effective number of kinds with its noun.
+
+    >>> counted_kinds(14.02), counted_kinds(1.0001)
+    ('14 kinds', '1 kind')
+    """
+    count = f"{kinds:.3g}"
+    # Compared as printed: 1.0001 reads as 1.
+    if count == "1":
+        return "1 kind"
+    return f"{count} kinds"
 
 
 def first_line(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from divprism.core.kernels import Gaussian
 from divprism.core.spectrum import Spectrum
 from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, DataError
+from divprism.estimators.base import whole_number
 from divprism.report.documents import Document
 from divprism.report.page import report_page
 from divprism.report.plots import rank_curve
@@ -42,6 +43,7 @@ _MAX_POINTS = 150  # of a spectrum: more cannot be distinguished in a plot
 _NAMED_PROMPTS = 3  # of those that tie for the lowest score
 _FEWEST_OUTPUTS = 3  # of a prompt: two outputs that are alike are no habit
 _ERRORS_APART = 2.0  # standard errors within which two scores count as equal
+_APART = 0.5  # kinds for each prompt, from which on groups are exact prompts
 _FEW_UNITS = 20  # prompts; of fewer, a random subset of pairs represents the data better
 
 
@@ -156,7 +158,8 @@ def details(
     result : Evaluation
         Of outputs with equal weights: `evaluate` without `weights`.
     labels : flat collection of n labels, optional
-        Groups of prompts; default `num_groups` by the prompt kernel.
+        Groups of prompts. Default: by the prompt kernel, at most `num_groups`; where prompts repeat
+        and the kernel tells them apart, the `num_groups` least diverse prompts.
     num_groups, num_modes, num_examples : int
         As in `prompt_groups`.
     max_thumbnails : int
@@ -177,11 +180,13 @@ def details(
         the exact prompts with the lowest score.
     """
     samples = _scored_samples(result)
+    num_groups = whole_number(num_groups, "num_groups", 1)
     # The samples are vectors already; an embedder would be refused for them.
     settings = replace(result.settings, embedder_x=None, embedder_t=None)
-    grouping: Grouping = EigenGrouping(num_groups)
-    if labels is not None:
-        grouping = LabelGrouping(labels)
+    grouping = _grouping(result, labels, num_groups)
+    min_size = 5
+    if isinstance(grouping, ExactPromptGrouping):
+        min_size = _FEWEST_OUTPUTS
 
     def groups() -> dict[str, Any]:
         split = prompt_groups(
@@ -189,10 +194,15 @@ def details(
             grouping=grouping,
             num_modes=num_modes,
             num_examples=num_examples,
+            min_size=min_size,
             progress=progress,
             settings=settings,
         )
         document = split.to_dict()
+        if labels is None:
+            # There may be thousands of exact prompts; the least diverse come first.
+            document["num_hidden"] = max(len(document["groups"]) - num_groups, 0)
+            document["groups"] = document["groups"][:num_groups]
         _add_thumbnails(document, split.items, max_thumbnails)
         return document
 
@@ -207,6 +217,23 @@ def details(
     if "per_prompt_vendi" in result.scores:
         computed["least_diverse_prompts"] = _least_diverse_prompts(samples, settings)
     return computed
+
+
+def _grouping(result: Evaluation, labels: Any, num_groups: int) -> Grouping:
+    """Return how the page groups prompts.
+
+    A kernel that tells nearly all prompts apart has no groups to offer: they would mix prompts that
+    have nothing in common. Where prompts have several outputs, each of them is a group then.
+    """
+    if labels is not None:
+        return LabelGrouping(labels)
+    num_prompts = result.data.get("prompts") or 0
+    # Few outputs of each prompt are too few to judge any of them.
+    is_repeated = result.data["n"] >= _FEWEST_OUTPUTS * num_prompts
+    kinds = result.scores.get("prompt_vendi")
+    if kinds is not None and is_repeated and kinds >= _APART * num_prompts:
+        return ExactPromptGrouping()
+    return EigenGrouping(num_groups)
 
 
 def _least_diverse_prompts(samples: Samples, settings: Settings) -> dict[str, Any] | None:

@@ -168,10 +168,15 @@ _GROUPS = record(
         "equal_size": whole(),
         "min_size": whole(),
         "num_small": whole(),
-        "data": record({"n": whole(1)}),
+        "data": record({"n": whole(1)}, {"prompts": maybe(whole(1))}),
         "settings": _SETTINGS,
     },
-    {"embedders": _EMBEDDERS, "warnings": _NOTICES},
+    {
+        "embedders": _EMBEDDERS,
+        "warnings": _NOTICES,
+        "prompt_vendi": maybe(positive),
+        "num_hidden": whole(),
+    },
 )
 
 
@@ -272,7 +277,13 @@ _EVALUATION = all_of(
             "baseline": maybe(_BASELINE),
             "data": record(
                 {"n": whole(1), "prompts": maybe(whole(1))},
-                {"source": _MAYBE_TEXT, "model": _MAYBE_TEXT, "hash": _MAYBE_TEXT},
+                {
+                    "source": _MAYBE_TEXT,
+                    "model": _MAYBE_TEXT,
+                    "hash": _MAYBE_TEXT,
+                    "fewest_outputs": maybe(whole(1)),
+                    "most_outputs": maybe(whole(1)),
+                },
             ),
             "settings": _SETTINGS,
             "embedders": _EMBEDDERS,

@@ -4,12 +4,16 @@ from divprism.report.documents import Document
 from divprism.report.table import Cell, Column, Table
 from divprism.report.tables import kernel_notes, order_note, warnings_in
 from divprism.report.texts import number_of
-from divprism.report.words import at_equal_size, entry_label, equal_size_note, group_title
+from divprism.report.words import (
+    at_equal_size,
+    entry_label,
+    equal_size_note,
+    gap_notes,
+    group_title,
+)
 
 __all__ = ["group_records", "groups_listing"]
 
-# exp(0.05) is a factor of 1.05: numbers closer than that need no remark.
-_LARGE_GAP = 0.05  # nats between the groups together and the conditional score
 _ROUNDING = 1e-9
 _FIGURES = ("share", "size", "vendi", "rke", "standard_error", "rarefied", "rarefied_error")
 
@@ -105,14 +109,7 @@ def _sums(document: Document) -> list[str]:
         f"({document['gap']:+.4f} nats); {document['aggregate_rke']:.4f} at order 2, against "
         f"Conditional-RKE {document['conditional_rke']:.4f} ({document['gap_rke']:+.4f} nats)"
     )
-    if document["gap"] < -_LARGE_GAP:
-        notes.append(
-            "Conditional is higher: the prompt kernel sees fewer kinds of prompt than groups"
-        )
-    if document["gap"] > _LARGE_GAP:
-        notes.append(
-            "Conditional is lower: the prompt kernel sees more kinds of prompt than groups"
-        )
+    notes += gap_notes(document)
     if document["cluster_vendi"] is not None:
         notes.append(
             f"Cluster-Vendi {document['cluster_vendi']:.4f}, "

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from divprism.report.documents import Document, Documents
+from divprism.report.kinds import outputs_per_prompt
 from divprism.report.plots import (
     curve_families,
     draw_convergence,
@@ -98,8 +99,9 @@ class Card:
     meaning: str
 
 
-def score_card(spec: ScoreSpec, score: Document) -> Card:
-    """Return the card of a score."""
+def score_card(spec: ScoreSpec, document: Document) -> Card:
+    """Return the card of a score of a model."""
+    score = document["scores"][spec.name]
     errors = []
     interval = score["interval"]
     if interval is not None:
@@ -108,6 +110,8 @@ def score_card(spec: ScoreSpec, score: Document) -> Card:
     if score["standard_error"]:
         errors.append(f"± {score['standard_error']:.2g} by the estimator")
     value = f"{score['value']:.4g}"
+    if spec.family == "per_prompt":
+        value += f" of {outputs_per_prompt(document['data'])}"
     return Card(spec.family, spec.title, value, ", ".join(errors), spec.meaning)
 
 

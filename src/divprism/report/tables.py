@@ -10,6 +10,7 @@ from divprism.core.kernels import Gaussian
 from divprism.data.wording import SIDES
 from divprism.errors import Notice
 from divprism.report.documents import Document, Documents, models_of
+from divprism.report.kinds import kinds_note, kinds_sentence, outputs_per_prompt
 from divprism.report.table import SCORE, Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
 from divprism.report.words import (
@@ -80,7 +81,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
     rows = []
     for spec in _computed([document], wide):
         score = document["scores"][spec.name]
-        rows.append((spec.name, score["value"], _error(score, document), spec.meaning))
+        rows.append((spec.name, score["value"], _error(score, document), _meaning(spec, document)))
     # Only the meaning may be left out: without it the table still answers the question.
     columns = (
         Column("score", "score"),
@@ -88,8 +89,18 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
         Column("interval", _error_title(document)),
         Column("meaning", "reads as", priority=1),
     )
-    notes = (*remarks(document), *kernel_notes(document))
-    return Table(columns, tuple(rows), caption(document), notes, warnings_in(document))
+    notes = [*remarks(document), *kernel_notes(document)]
+    connection = kinds_sentence(document)
+    if connection:
+        notes.insert(0, connection)
+    return Table(columns, tuple(rows), caption(document), tuple(notes), warnings_in(document))
+
+
+def _meaning(spec: ScoreSpec, document: Document) -> str:
+    """What a score counts; per exact prompt, of how many outputs."""
+    if spec.family != "per_prompt":
+        return spec.meaning
+    return f"{spec.meaning}, of {outputs_per_prompt(document['data'])}"
 
 
 def _error(score: Document, document: Document) -> str:
@@ -158,6 +169,7 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
     notes = [
         *_inequality_note(documents),
         *_legend(first["settings"], specs),
+        *kinds_note(documents),
         *kernel_notes(first),
         *interval_note(documents),
     ]
@@ -368,7 +380,7 @@ def _sweep_notes(document: Document) -> list[str]:
         notes.append(
             "while the bandwidth of one side varies, the other side keeps the bandwidth of the rule"
         )
-    rule = f"rule: {document['settings']['bandwidth_rule']}"
+    rule = f"rule: {registry.short_rule(document['settings']['bandwidth_rule'])}"
     entries = document.get("embedders", ())
     sides = [f"{SIDES[entry['side']]} embedded by {entry['id']}" for entry in entries]
     return [*notes, "; ".join([rule, *sides])]
@@ -433,7 +445,8 @@ def kernel_notes(document: Document) -> list[str]:
         notes.append(f"{noun}: {', '.join(parts)}")
     explained = _formulas(settings)
     if settings["bandwidth_rule"] is not None:
-        explained.append(f"bandwidths chosen by {settings['bandwidth_rule']}")
+        rule = registry.short_rule(settings["bandwidth_rule"])
+        explained.append(f"bandwidths chosen by the rule {rule!r}")
     if explained:
         notes.append("; ".join(explained))
     return notes

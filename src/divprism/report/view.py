@@ -283,7 +283,7 @@ def _model_section(key: str, name: str, document: Document) -> ModelSection:
         name=name,
         title=name or "Scores",
         sentences=tuple(headline(document)),
-        cards=tuple(score_card(spec, scores[spec.name]) for spec in SCORES if spec.name in scores),
+        cards=tuple(score_card(spec, document) for spec in SCORES if spec.name in scores),
         # Not `remarks`: the sentences above have the baseline already.
         remarks=tuple(map(sentence, interval_remarks(document))),
         # Without a name in the plot: it is the heading of the section.

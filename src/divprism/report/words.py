@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from divprism.report.documents import Document
-from divprism.report.texts import isolated, number_of, shortened, visible
+from divprism.report.kinds import kinds_of, kinds_sentence
+from divprism.report.texts import isolated, number_of, sentence, shortened, visible
 from divprism.scores.spec import score_spec
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "comparison_sentences",
     "convergence_sentence",
     "entry_label",
+    "gap_notes",
     "equal_size_note",
     "group_title",
     "groups_sentences",
@@ -29,6 +31,8 @@ _ERRORS_APART = 2.0  # standard errors between the two least diverse groups
 _BIASED = 1.005  # a factor of random pairings from which on the bias is worth mentioning
 # Warnings that call a sample too small for the level of a score.
 _SMALL_SAMPLE = ("information-unchecked", "too-few-for-interval")
+# exp(0.05) is a factor of 1.05: numbers closer than that need no remark.
+_LARGE_GAP = 0.05  # nats between the groups together and the conditional score
 _LONGEST_PROMPT = 90  # letters of a prompt inside a sentence
 
 
@@ -44,6 +48,9 @@ def headline(document: Document) -> list[str]:
     sentences = [_vendi_sentence(document["data"], scores["vendi"])]
     if "conditional_vendi" in scores:
         sentences.append(_split_sentence(scores, document["baseline"]))
+    connection = kinds_sentence(document)
+    if connection:
+        sentences.append(f"{connection}.")
     return [*sentences, *_further_sentences(document)]
 
 
@@ -188,7 +195,8 @@ def equal_size_note(document: Document) -> str:
 
 def groups_sentences(document: Document) -> list[str]:
     """Return which groups come first, and what the groups add up to."""
-    num_groups, num_small = len(document["groups"]), document["num_small"]
+    num_hidden = document.get("num_hidden", 0)
+    num_groups, num_small = len(document["groups"]) + num_hidden, document["num_small"]
     threshold = f"fewer than {document['min_size']} outputs"
     order = "The least diverse groups come first: there the model repeats itself."
     if num_small == num_groups:
@@ -196,6 +204,8 @@ def groups_sentences(document: Document) -> list[str]:
     elif num_small:
         small = number_of(num_small, "group")
         order += f" Last: {small} with {threshold}, too few to judge."
+    if num_hidden:
+        order += f" Not shown: {number_of(num_hidden, 'more group')}."
     conditional = f"{score_spec('conditional_vendi').title} ({document['conditional_vendi']:.4g})"
     at_order_2 = f"{score_spec('conditional_rke').title} ({document['conditional_rke']:.4g})"
     total = (
@@ -203,7 +213,25 @@ def groups_sentences(document: Document) -> list[str]:
         f"{conditional}; at order 2 to {document['aggregate_rke']:.4g}, "
         f"{_signed(document['gap_rke'])} nats from {at_order_2}."
     )
-    return [order, total]
+    return [order, total, *map(sentence, gap_notes(document))]
+
+
+def gap_notes(document: Document) -> list[str]:
+    """Return how many kinds of prompt the conditional score counts, and what follows from it."""
+    kinds, num_prompts = document.get("prompt_vendi"), document["data"].get("prompts")
+    if kinds is None or num_prompts is None:
+        return []
+    note = f"Conditional-Vendi is per kind of prompt: {kinds_of(kinds, num_prompts)}"
+    num_groups = len(document["groups"]) + document.get("num_hidden", 0)
+    groups = number_of(num_groups, "group")
+    if document["gap"] > _LARGE_GAP and kinds > num_groups:
+        note += (
+            f", more than the {groups}: groups mix prompts that have little in common, so their "
+            "scores are higher; ask for more groups, or group by prompt"
+        )
+    if document["gap"] < -_LARGE_GAP and kinds < num_groups:
+        note += f", fewer than the {groups}: it also compares outputs of different groups"
+    return [note]
 
 
 def _signed(value: float) -> str:

@@ -159,6 +159,29 @@ def spell(value: Any, leave_out: str | None = None) -> str:
     return f"{name}({', '.join(arguments)})"
 
 
+def short_rule(spelling: str) -> str:
+    """The spelling of a bandwidth rule without the settings that have their default.
+
+    A spelling that is not ours stays as it is.
+
+    >>> short_rule("median(max_rows=2000)"), short_rule("median(max_rows=500)")
+    ('median', 'median(max_rows=500)')
+    """
+    try:
+        rule = parse(spelling, BANDWIDTH_RULES, "bandwidth rule")
+    except (ArgumentError, TypeError, ValueError):
+        return spelling
+    arguments = []
+    for field in dataclasses.fields(rule):
+        value = getattr(rule, field.name)
+        if value != field.default:
+            arguments.append(f"{field.name}={value!r}")
+    name = _name(type(rule))
+    if not arguments:
+        return name
+    return f"{name}({', '.join(arguments)})"
+
+
 def kernel(name: str | None, bandwidth: float | None) -> Kernel | None:
     """The kernel of one side from its name and its bandwidth.
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from divprism.core.spectrum import Estimate, Spectrum
+from divprism.data.wording import counted_kinds
 from divprism.errors import Notice
 from divprism.estimators import Auto, Entropy, Fourier
 from divprism.scores.problem import Problem, check_factors, entropies
@@ -24,6 +25,7 @@ __all__ = [
     "assemble_all",
     "combine",
     "compute_scores",
+    "kinds_in",
     "saturation",
     "solve",
 ]
@@ -63,6 +65,8 @@ class Score(float):
     spectra : dict of Spectrum
         Eigenvalues that the score was computed from: "x" of the outputs, "t" of the prompts,
         "joint" of the pairs. Empty where none were needed, as at order 2.
+    prompt_kinds : float or None
+        Of a conditional score, the number of kinds of prompt that it is per.
 
     Examples
     --------
@@ -82,6 +86,7 @@ class Score(float):
     settings: Settings
     warnings: tuple[Notice, ...]
     spectra: dict[str, Spectrum]
+    prompt_kinds: float | None
 
     def __new__(
         cls,
@@ -93,6 +98,7 @@ class Score(float):
         settings: Settings,
         warnings: Iterable[Notice] = (),
         spectra: Mapping[str, Spectrum] | None = None,
+        prompt_kinds: float | None = None,
     ) -> "Score":
         """A score from its logarithm, with the error and the method that come with it."""
         value = math.exp(entropy.estimate.value)
@@ -109,6 +115,7 @@ class Score(float):
         score.settings = settings
         score.warnings = tuple(warnings)
         score.spectra = dict(spectra or {})
+        score.prompt_kinds = prompt_kinds
         return score
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -147,7 +154,10 @@ class Score(float):
         error = ""
         if self.standard_error:
             error = f" +- {self.standard_error:.2g}"
-        how = f"order {self.order:g}{cut}, n = {self.n}, {self.method}"
+        kinds = ""
+        if self.prompt_kinds is not None:
+            kinds = f"{counted_kinds(self.prompt_kinds)} of prompt, "
+        how = f"{kinds}order {self.order:g}{cut}, n = {self.n}, {self.method}"
         return f"{self.name} = {self.value:.4f}{error} ({how})"
 
     def _repr_html_(self) -> str:
@@ -267,7 +277,15 @@ def assemble(spec: ScoreSpec, solved: Mapping[str, Entropy], problem: Problem) -
         settings=problem.settings,
         warnings=warnings,
         spectra=spectra,
+        prompt_kinds=kinds_in(spec, solved),
     )
+
+
+def kinds_in(spec: ScoreSpec, solved: Mapping[str, Entropy]) -> float | None:
+    """The number of kinds of prompt that a score divides by; None if it divides by none."""
+    if spec.terms.get("t") != -1:
+        return None
+    return math.exp(solved["t"].estimate.value)
 
 
 def combine(spec: ScoreSpec, solved: Mapping[str, Entropy]) -> Entropy:

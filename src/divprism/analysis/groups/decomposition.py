@@ -50,7 +50,9 @@ if TYPE_CHECKING:
 __all__ = ["embedded_pairs", "prompt_groups"]
 
 _EQUAL_SIZE = 32  # the largest number of outputs that groups are compared at
-_CONDITIONAL = (score_spec("conditional_vendi"), score_spec("conditional_rke"))
+_CONDITIONAL = tuple(
+    score_spec(name) for name in ("conditional_vendi", "conditional_rke", "prompt_vendi")
+)
 
 
 def prompt_groups(
@@ -302,6 +304,7 @@ def _assemble(measured: _Measured, items: Samples, embedded: Samples, name: str)
         gap_rke=total_at_order_2 - scores["conditional_rke"].entropy,
         conditional_vendi=scores["conditional_vendi"],
         conditional_rke=scores["conditional_rke"],
+        prompt_vendi=scores["prompt_vendi"],
         cluster_vendi=cluster_vendi,
         cluster_rke=cluster_rke,
         equal_size=measured.equal_size,

@@ -84,6 +84,8 @@ class PromptGroups:
         bandwidth), above 0 more.
     conditional_vendi, conditional_rke : Score
         The conditional scores of all pairs.
+    prompt_vendi : Score
+        The number of kinds of prompt that they are per.
     cluster_vendi, cluster_rke : float or None
         Mean over groups, by share, of `vendi` and `rke` (Conditional Vendi, App. G); None for
         eigendirections.
@@ -107,6 +109,7 @@ class PromptGroups:
     gap_rke: float
     conditional_vendi: Score
     conditional_rke: Score
+    prompt_vendi: Score
     cluster_vendi: float | None
     cluster_rke: float | None
     equal_size: int
@@ -155,6 +158,7 @@ class PromptGroups:
             "cluster_rke": self.cluster_rke,
             "conditional_vendi": self.conditional_vendi.value,
             "conditional_rke": self.conditional_rke.value,
+            "prompt_vendi": self.prompt_vendi.value,
             "equal_size": self.equal_size,
             "min_size": self.min_size,
             "num_small": self.num_small,

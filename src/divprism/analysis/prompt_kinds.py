@@ -1,0 +1,49 @@
+"""Whether kinds of prompt hide the prompts: a warning where most of them count as the same."""
+
+import math
+from collections.abc import Mapping
+
+from divprism.core.arrays import to_numpy
+from divprism.core.entropy import renyi_entropy
+from divprism.core.kernels import Categorical
+from divprism.core.spectrum import Spectrum
+from divprism.errors import Notice
+from divprism.scores.problem import Problem
+from divprism.scores.score import Score
+
+__all__ = ["merged_prompts"]
+
+_FEW = 0.5  # kinds for each prompt; with fewer, most prompts share their kind
+_ROUNDING = 1e-6
+
+
+def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notice, ...]:
+    """A warning where conditional scores compare outputs of different prompts without need.
+
+    Where prompts have several outputs each, these can be compared with each other. The warning is
+    for kernels that see fewer kinds than half of the prompts, or under which there are more
+    distinct outputs per kind than any prompt has outputs.
+    """
+    # Truncation limits the number of kinds whatever the prompts are.
+    if problem.t is None or problem.settings.truncation is not None:
+        return ()
+    num_prompts = problem.t.size
+    repeats = problem.n >= 2 * num_prompts and num_prompts > 1
+    if not repeats or isinstance(problem.t.kernel, Categorical):
+        return ()
+    kinds, own = float(scores["prompt_vendi"]), float(scores["conditional_vendi"])
+    # The number of kinds if prompts were compared as ids: prompts count by their outputs.
+    shares = Spectrum.from_eigenvalues(to_numpy(problem.t.masses), noise=0.0, method="exact")
+    as_ids = math.exp(renyi_entropy(shares, problem.settings.order))
+    highest = problem.n / as_ids
+    if kinds >= _FEW * as_ids and own <= highest * (1 + _ROUNDING):
+        return ()
+    outputs = f"{problem.n / num_prompts:.3g} outputs on average"
+    text = (
+        f"the {num_prompts:,} prompts count as {kinds:.3g} kinds, so conditional scores compare "
+        f"outputs of different prompts too: {own:.3g} distinct outputs per kind of prompt, where a "
+        f"prompt has {outputs}. If different prompts ask for different things, read "
+        "per_prompt_vendi, lower the bandwidth of the prompts, or compare prompts as ids, with the "
+        "categorical `kernel_t`."
+    )
+    return (Notice("prompts-merged", text),)

@@ -1,0 +1,158 @@
+"""Kinds of prompt, exact prompts and outputs per prompt stand beside each other, in words."""
+
+import math
+
+import command_line
+import numpy as np
+import pytest
+
+import divprism as dp
+from divprism.report.details import detailed
+from divprism.report.group_tables import groups_listing
+from divprism.report.kinds import kinds_note, kinds_sentence
+from divprism.report.sections import score_card
+from divprism.report.tables import evaluation_table
+from divprism.report.words import gap_notes, headline
+from divprism.scores.spec import score_spec
+
+NUM_PROMPTS, NUM_OUTPUTS = 8, 5
+
+
+def evaluated(bandwidth: float = 0.1, counts: list[int] | None = None, **options) -> dp.Evaluation:
+    """Evaluate prompts one apart on a line, whose outputs are all different."""
+    t = np.repeat(np.arange(float(NUM_PROMPTS)), counts or [NUM_OUTPUTS] * NUM_PROMPTS)[:, None]
+    kernels = {"kernel_x": dp.Cosine(), "kernel_t": dp.Gaussian(bandwidth), **options}
+    return dp.evaluate(np.eye(len(t)), t, **kernels)
+
+
+def test_prompts_that_are_told_apart_give_nearly_the_score_per_exact_prompt():
+    assert kinds_sentence(evaluated().to_dict()) == (
+        "8 kinds among 8 prompts: nearly every prompt is a kind of its own, so 5 distinct outputs "
+        "per kind of prompt are close to 5 of 5 per exact prompt"
+    )
+
+
+def test_outputs_per_kind_that_exceed_those_of_a_prompt_are_explained():
+    result = evaluated(bandwidth=3.0)
+    kinds, own = f"{result.prompt_vendi:.3g}", f"{result.conditional_vendi:.3g}"
+    assert float(own) > NUM_OUTPUTS
+    assert kinds_sentence(result.to_dict()) == (
+        f"{kinds} kinds among 8 prompts: outputs of similar prompts are compared too, so {own} "
+        "distinct outputs per kind of prompt exceed the 5 outputs that each prompt has; 5 of 5 per "
+        "exact prompt"
+    )
+
+
+def test_prompts_compared_as_ids_are_kinds_themselves():
+    document = evaluated(kernel_t=dp.Categorical()).to_dict()
+    assert (
+        "prompts are compared as ids, so 5 distinct outputs per kind of prompt are also 5 of 5"
+        in (kinds_sentence(document))
+    )
+
+
+def test_one_output_each_is_compared_with_those_of_similar_prompts():
+    result = evaluated(bandwidth=3.0, counts=[1] * NUM_PROMPTS)
+    outputs = f"{NUM_PROMPTS / result.prompt_vendi:.3g}"
+    assert kinds_sentence(result.to_dict()).endswith(
+        f"one output each: outputs of similar prompts are compared, about {outputs} to a kind"
+    )
+
+
+def test_unequal_numbers_of_outputs_are_given_on_average():
+    document = evaluated(counts=[3, 5] * 4).to_dict()
+    assert document["data"]["fewest_outputs"] == 3
+    assert document["data"]["most_outputs"] == 5
+    # Prompts with more outputs count more: the score is above the mean number of outputs.
+    assert "4.13 (prompts have 3 to 5 outputs) per exact prompt" in kinds_sentence(document)
+    assert kinds_note({"a": document})[0].endswith("per exact prompt, of 4 on average")
+
+
+@pytest.mark.parametrize(
+    "data", [dp.evaluate(np.eye(4), kernel_x=dp.Cosine()), evaluated(counts=[40] + [0] * 7)]
+)
+def test_without_several_prompts_there_is_nothing_to_connect(data):
+    assert kinds_sentence(data.to_dict()) == ""
+
+
+def test_the_sentence_stands_in_the_table_and_on_the_page():
+    result = evaluated()
+    document = result.to_dict()
+    sentence = kinds_sentence(document)
+    assert evaluation_table(document).notes[0] == sentence
+    assert f"{sentence}." in headline(document)
+    assert sentence.split(":")[0] in repr(result).replace("\n", " ")
+    assert score_card(score_spec("per_prompt_vendi"), document).value == "5 of 5"
+    meanings = {row[0]: row[3] for row in evaluation_table(document).rows}
+    assert meanings["per_prompt_vendi"] == "distinct outputs per exact prompt, of 5"
+
+
+def test_a_conditional_score_prints_its_kinds_of_prompt():
+    result = evaluated()
+    assert "(8 kinds of prompt, order 1, n = 40" in str(result.conditional_vendi)
+    assert math.isclose(result.conditional_rke.prompt_kinds, result.prompt_rke)
+    assert result.vendi.prompt_kinds is None
+    assert "kinds" not in str(result.information_vendi)
+
+
+def _codes(result: dp.Evaluation) -> list[str]:
+    return [notice.code for notice in result.warnings]
+
+
+def test_merged_prompts_are_reported_where_prompts_repeat():
+    wide = evaluated(bandwidth=3.0)
+    assert wide.prompt_vendi < 0.5 * NUM_PROMPTS
+    [notice] = [notice for notice in wide.warnings if notice.code == "prompts-merged"]
+    assert "the 8 prompts count as" in notice.text
+    assert "read per_prompt_vendi" in notice.text
+    assert "prompts-merged" not in _codes(evaluated())
+    # With one output each there is nothing else to compare with.
+    assert "prompts-merged" not in _codes(evaluated(bandwidth=3.0, counts=[1] * NUM_PROMPTS))
+    assert "prompts-merged" not in _codes(evaluated(kernel_t=dp.Categorical()))
+    assert "prompts-merged" not in _codes(evaluated(truncation=2))
+
+
+def test_unequal_shares_alone_do_not_merge_prompts():
+    """Most outputs are of one prompt: few kinds, although all prompts are told apart."""
+    result = evaluated(counts=[50] + [1] * 7)
+    assert result.prompt_vendi < 0.5 * NUM_PROMPTS
+    assert "prompts-merged" not in _codes(result)
+
+
+def test_more_outputs_per_kind_than_any_prompt_has_are_reported():
+    result = evaluated(bandwidth=0.5)
+    assert result.prompt_vendi > 0.5 * NUM_PROMPTS
+    assert result.conditional_vendi > NUM_OUTPUTS
+    assert "prompts-merged" in _codes(result)
+
+
+def test_the_command_line_names_the_flag_that_compares_ids(tmp_path):
+    rows = []
+    for prompt in range(4):
+        rows += [f"p{prompt},answer {index} of {prompt}" for index in range(5)]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["prompt,output", *rows]))
+    done = command_line.run("score", path, "--bandwidth-t", 9)
+    assert b"prompts-merged: the 4 prompts count as 1" in done.stderr
+    assert b"the categorical --kernel-t" in done.stderr
+
+
+def test_groups_say_how_many_kinds_of_prompt_there_are():
+    t = np.repeat(np.arange(8.0), 5)[:, None]
+    kernels = {"kernel_x": dp.Cosine(), "kernel_t": dp.Gaussian(0.4)}
+    mixed = dp.prompt_groups(np.eye(40), t, dp.EigenGrouping(3), **kernels).to_dict()
+    [note] = gap_notes(mixed)
+    assert f"{mixed['prompt_vendi']:.3g} kinds among 8 prompts, more than the 3 groups" in note
+    assert note in groups_listing(mixed).notes
+    exact = dp.prompt_groups(np.eye(40), t, dp.ExactPromptGrouping(), **kernels).to_dict()
+    assert gap_notes(exact)[0].endswith("kinds among 8 prompts")
+
+
+def test_the_page_groups_by_exact_prompt_where_the_kernel_tells_prompts_apart():
+    groups = detailed(evaluated(), num_groups=3, num_repeats=2)["details"]["groups"]
+    assert groups["data"]["grouping"] == "ExactPromptGrouping"
+    assert len(groups["groups"]) == 3
+    assert groups["num_hidden"] == 5
+    wide = detailed(evaluated(bandwidth=3.0), num_groups=3, num_repeats=2)["details"]["groups"]
+    assert wide["data"]["grouping"] == "EigenGrouping"
+    assert wide["num_hidden"] == 0
