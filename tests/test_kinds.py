@@ -53,10 +53,20 @@ def test_prompts_compared_as_ids_are_kinds_themselves():
 
 def test_one_output_each_is_compared_with_those_of_similar_prompts():
     result = evaluated(bandwidth=3.0, counts=[1] * NUM_PROMPTS)
-    outputs = f"{NUM_PROMPTS / result.prompt_vendi:.3g}"
-    assert kinds_sentence(result.to_dict()).endswith(
-        f"one output each: outputs of similar prompts are compared, about {outputs} to a kind"
+    # All outputs are different, so the score is the highest that there can be.
+    highest = NUM_PROMPTS / result.prompt_vendi
+    assert math.isclose(result.conditional_vendi, highest)
+    document = result.to_dict()
+    assert kinds_sentence(document).endswith(
+        f"one output each: outputs of similar prompts are compared, and {highest:.3g} distinct "
+        f"outputs per kind of prompt, of at most {highest:.3g}, are the model's own"
     )
+    assert (
+        f"one output each; conditional is at most {highest:.3g}" in kinds_note({"a": document})[0]
+    )
+    truncated = evaluated(bandwidth=3.0, counts=[1] * NUM_PROMPTS, truncation=2)
+    highest = 2 / truncated.prompt_vendi
+    assert f"of at most {highest:.3g}," in kinds_sentence(truncated.to_dict())
 
 
 def test_unequal_numbers_of_outputs_are_given_on_average():
@@ -156,3 +166,12 @@ def test_the_page_groups_by_exact_prompt_where_the_kernel_tells_prompts_apart():
     wide = detailed(evaluated(bandwidth=3.0), num_groups=3, num_repeats=2)["details"]["groups"]
     assert wide["data"]["grouping"] == "EigenGrouping"
     assert wide["num_hidden"] == 0
+
+
+def test_information_stands_beside_that_of_random_pairings():
+    document = evaluated(num_permutations=5).to_dict()
+    by_chance = f"; {document['baseline']['baseline']:.3g} by chance"
+    meanings = {row[0]: row[3] for row in evaluation_table(document, wide=True).rows}
+    assert meanings["information_vendi"].endswith(by_chance)
+    assert meanings["information_rke"] == score_spec("information_rke").meaning
+    assert score_card(score_spec("information_vendi"), document).meaning.endswith(by_chance)

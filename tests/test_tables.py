@@ -460,7 +460,6 @@ def test_columns_of_a_table_of_models_are_explained_below_it():
     notes = tables.results_table(results.documents()).notes
     assert "vendi = conditional x information" in notes[1]
     assert (
-        notes[2]
-        == "kinds: 3 kinds among 3 prompts; per prompt: distinct outputs per exact prompt, of 2"
+        notes[2] == "kinds: 3 among 3 prompts; per prompt: distinct outputs per exact prompt, of 2"
     )
     assert notes[-1].startswith("excess info: ")

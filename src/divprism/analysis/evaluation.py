@@ -324,7 +324,8 @@ def evaluate(
         Sample weights that sum to one. Default: equal.
     kernel_x, kernel_t, bandwidth_rule, order, truncation, estimator, rng, memory, executor,
     progress
-        As in `conditional_vendi`. The rke scores are the same at order 2, with the same truncation.
+        As in `conditional_vendi`. The rke scores use order 2 whatever `order` is, with the same
+        truncation; they can rank models differently.
     embedder_x, embedder_t, cache, num_workers
         As in `embed`.
     interval : float, optional

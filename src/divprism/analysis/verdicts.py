@@ -272,9 +272,14 @@ def summary(verdicts: Mapping[str, Verdict], criteria: Criteria, total: int) -> 
     kinds = {"converged": "suffice for", "unclear": "leave open"}
     for name, verdict in verdicts.items():
         groups[kinds.get(verdict.status, "do not suffice for")].append(name)
+    within = f"To within {_percent(criteria.tolerance)}, {total:,} {criteria.noun}"
+    # A list of all names would only hide that it is all of them.
+    if len(verdicts) > 2 and len(groups["suffice for"]) == len(verdicts):
+        return f"{within} suffice for all scores."
+    if len(verdicts) > 2 and len(groups["do not suffice for"]) == len(verdicts):
+        return f"{within} do not suffice for any of the scores."
     parts = [f"{verb} {', '.join(names)}" for verb, names in groups.items() if names]
-    within = f"To within {_percent(criteria.tolerance)}"
-    return f"{within}, {total:,} {criteria.noun} {'; they '.join(parts)}."
+    return f"{within} {'; they '.join(parts)}."
 
 
 def noun(settings: Settings) -> str:

@@ -69,8 +69,11 @@ def kinds_sentence(document: Document) -> str:
     kinds, own = scores["prompt_vendi"]["value"], scores["conditional_vendi"]["value"]
     opening = kinds_of(kinds, data["prompts"])
     if "per_prompt_vendi" not in scores:
-        companions = f"about {data['n'] / kinds:.3g} to a kind"
-        return f"{opening}, one output each: outputs of similar prompts are compared, {companions}"
+        most = f"{_highest(document):.3g}"
+        return (
+            f"{opening}, one output each: outputs of similar prompts are compared, and {own:.3g} "
+            f"distinct outputs per kind of prompt, of at most {most}, are the model's own"
+        )
     exact = scores["per_prompt_vendi"]["value"]
     per_kind = f"{own:.3g} distinct outputs per kind of prompt"
     per_prompt = f"{out_of(exact, data)} per exact prompt"
@@ -88,6 +91,16 @@ def kinds_sentence(document: Document) -> str:
         outputs += " on average"
     reason = "outputs of similar prompts are compared too"
     return f"{opening}: {reason}, so {per_kind} {verb} {outputs}; {per_prompt}"
+
+
+def _highest(document: Document) -> float:
+    """Return the conditional score of outputs that have nothing in common."""
+    count = document["data"]["n"]
+    truncation = document["settings"]["truncation"]
+    if truncation is not None:
+        count = min(count, truncation)
+    highest: float = count / document["scores"]["prompt_vendi"]["value"]
+    return highest
 
 
 def _compares_ids(document: Document) -> bool:
@@ -115,8 +128,9 @@ def _note_of(document: Document) -> str:
     if "prompt_vendi" not in scores or data["prompts"] is None:
         return "kinds: kinds of prompt, as the kernel tells prompts apart"
     kinds = scores["prompt_vendi"]["value"]
-    note = f"kinds: {kinds_of(kinds, data['prompts'])}"
+    note = f"kinds: {kinds:.3g} among {number_of(data['prompts'], 'prompt')}"
     if "per_prompt_vendi" in scores:
         outputs = outputs_per_prompt(data)
         return f"{note}; per prompt: distinct outputs per exact prompt, of {outputs}"
-    return f"{note}, one output each; outputs of similar prompts are compared"
+    most = f"{_highest(document):.3g}"
+    return f"{note}, one output each; conditional is at most {most}, if no two outputs are alike"

@@ -15,7 +15,7 @@ from divprism.report.plots import (
 )
 from divprism.report.svg import inline_svg
 from divprism.report.table import Cell, Column, Measured, Table
-from divprism.report.tables import groups_table
+from divprism.report.tables import groups_table, meaning_in
 from divprism.report.texts import isolated, number_of, sentence, shortened
 from divprism.report.thumbnails import is_thumbnail
 from divprism.report.words import (
@@ -110,9 +110,12 @@ def score_card(spec: ScoreSpec, document: Document) -> Card:
     if score["standard_error"]:
         errors.append(f"± {score['standard_error']:.2g} by the estimator")
     value = f"{score['value']:.4g}"
+    meaning = meaning_in(spec, document)
     if spec.family == "per_prompt":
+        # Beside the value, where the meaning need not repeat it.
         value += f" of {outputs_per_prompt(document['data'])}"
-    return Card(spec.family, spec.title, value, ", ".join(errors), spec.meaning)
+        meaning = spec.meaning
+    return Card(spec.family, spec.title, value, ", ".join(errors), meaning)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ __all__ = [
     "interval_note",
     "interval_remarks",
     "kernel_notes",
+    "meaning_in",
     "models_of",
     "order_note",
     "remarks",
@@ -81,7 +82,9 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
     rows = []
     for spec in _computed([document], wide):
         score = document["scores"][spec.name]
-        rows.append((spec.name, score["value"], _error(score, document), _meaning(spec, document)))
+        rows.append(
+            (spec.name, score["value"], _error(score, document), meaning_in(spec, document))
+        )
     # Only the meaning may be left out: without it the table still answers the question.
     columns = (
         Column("score", "score"),
@@ -96,11 +99,15 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
     return Table(columns, tuple(rows), caption(document), tuple(notes), warnings_in(document))
 
 
-def _meaning(spec: ScoreSpec, document: Document) -> str:
-    """What a score counts; per exact prompt, of how many outputs."""
-    if spec.family != "per_prompt":
-        return spec.meaning
-    return f"{spec.meaning}, of {outputs_per_prompt(document['data'])}"
+def meaning_in(spec: ScoreSpec, document: Document) -> str:
+    """What a score counts; per exact prompt of how many outputs, Information beside chance."""
+    if spec.family == "per_prompt":
+        return f"{spec.meaning}, of {outputs_per_prompt(document['data'])}"
+    baseline = document["baseline"]
+    # The random pairings are scored at the order of the settings.
+    if spec.name == "information_vendi" and baseline is not None:
+        return f"{spec.meaning}; {baseline['baseline']:.3g} by chance"
+    return spec.meaning
 
 
 def _error(score: Document, document: Document) -> str:
@@ -174,7 +181,10 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
         *interval_note(documents),
     ]
     if has_baseline:
-        notes.append("excess info: information above that of random pairings, in nats")
+        notes.append(
+            "excess info: information above that of random pairings, in nats; near 0 where outputs "
+            "ignore their prompts, whatever information is"
+        )
     every = [notice for document in documents.values() for notice in warnings_in(document)]
     warnings = tuple(dict.fromkeys(every))
     return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=warnings)

@@ -194,10 +194,11 @@ def vendi(
 def rke(x: object, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]") -> Score:
     """Effective number of distinct items at order 2: 1 / ||K / n||_F^2.
 
-    Conditional Vendi, eq. 4; Truncated Vendi, eq. 7. Cheaper than `vendi`: no eigenvalue is
-    computed (unless `truncation` asks for some), the kernel matrix is visited tile by tile and
-    never held, and the score converges with O(1 / sqrt(n)) for any kernel. O(n^2 d), or O(n d^2)
-    for Cosine with d < n / 2. Between 1 and n. Arguments as in `vendi`.
+    The inverse of the mean squared similarity of two random items, so common kinds decide: it can
+    rank models differently than `vendi` (Conditional Vendi, eq. 4; Truncated Vendi, eq. 7). No
+    eigenvalue is computed (unless `truncation` asks for some), the kernel matrix is visited tile by
+    tile and never held, and the score converges with O(1 / sqrt(n)) for any kernel. O(n^2 d), or
+    O(n d^2) for Cosine with d < n / 2. Between 1 and n. Arguments as in `vendi`.
 
     >>> import numpy as np, divprism as dp
     >>> round(dp.rke(np.repeat(np.eye(4), 5, axis=0), kernel=dp.Cosine()), 12)
