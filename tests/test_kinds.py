@@ -130,10 +130,26 @@ def test_unequal_shares_alone_do_not_merge_prompts():
 
 
 def test_more_outputs_per_kind_than_any_prompt_has_are_reported():
-    result = evaluated(bandwidth=0.5)
+    result = evaluated(bandwidth=1.0)
     assert result.prompt_vendi > 0.5 * NUM_PROMPTS
-    assert result.conditional_vendi > NUM_OUTPUTS
+    assert result.conditional_vendi > 1.25 * NUM_OUTPUTS
     assert "prompts-merged" in _codes(result)
+
+
+def test_defaults_merge_no_prompts_even_if_all_outputs_differ():
+    t = np.repeat(np.arange(float(NUM_PROMPTS)), NUM_OUTPUTS)[:, None]
+    result = dp.evaluate(np.eye(len(t)), t, kernel_x=dp.Cosine())
+    assert result.conditional_vendi > NUM_OUTPUTS
+    assert "prompts-merged" not in _codes(result)
+
+
+def test_prompts_that_are_all_alike_are_reported_once():
+    t = np.repeat(np.arange(20.0), 3)[:, None]
+    kernels = {"kernel_x": dp.Cosine(), "kernel_t": dp.Gaussian(1000.0)}
+    with pytest.warns(dp.BandwidthWarning):
+        codes = _codes(dp.evaluate(np.eye(60), t, **kernels))
+    assert "prompts-all-alike" in codes
+    assert "prompts-merged" not in codes
 
 
 def test_the_command_line_names_the_flag_that_compares_ids(tmp_path):

@@ -14,15 +14,17 @@ from divprism.scores.score import Score
 __all__ = ["merged_prompts"]
 
 _FEW = 0.5  # kinds for each prompt; with fewer, most prompts share their kind
-_ROUNDING = 1e-6
+# Times the outputs of a prompt. The default rule lets other prompts have a tenth of the weight, so
+# that outputs which are all different exceed their number by a ninth.
+_CLEARLY_MORE = 1.25
 
 
 def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notice, ...]:
     """A warning where conditional scores compare outputs of different prompts without need.
 
     Where prompts have several outputs each, these can be compared with each other. The warning is
-    for kernels that see fewer kinds than half of the prompts, or under which there are more
-    distinct outputs per kind than any prompt has outputs.
+    for kernels that see fewer kinds than half of the prompts, or under which there are clearly more
+    distinct outputs per kind than a prompt has outputs.
     """
     # Truncation limits the number of kinds whatever the prompts are.
     if problem.t is None or problem.settings.truncation is not None:
@@ -36,7 +38,10 @@ def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notic
     shares = Spectrum.from_eigenvalues(to_numpy(problem.t.masses), noise=0.0, method="exact")
     as_ids = math.exp(renyi_entropy(shares, problem.settings.order))
     highest = problem.n / as_ids
-    if kinds >= _FEW * as_ids and own <= highest * (1 + _ROUNDING):
+    if kinds >= _FEW * as_ids and own <= _CLEARLY_MORE * highest:
+        return ()
+    # Then every prompt is the same, and that is reported already.
+    if any(notice.code == "prompts-all-alike" for notice in scores["prompt_vendi"].warnings):
         return ()
     outputs = f"{problem.n / num_prompts:.3g} outputs on average"
     text = (
