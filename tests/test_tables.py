@@ -452,7 +452,7 @@ def test_outputs_without_prompts_are_not_called_pairs():
 
 
 def test_columns_of_a_table_of_models_are_explained_below_it():
-    x, t = np.eye(12), np.arange(12) // 2
+    x, t = np.eye(12), np.tile(np.arange(6) // 2, 2)
     results = dp.evaluate_models(
         dp.Samples(x, t, models=("a",) * 6 + ("b",) * 6), kernel_x=dp.Cosine(), interval=0.9
     )

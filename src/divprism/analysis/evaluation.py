@@ -20,6 +20,7 @@ from divprism.analysis.inputs import (
     embed_samples,
     pool_bandwidths,
     require_one_model,
+    with_rule_of,
 )
 from divprism.analysis.intervals import (
     Interval,
@@ -411,18 +412,13 @@ def evaluate_models(
         result, _ = assess(part, settings, resources)
         evaluations[model] = replace(
             result,
-            settings=_with_pooled_rule(result.settings, settings),
+            settings=with_rule_of(settings, result.settings),
             warnings=(*result.warnings, *unequal),
             runtime=runtime_since(start),
         )
     results = Results(evaluations)
     _warn_of_bandwidths(results.warnings)
     return results
-
-
-def _with_pooled_rule(resolved: Settings, pooled: Settings) -> Settings:
-    """A model is posed with bandwidths given; its settings name the rule that chose them."""
-    return replace(resolved, bandwidth_rule=pooled.bandwidth_rule)
 
 
 def assess(
