@@ -13,7 +13,7 @@ from divprism.core.operators import (
     second_moment,
 )
 from divprism.core.spectrum import Spectrum
-from divprism.engines import Resources
+from divprism.engines import Resources, blas_for
 
 __all__ = ["direct_spectra", "largest_part"]
 
@@ -33,13 +33,17 @@ def direct_spectra(
     """
     parts = {operator: list(operator.parts()) for operator in operators}
     _require_memory(parts, resources, by_moment)
-    eigenvalues = _solve_whole(parts, by_moment)
+    largest = max((operator.size for operator in operators), default=0)
+    # Kernel blocks are products of matrices as well, so they are limited like the eigenvalues.
+    with blas_for(largest):
+        eigenvalues = _solve_whole(parts, by_moment)
+        for operator, pieces in parts.items():
+            if operator not in eigenvalues:
+                of_parts = [_eigenvalues(part, by_moment) for part in pieces]
+                eigenvalues[operator] = np.concatenate(of_parts)
     spectra = []
     for operator in operators:
-        if operator in eigenvalues:
-            values = eigenvalues[operator]
-        else:
-            values = np.concatenate([_eigenvalues(part, by_moment) for part in parts[operator]])
+        values = eigenvalues[operator]
         require_positive(operator, values)
         # Noise is relative to a trace of one; a part of an operator has a smaller trace.
         noise = operator.noise * float(operator.masses.sum())
