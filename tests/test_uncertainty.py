@@ -510,6 +510,19 @@ def test_one_sample_has_no_interval():
         dp.evaluate(np.eye(4), kernel_x=NARROW, num_permutations=9)
 
 
+@pytest.mark.parametrize("together", [1, 7, 10**6])
+def test_prompts_that_are_taken_together_have_nothing_in_common(together, monkeypatch):
+    """The sum over the outputs of a prompt, whichever other prompts are computed with it."""
+    x, t = repeated(np.random.default_rng(0), prompts=30)
+    x[1], t = x[0], t[np.random.default_rng(1).permutation(len(t))]
+    problem = pose(x, t, settings=PAIRED)
+    monkeypatch.setattr(_jackknife, "_BLOCK_PAIRS", together)
+    sums = _jackknife.Sample.of(problem, None).similarities("within_prompts")
+    squares = np.exp(-((x[:, None] - x) ** 2).sum(-1) / NARROW.bandwidth**2)
+    is_same = (t[:, None] == t).all(-1)
+    assert sums == pytest.approx((squares * is_same).sum(1) / len(x), abs=1e-12)
+
+
 def test_p_values_are_uniform_under_independence():
     """Kolmogorov-Smirnov over 200 data sets; p-values of 19 pairings have steps of 1/20."""
     from scipy.stats import kstest
