@@ -125,6 +125,8 @@ def _baseline_sentence(baseline: Document) -> str:
                 f"{pairings} cannot show whether outputs follow their prompts: compare with at "
                 f"least {_MIN_PAIRINGS} random pairings."
             )
+        # The spread is that of the pairings whose spectra were computed, which may be fewer.
+        count = baseline.get("num_spectra") or count
         chance = _student_chance(excess, spread, count)
         method = f"Student's t of {count} random pairings"
     finding = (
