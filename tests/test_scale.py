@@ -355,8 +355,18 @@ print(counts)
     assert ended.stdout.strip() == "{1}"
 
 
+def test_matrices_solved_side_by_side_give_the_same_scores(many):
+    """In threads, in the calling thread alone, and one after another where memory is short."""
+    arguments = {"kernel_x": GAUSSIANS[0], "kernel_t": GAUSSIANS[1], "num_permutations": 0}
+    expected = dp.evaluate(*many, **arguments, memory=3_000_000).scores
+    with ThreadPoolExecutor(3) as threads:
+        for executor in (None, threads):
+            scores = dp.evaluate(*many, **arguments, executor=executor).scores
+            assert scores == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize(("size", "count"), [(3000, 1), (3001, 2)])
-def test_matrices_of_up_to_3000_rows_use_one_blas_thread(size, count):
+def test_many_steps_of_up_to_3000_rows_use_one_blas_thread(size, count):
     with threadpool_limits(2, user_api="blas"), blas_for(size):
         assert set(_blas_threads()) == {count}
 

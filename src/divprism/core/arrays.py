@@ -13,7 +13,7 @@ from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array, 
 from array_api_compat import device as device_of
 
 from divprism.core.tiles import row_blocks
-from divprism.engines import blas_for
+from divprism.engines import one_blas_thread
 
 __all__ = [
     "Array",
@@ -38,8 +38,9 @@ __all__ = [
 Array: TypeAlias = Any
 """An array of any library that follows the array API standard."""
 
-# Size of a matrix from which SciPy computes its eigenvalues, in place.
-_SCIPY_SIZE = 3001
+# Sizes of a matrix up to which one BLAS thread, and from which SciPy, computes eigenvalues.
+_ONE_THREAD_SIZE = 1000
+_SCIPY_SIZE = 1800
 
 # Columns that are compared first when looking for equal rows: they nearly always differ there.
 _FIRST_COLUMNS = 32
@@ -97,18 +98,23 @@ def exp_in_place(a: Array) -> Array:
 def eigvalsh(matrix: Array) -> np.ndarray:
     """Ascending eigenvalues of a symmetric matrix, on the host; `matrix` may be overwritten.
 
-    Up to 3,000 rows on one BLAS thread; benchmarks/exact.py measures that.
+    Which library solves it depends on the size; benchmarks/exact.py measures both.
     """
     if not is_numpy_array(matrix):
         return to_numpy(array_namespace(matrix).linalg.eigvalsh(matrix))
-    if matrix.shape[0] < _SCIPY_SIZE:
-        # NumPy releases the interpreter lock, so that two problems can be solved side by side.
-        with blas_for(matrix.shape[0]):
+    # Up to n = 1000 one BLAS thread is about as fast as two, and many times faster where other
+    # processes use the cores.
+    if matrix.shape[0] <= _ONE_THREAD_SIZE:
+        with one_blas_thread():
             return np.linalg.eigvalsh(matrix)
+    # NumPy and SciPy each bring their own BLAS. After a kernel block the threads of NumPy's keep
+    # spinning for some milliseconds, which slows SciPy's by up to a half at n = 500. From n = 1800
+    # on that no longer matters, and SciPy gains a few percent by working in place.
+    if matrix.shape[0] < _SCIPY_SIZE:
+        return np.linalg.eigvalsh(matrix)
     import scipy.linalg
 
-    # Transposed, because LAPACK works in place on Fortran order only: a copy of a large matrix
-    # may not fit the memory.
+    # Transposed, because LAPACK works in place on Fortran order only.
     return scipy.linalg.eigvalsh(matrix.T, overwrite_a=True, check_finite=False)
 
 

@@ -14,9 +14,8 @@ __all__ = ["Caller", "blas_for", "cores", "in_order", "one_blas_thread", "side_b
 # Tasks submitted ahead of the one whose result is awaited.
 _WINDOW = 8
 
-# Size of a matrix up to which one BLAS thread computes it. Between two calls the other threads of
-# OpenBLAS spin, which takes twice to six times the processor time and makes no symmetric
-# eigenproblem of this size faster on two idle cores.
+# Rows up to which work of many small steps runs on one BLAS thread. Between two calls the other
+# threads of OpenBLAS spin, which takes twice to six times the processor time and gains little.
 _ONE_THREAD_SIZE = 3000
 
 T = TypeVar("T")
@@ -107,7 +106,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def blas_for(size: int) -> AbstractContextManager[None]:
-    """Where matrices of this size are computed: on one BLAS thread up to 3,000 rows, else on all.
+    """Limit BLAS to one thread for many steps with matrices of up to 3,000 rows, and not beyond.
 
     Results agree to rounding.
     """

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from divprism.core.arrays import eigvalsh
+from divprism.core.arrays import eigvalsh, is_numpy_array
 from divprism.core.operators import (
     HadamardOperator,
     Operator,
@@ -13,11 +13,15 @@ from divprism.core.operators import (
     second_moment,
 )
 from divprism.core.spectrum import Spectrum
-from divprism.engines import Resources, blas_for
+from divprism.engines import Resources, side_by_side
 
 __all__ = ["direct_spectra", "largest_part"]
 
 ByMoment = Callable[[Operator], bool]
+
+# Rows of the largest of several matrices that are solved at the same time. Fewer take less time
+# than starting threads.
+_FEWEST_ROWS, _MOST_ROWS = 200, 3000
 
 
 def _never(part: Operator) -> bool:
@@ -33,14 +37,11 @@ def direct_spectra(
     """
     parts = {operator: list(operator.parts()) for operator in operators}
     _require_memory(parts, resources, by_moment)
-    largest = max((operator.size for operator in operators), default=0)
-    # Kernel blocks are products of matrices as well, so they are limited like the eigenvalues.
-    with blas_for(largest):
-        eigenvalues = _solve_whole(parts, by_moment)
-        for operator, pieces in parts.items():
-            if operator not in eigenvalues:
-                of_parts = [_eigenvalues(part, by_moment) for part in pieces]
-                eigenvalues[operator] = np.concatenate(of_parts)
+    eigenvalues = _solve_whole(parts, resources, by_moment)
+    for operator, pieces in parts.items():
+        if operator not in eigenvalues:
+            of_parts = [_eigenvalues(part, by_moment) for part in pieces]
+            eigenvalues[operator] = np.concatenate(of_parts)
     spectra = []
     for operator in operators:
         values = eigenvalues[operator]
@@ -53,7 +54,7 @@ def direct_spectra(
 
 
 def _solve_whole(
-    parts: dict[Operator, list[Operator]], by_moment: ByMoment
+    parts: dict[Operator, list[Operator]], resources: Resources, by_moment: ByMoment
 ) -> dict[Operator, np.ndarray]:
     """Eigenvalues of the operators in one part, which can share kernel matrices."""
     whole = []
@@ -62,10 +63,33 @@ def _solve_whole(
             whole.append(operator)
     # Products first: then the matrices of their factors are free.
     whole.sort(key=lambda operator: not isinstance(operator, HadamardOperator))
-    eigenvalues = {}
-    for operator, matrix in zip(whole, dense(whole), strict=True):
-        eigenvalues[operator] = eigvalsh(matrix)
-    return eigenvalues
+    if _fit_side_by_side(whole, resources, by_moment):
+        with resources.workers() as executor:
+            solved = side_by_side(_solve, dense(whole), executor)
+    else:
+        solved = [eigvalsh(matrix) for matrix in dense(whole)]
+    return dict(zip(whole, solved, strict=True))
+
+
+def _solve(matrix: np.ndarray) -> np.ndarray:
+    # NumPy releases the interpreter lock, SciPy does not.
+    return np.linalg.eigvalsh(matrix)
+
+
+def _fit_side_by_side(
+    operators: Sequence[Operator], resources: Resources, by_moment: ByMoment
+) -> bool:
+    """Whether to solve several matrices at once, with one BLAS thread each.
+
+    That takes as long as solving them one by one on two BLAS threads, and half the processor time:
+    between two calls threads of BLAS spin. Beyond 3,000 rows BLAS uses several cores well.
+    """
+    sizes = [operator.size for operator in operators]
+    if len(sizes) < 2 or not _FEWEST_ROWS <= max(sizes) <= _MOST_ROWS:
+        return False
+    if not all(is_numpy_array(operator.factors[0].points.rows) for operator in operators):
+        return False
+    return sum(_bytes(operator, by_moment) for operator in operators) <= resources.budget
 
 
 def _method(parts: list[Operator], by_moment: ByMoment) -> str:
