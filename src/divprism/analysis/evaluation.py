@@ -342,9 +342,9 @@ def evaluate(
         Where prompts repeat in even numbers and pairs are resampled, the prompts are taken as
         given and the outputs as random.
     num_permutations : int, optional
-        Compare Information with that of this many random pairings (`shuffled_baseline`), each of
-        which costs a joint spectrum; 0 for none. Default: where prompts have fewer than five
-        outputs on average, 19 up to 1,000 pairs and 5 up to 5,000.
+        Compare Information with that of this many random pairings (`shuffled_baseline`), of which
+        five or a few more cost a joint spectrum; 0 for none. Default: where prompts have fewer than
+        five outputs on average, 99 up to 1,000 pairs and 19 up to 5,000.
     settings : Settings, optional
         Settings of an earlier result; keywords override them.
 
