@@ -197,10 +197,10 @@ def test_documents_hold_finite_numbers_and_tables_show_informative_bounds():
     entry = json.loads(wide.to_json())["scores"]["rke"]["bound"]
     assert entry["high"] is None and entry["low"] >= 1
     narrow = dp.evaluate(ROWS, kernel_x=dp.Gaussian(4.0), interval=0.95)
-    note = "of infinitely many samples, whatever their distribution, at 95%: rke 1."
+    note = "bounds for infinitely many samples of any distribution, at 95%: rke 1."
     for form in ("table", "md", "latex"):
         assert note in _rendered(narrow, form)
-        assert "whatever their distribution" not in _rendered(wide, form)
+        assert "of any distribution" not in _rendered(wide, form)
 
 
 def _rendered(evaluation, form):

@@ -345,8 +345,6 @@ def test_converge_needs_one_model(tmp_path):
     document = json.loads(done.stdout)
     assert (document["n"], document["data"]["model"]) == (24, "one")
     assert [entry["side"] for entry in document["embedders"]] == ["x"]
-    noted = run("converge", tmp_path / "o.jsonl", "--model", "one").stderr.decode()
-    assert "divprism score pools all models" in noted
 
 
 def test_a_curve_is_a_config(folder, tmp_path):

@@ -43,6 +43,17 @@ def test_outputs_per_kind_that_exceed_those_of_a_prompt_are_explained():
     )
 
 
+def test_similar_prompts_add_to_the_score_per_exact_prompt():
+    """Each prompt has one output, five times; similar prompts have others."""
+    t = np.repeat(np.arange(float(NUM_PROMPTS)), NUM_OUTPUTS)
+    x = np.eye(NUM_PROMPTS)[t.astype(int)]
+    result = dp.evaluate(x, t[:, None], kernel_x=dp.Cosine(), kernel_t=dp.Gaussian(1.5))
+    assert kinds_sentence(result.to_dict()).endswith(
+        f"so {result.conditional_vendi:.3g} distinct outputs per kind of prompt are more than 1 of "
+        "5 per exact prompt"
+    )
+
+
 def test_prompts_compared_as_ids_are_kinds_themselves():
     document = evaluated(kernel_t=dp.Categorical()).to_dict()
     assert (

@@ -1,6 +1,7 @@
 """Sweeps, memory budgets and executors change no result, and stated errors are honest."""
 
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from divprism.core.norms import squared_norms
 from divprism.core.operators import HadamardOperator, KernelOperator, in_single
 from divprism.core.spectrum import Estimate, Spectrum
 from divprism.core.sweep import Sweep, common_sweeps
-from divprism.engines import Resources
+from divprism.engines import Resources, blas_for
 from divprism.engines.resources import free_memory
 from divprism.estimators import Question
 from divprism.estimators._krylov import BlockKrylov
@@ -388,6 +389,42 @@ def test_blas_threads_come_back_when_calls_overlap():
         assert set(_blas_threads()) == {1}
         second.__exit__(None, None, None)
         assert _blas_threads() == before
+
+
+def test_the_blas_of_scipy_is_limited_whenever_it_is_imported():
+    """In a process of its own: here SciPy may have been imported already."""
+    code = """
+import sys
+from threadpoolctl import threadpool_info
+from divprism.engines import one_blas_thread
+with one_blas_thread():
+    pass
+assert "scipy.linalg" not in sys.modules
+import scipy.linalg
+with one_blas_thread():
+    counts = {library["num_threads"] for library in threadpool_info()}
+print(counts)
+"""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    call = [sys.executable, "-c", code]
+    ended = subprocess.run(call, env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "{1}"
+
+
+def test_matrices_solved_side_by_side_give_the_same_scores(many):
+    """In threads, in the calling thread alone, and one after another where memory is short."""
+    arguments = {"kernel_x": GAUSSIANS[0], "kernel_t": GAUSSIANS[1], "num_permutations": 0}
+    expected = dp.evaluate(*many, **arguments, memory=3_000_000).scores
+    with ThreadPoolExecutor(3) as threads:
+        for executor in (None, threads):
+            scores = dp.evaluate(*many, **arguments, executor=executor).scores
+            assert scores == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("size", "count"), [(3000, 1), (3001, 2)])
+def test_many_steps_of_up_to_3000_rows_use_one_blas_thread(size, count):
+    with threadpool_limits(2, user_api="blas"), blas_for(size):
+        assert set(_blas_threads()) == {count}
 
 
 def test_lanczos_meets_the_tolerance_by_adding_probes(many):

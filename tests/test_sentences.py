@@ -195,6 +195,12 @@ def test_the_chance_of_few_pairings_is_that_of_students_t(result):
     assert any("p = 0.05, Student's t of 4 random pairings" in line for line in lines)
 
 
+def test_students_t_counts_the_pairings_whose_spectra_are_known(result):
+    values = {"num_permutations": 9, "num_spectra": 4, "standard_deviation": 1.0}
+    lines = headline(_baseline(result, excess_information=2.0, **values))
+    assert any("Student's t of 4 random pairings" in line for line in lines)
+
+
 def test_where_random_pairings_show_more_nothing_is_left_for_the_prompts(result):
     values = {"p_value": 0.9, "num_permutations": 19, "standard_deviation": 0.1}
     document = _baseline(result, excess_information=-0.02, **values)

@@ -1,5 +1,6 @@
 """Intervals that cover, p-values that are uniform, and what both are made of."""
 
+import itertools
 import math
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,9 @@ from hypothesis import strategies as st
 import divprism as dp
 from divprism.analysis import jackknife as _jackknife
 from divprism.analysis.intervals import sampling_error
+from divprism.analysis.pairings import Pairings, pairing_moments
+from divprism.core.norms import squared_norms
+from divprism.engines import Resources
 from divprism.scores.problem import pose
 from divprism.scores.settings import Settings
 from divprism.scores.spec import SCORES
@@ -577,7 +581,21 @@ def test_intervals_of_the_smallest_samples_cover():
     assert min(covered) >= 0.90 - 0.02
 
 
-def test_p_values_are_uniform_under_independence():
+@pytest.mark.parametrize("together", [1, 7, 10**6])
+def test_prompts_that_are_taken_together_have_nothing_in_common(together, monkeypatch):
+    """The sum over the outputs of a prompt, whichever other prompts are computed with it."""
+    x, t = repeated(np.random.default_rng(0), prompts=30)
+    x[1], t = x[0], t[np.random.default_rng(1).permutation(len(t))]
+    problem = pose(x, t, settings=PAIRED)
+    monkeypatch.setattr(_jackknife, "_BLOCK_PAIRS", together)
+    sums = _jackknife.Sample.of(problem, None).similarities("within_prompts")
+    squares = np.exp(-((x[:, None] - x) ** 2).sum(-1) / NARROW.bandwidth**2)
+    is_same = (t[:, None] == t).all(-1)
+    assert sums == pytest.approx((squares * is_same).sum(1) / len(x), abs=1e-12)
+
+
+@pytest.mark.parametrize(("order", "count"), [(2, 19), (2, 99), (1, 99)])
+def test_p_values_are_uniform_under_independence(order, count):
     """Kolmogorov-Smirnov over 200 data sets; p-values of 19 pairings have steps of 1/20."""
     from scipy.stats import kstest
 
@@ -586,10 +604,88 @@ def test_p_values_are_uniform_under_independence():
         generator = np.random.default_rng(seed)
         x, t = generator.standard_normal((2, 40, 2))
         found = dp.shuffled_baseline(
-            x, t, kernel_x=NARROW, kernel_t=WIDE, order=2, num_permutations=19, rng=seed
+            x, t, kernel_x=NARROW, kernel_t=WIDE, order=order, num_permutations=count, rng=seed
         )
-        values.append(found.p_value - generator.uniform(0, 1 / 20))  # spread over its step
+        # spread over its step
+        values.append(found.p_value - generator.uniform(0, 1 / (count + 1)))
     assert kstest(values, "uniform").pvalue > 0.01
+
+
+def _with_equal_prompts(n):
+    generator = np.random.default_rng(n)
+    x, t = generator.standard_normal((2, n, 2))
+    t[n // 2 :] = t[-1]
+    return x, t
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7])
+def test_mean_and_variance_are_those_of_all_pairings(n):
+    problem = pose(*_with_equal_prompts(n), settings=PAIRED)
+    pairings = Pairings(problem.x, problem.t, problem.weights, problem.resources)
+    every = itertools.permutations(range(n))
+    norms = [pairings.squared_norm(np.array(order)) for order in every]
+    moments = pairing_moments(problem.x, problem.t)
+    assert moments.mean == pytest.approx(np.mean(norms), rel=1e-12)
+    assert moments.variance == pytest.approx(np.var(norms), rel=1e-10, abs=1e-14)
+
+
+@pytest.mark.parametrize("memory", [None, 1])
+def test_a_pairing_has_the_norm_of_outputs_in_another_order(memory):
+    """From kernel values that are kept, and by a sweep where they do not fit the memory."""
+    x, t = _with_equal_prompts(600)
+    problem = pose(x, t, settings=PAIRED, resources=Resources(memory=memory))
+    pairings = Pairings(problem.x, problem.t, problem.weights, problem.resources)
+    order = np.random.default_rng(0).permutation(600)
+    again = pose(x[order], t, settings=PAIRED)
+    [norm] = squared_norms([again.joint])
+    assert pairings.squared_norm(order) == pytest.approx(600**2 * norm, rel=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_error_that_the_baseline_states_is_honest(order):
+    """Over seeds the excess moves by its standard error; at order 2 there is nothing to move."""
+    x, t = independent(np.random.default_rng(0), 60)
+    kernels = {"kernel_x": NARROW, "kernel_t": WIDE, "order": order}
+    found = [dp.shuffled_baseline(x, t, **kernels, rng=seed) for seed in range(60)]
+    excess = np.array([each.excess_information for each in found])
+    if order == 2:
+        assert np.ptp(excess) == 0 and {each.standard_error for each in found} == {0.0}
+        assert {each.num_spectra for each in found} == {0}
+        return
+    assert min(each.num_spectra for each in found) >= 5
+    assert max(each.standard_error for each in found) < 0.01
+    errors = np.array([each.standard_error for each in found])
+    scaled = (excess - excess.mean()) / errors
+    # 60 seeds estimate a standard deviation to a tenth; few spectra add some more.
+    assert 0.7 < scaled.std() < 1.4
+
+
+def test_the_excess_of_order_2_is_that_of_many_pairings():
+    x, t = independent(np.random.default_rng(3), 50)
+    kernels = {"kernel_x": NARROW, "kernel_t": WIDE}
+    found = dp.shuffled_baseline(x, t, **kernels, order=2, num_permutations=1)
+    generator = np.random.default_rng(0)
+    orders = [generator.permutation(50) for _ in range(400)]
+    logs = [math.log(dp.information_rke(x[order], t, **kernels)) for order in orders]
+    error = np.std(logs) / 20
+    assert math.log(found.baseline) == pytest.approx(np.mean(logs), abs=4 * error)
+    assert found.standard_deviation == pytest.approx(np.std(logs), rel=0.15)
+    # Beside the excess of another order it is the same number.
+    beside = dp.shuffled_baseline(x, t, **kernels, num_permutations=1)
+    assert beside.excess_information_rke == pytest.approx(found.excess_information, abs=1e-12)
+
+
+def test_large_pairings_by_lanczos_agree_with_exact_ones():
+    """Beyond 1,500 pairs the default leaves random pairings to Lanczos."""
+    x, t = independent(np.random.default_rng(0), 1600)
+    kernels = {"kernel_x": NARROW, "kernel_t": WIDE, "num_permutations": 5}
+    default = dp.shuffled_baseline(x, t, **kernels)
+    exact = dp.shuffled_baseline(x, t, estimator=dp.Exact(), **kernels)
+    error = math.hypot(default.standard_error, exact.standard_error)
+    assert default.excess_information == pytest.approx(exact.excess_information, abs=4 * error)
+    # Lanczos adds 0.001 nats at most to what pairings differ by.
+    assert default.standard_error < 2 * exact.standard_error + 0.001
+    assert default.p_value == exact.p_value
 
 
 def test_the_baseline_takes_out_the_bias_of_small_samples():
@@ -627,7 +723,7 @@ def test_the_baseline_is_the_mean_over_shuffled_pairs():
 
 @pytest.mark.parametrize(
     ("outputs", "prompts", "pairings"),
-    [(1, 40, 19), (4, 10, 19), (5, 8, 0), (1, 1001, 5), (1, 5001, 0)],
+    [(1, 40, 99), (4, 10, 99), (5, 8, 0), (1, 1001, 19), (1, 5001, 0)],
 )
 def test_a_baseline_comes_by_itself_where_prompts_have_few_outputs(outputs, prompts, pairings):
     """At order 2, where a pairing costs no spectrum."""

@@ -1,14 +1,18 @@
 """Scores against the bandwidth of outputs and prompts: what a choice of bandwidth changes."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from divprism.analysis.evaluation import SCHEMA
-from divprism.analysis.inputs import as_samples, describe_source, embed_samples
+from divprism.analysis.inputs import (
+    as_samples,
+    describe_source,
+    embed_samples,
+    require_model,
+)
 from divprism.core.arrays import Array, content_hashes, distinct_rows, smallest, to_numpy
 from divprism.core.distances import condensed_squares
 from divprism.core.entropy import matrix_entropy
@@ -174,6 +178,7 @@ def bandwidth_sweep(
     x: object,
     t: object = None,
     *,
+    model: str | None = None,
     bandwidths_x: object = None,
     bandwidths_t: object = None,
     max_rows: int = 1000,
@@ -191,6 +196,8 @@ def bandwidth_sweep(
     ----------
     x, t
         Outputs and prompts, as in `evaluate`; outputs of several models are pooled.
+    model : str, optional
+        Whose scores to compute, where `x` holds several models. Default: those of all together.
     bandwidths_x, bandwidths_t : collection of positive numbers, optional
         Default: 21 values from an eighth of the median distance to four times the median distance.
     max_rows : int, optional
@@ -214,16 +221,25 @@ def bandwidth_sweep(
     settings, resources = read_options(options, SweepOptions, "bandwidth_sweep")
     max_rows = whole_number(max_rows, "max_rows", 2)
     samples = as_samples(x, t, None)
+    if model is not None:
+        require_model(samples, model)
     embedded, settings = embed_samples(samples, settings, resources)
     # The rule is recorded even where it is the default: the sweep marks what it chooses.
     settings = replace(settings, bandwidth_rule=settings.rule)
     if embedded.prompts is None and bandwidths_t is not None:
         raise ArgumentError("`bandwidths_t` was given, but no prompts `t`.")
     rows = _paired_rows(embedded.outputs, embedded.prompts)
+    # On all rows of all models: these have to be the bandwidths that the scores are computed with.
+    chosen = {}
+    for name, side in rows.items():
+        chosen[name] = settings.rule.side_bandwidth(name, side, models=embedded.models)
+    if model is not None:
+        embedded = embedded.by_model()[model]
+        rows = _paired_rows(embedded.outputs, embedded.prompts)
     count = int(rows["x"].shape[0])
     kept = _kept_rows(rows, max_rows)
     given = {"x": bandwidths_x, "t": bandwidths_t}
-    swept = _sweep(rows, kept, given, settings, embedded.models)
+    swept = _sweep(rows, kept, given, chosen, settings)
     return BandwidthSweep(
         x=swept["x"],
         t=swept.get("t"),
@@ -231,7 +247,7 @@ def bandwidth_sweep(
         drawn_from=count,
         settings=settings,
         max_rows=max_rows,
-        data=describe_source(samples),
+        data=describe_source(embedded),
         embedders=embedded.embedders,
         notes=embedded.notes,
         warnings=embedded.warnings,
@@ -263,15 +279,11 @@ def _sweep(
     rows: dict[str, Array],
     kept: np.ndarray,
     given: dict[str, Any],
+    chosen: dict[str, float],
     settings: Settings,
-    models: Sequence[str] | None,
 ) -> dict[str, SideSweep]:
-    """The sweep of each side. Bandwidths are chosen on all rows, the curves on those kept."""
+    """The sweep of each side, on the rows kept, with the bandwidth chosen for the other side."""
     sides = {name: _Side.of(to_numpy(data)[kept]) for name, data in rows.items()}
-    chosen = {}
-    for name, data in rows.items():
-        # On all rows, not on those kept: this has to be the bandwidth that `evaluate` chooses.
-        chosen[name] = settings.rule.side_bandwidth(name, data, models=models)
     swept = {}
     for name, data in rows.items():
         median = MedianDistance().bandwidth(data, name=name)

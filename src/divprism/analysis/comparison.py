@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Results, assess
-from divprism.analysis.inputs import as_samples, embed_samples, pool_bandwidths
+from divprism.analysis.inputs import (
+    as_samples,
+    embed_samples,
+    pool_bandwidths,
+    with_rule_of,
+)
 from divprism.analysis.intervals import SamplingError, quantile
 from divprism.analysis.matching import match_prompts
 from divprism.core.kernels import Precomputed
@@ -217,18 +222,20 @@ def compare(
     if settings.interval is None:
         settings = replace(settings, interval=_LEVEL)
     _require_comparable(spec, settings)
-    # Prompts are matched before the embedding, so that outputs that are left out cost nothing.
-    by_model, notes = match_prompts(_split_models(models))
-    embedded, settings = embed_samples(_pool(by_model), settings, resources)
+    # Matched before the embedding, so that what cannot be compared is refused at once.
+    given = _split_models(models)
+    kept, notes = match_prompts(given)
+    # Outputs that are left out take part in the choice of bandwidths, so that it is the choice of
+    # `evaluate_models`, and a model has the same score in both.
+    embedded, settings = embed_samples(_pool(given), settings, resources)
     settings = pool_bandwidths(embedded, settings)
     evaluations: dict[str, Evaluation] = {}
     errors: dict[str, SamplingError | None] = {}
     for model, part in embedded.by_model().items():
         # Notes about embedding and files are given once, for all models.
-        quiet = replace(part, notes=(), warnings=())
+        quiet = replace(part.select(kept[model]), notes=(), warnings=())
         result, sampling = assess(quiet, settings, resources)
-        # A model is posed with bandwidths given; its settings name the rule that chose them.
-        resolved = replace(result.settings, bandwidth_rule=settings.bandwidth_rule)
+        resolved = with_rule_of(settings, result.settings)
         evaluations[model] = replace(result, settings=resolved)
         errors[model] = sampling
     # The sort is stable: models of equal score keep the order in which they were given.
@@ -237,7 +244,8 @@ def compare(
     differences = _differences(results, errors, by)
     # Long texts tend to differ more, so a ranking by diversity may be one by length. Lengths are
     # those of the texts; the embedded samples hold vectors.
-    lengths = _mean_lengths(by_model)
+    matched = {model: samples.select(kept[model]) for model, samples in given.items()}
+    lengths = _mean_lengths(matched)
     return Comparison(
         results=results,
         score=by,

@@ -29,8 +29,8 @@ from divprism.analysis.growth import Plan, question, subset_weights
 from divprism.analysis.inputs import (
     as_samples,
     describe_source,
-    embed_samples,
-    require_one_model,
+    embed_model,
+    with_rule_of,
 )
 from divprism.analysis.subsets import Subsets
 from divprism.analysis.verdicts import (
@@ -195,6 +195,7 @@ def converge(
     x: object,
     t: object = None,
     *,
+    model: str | None = None,
     sizes: Sequence[int] | None = None,
     num_repeats: int = 5,
     unit: str | None = None,
@@ -210,7 +211,9 @@ def converge(
     Parameters
     ----------
     x, t
-        Outputs and prompts of one model, as in `evaluate`.
+        Outputs and prompts, as in `evaluate`.
+    model : str, optional
+        Which model, where `x` holds several; bandwidths are chosen on all of them.
     sizes : sequence of int, optional
         Numbers of units; the number of all units is added. Default: all, half, and on by factors
         of sqrt(2) down to a 64th, at least 4; of outputs under the same prompts, at least one of
@@ -262,8 +265,8 @@ def converge(
     num_repeats = whole_number(num_repeats, "num_repeats", 2)
     settings, resources = read_options(options, EmbeddedPairOptions, "converge")
     samples = as_samples(x, t, settings.kernel_t)
-    require_one_model(samples, "a convergence curve is")
-    embedded, settings = embed_samples(samples, settings, resources)
+    purpose = "a convergence curve is"
+    embedded, settings = embed_model(samples, model, purpose, settings, resources)
     plan = Plan.of(embedded, settings, resources, check_unit(unit))
     ladder, subsets = plan.subsets(sizes, num_repeats)
     # Checked once on all data: parts of a positive semidefinite matrix are so, too.
@@ -282,6 +285,9 @@ def converge(
     pairs = np.array([_numbers_of_pairs(repeat, plan.whole.n) for repeat in subsets])
     order, truncation = plan.settings.order, plan.settings.truncation
     by_name = {curve.name: curve for curve in curves(rows, pairs, ladder, order, truncation)}
+    resolved = plan.settings
+    if model is not None:
+        resolved = with_rule_of(settings, resolved)
     criteria = Criteria(noun(plan.settings), tolerance, truncation)
     return Convergence(
         sizes=ladder,
@@ -289,11 +295,11 @@ def converge(
         curves={name: curve.scores for name, curve in by_name.items()},
         means={name: curve.means for name, curve in by_name.items()},
         verdicts={name: plan.verdict(curve, criteria) for name, curve in by_name.items()},
-        settings=plan.settings,
+        settings=resolved,
         tolerance=tolerance,
         question=question(plan),
         warnings=(*embedded.warnings, *_warnings_of_scores(last, plan.whole)),
-        data=describe_source(samples),
+        data=describe_source(embedded),
         embedders=embedded.embedders,
         notes=embedded.notes,
     )

@@ -20,6 +20,7 @@ from divprism.analysis.inputs import (
     embed_samples,
     pool_bandwidths,
     require_one_model,
+    with_rule_of,
 )
 from divprism.analysis.intervals import (
     Interval,
@@ -343,9 +344,9 @@ def evaluate(
         Where prompts repeat in even numbers and pairs are resampled, the prompts are taken as
         given and the outputs as random.
     num_permutations : int, optional
-        Compare Information with that of this many random pairings (`shuffled_baseline`), each of
-        which costs a joint spectrum; 0 for none. Default: where prompts have fewer than five
-        outputs on average, 19 up to 1,000 pairs and 5 up to 5,000.
+        Compare Information with that of this many random pairings (`shuffled_baseline`), of which
+        five or a few more cost a joint spectrum; 0 for none. Default: where prompts have fewer than
+        five outputs on average, 99 up to 1,000 pairs and 19 up to 5,000.
     settings : Settings, optional
         Settings of an earlier result; keywords override them.
 
@@ -413,18 +414,13 @@ def evaluate_models(
         result, _ = assess(part, settings, resources)
         evaluations[model] = replace(
             result,
-            settings=_with_pooled_rule(result.settings, settings),
+            settings=with_rule_of(settings, result.settings),
             warnings=(*result.warnings, *unequal),
             runtime=runtime_since(start),
         )
     results = Results(evaluations)
     _warn_of_bandwidths(results.warnings)
     return results
-
-
-def _with_pooled_rule(resolved: Settings, pooled: Settings) -> Settings:
-    """A model is posed with bandwidths given; its settings name the rule that chose them."""
-    return replace(resolved, bandwidth_rule=pooled.bandwidth_rule)
 
 
 def assess(

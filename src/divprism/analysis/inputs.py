@@ -8,15 +8,18 @@ from divprism.data.inputs import as_samples
 from divprism.data.samples import Samples
 from divprism.embedders.embedding import embed, resolve_embedder
 from divprism.engines import Resources
-from divprism.errors import DataError
+from divprism.errors import ArgumentError, DataError
 from divprism.scores.settings import Settings
 
 __all__ = [
     "as_samples",
     "describe_source",
+    "embed_model",
     "embed_samples",
     "pool_bandwidths",
+    "require_model",
     "require_one_model",
+    "with_rule_of",
 ]
 
 
@@ -40,6 +43,38 @@ def embed_samples(
         progress=resources.progress,
     )
     return embedded, settings
+
+
+def embed_model(
+    samples: Samples, model: str | None, purpose: str, settings: Settings, resources: Resources
+) -> tuple[Samples, Settings]:
+    """The outputs of one model as vectors, with bandwidths that are chosen on all models.
+
+    So a score of the model is the one that `evaluate_models` gives. Without `model` the samples
+    have to be of one model; `purpose` says in the message of which.
+    """
+    if model is None:
+        require_one_model(samples, purpose)
+        return embed_samples(samples, settings, resources)
+    require_model(samples, model)
+    embedded, settings = embed_samples(samples, settings, resources)
+    return embedded.by_model()[model], pool_bandwidths(embedded, settings)
+
+
+def require_model(samples: Samples, model: str) -> None:
+    """Refuse the name of a model that the samples do not hold."""
+    models = list(samples.by_model())
+    if model not in models:
+        names = ", ".join(map(repr, models))
+        raise ArgumentError(f"`model` must be one of {names}; got {model!r}.")
+
+
+def with_rule_of(pooled: Settings, resolved: Settings) -> Settings:
+    """Resolved settings that name the rule which chose the bandwidths of all models.
+
+    A model is posed with bandwidths given, so posing it records no rule.
+    """
+    return replace(resolved, bandwidth_rule=pooled.bandwidth_rule)
 
 
 def pool_bandwidths(embedded: Samples, settings: Settings) -> Settings:

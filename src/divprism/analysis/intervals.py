@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from divprism.analysis.jackknife import Sample, units_of
+from divprism.engines import blas_for
 from divprism.errors import Notice
 from divprism.scores.problem import Problem
 from divprism.scores.score import Score
@@ -194,7 +195,12 @@ def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
     DataError
         If there are fewer than two units.
     """
-    sample = Sample.of(problem, unit)
+    # The jackknife solves small matrices, and up to this size kernel blocks are small as well.
+    with blas_for(problem.x.index.size):
+        return _sampling_error(problem, Sample.of(problem, unit))
+
+
+def _sampling_error(problem: Problem, sample: Sample) -> SamplingError:
     order, truncation = problem.settings.order, problem.settings.truncation
     specs = available(sample.operators)
     # The closed form of order 2 and the norms exist only without truncation.

@@ -14,6 +14,7 @@ are left out.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -31,6 +32,7 @@ __all__ = ["Sample", "design_of", "units_of"]
 _FEW_PROMPTS = 20  # fewer prompts are taken as given, not as a random sample
 _GROUPS = 20  # groups of units that are left out one after another
 _BLOCK_ENTRIES = 1 << 23  # kernel values held at a time
+_BLOCK_PAIRS = 256  # pairs of small prompts whose kernel values are computed together
 
 # With fewer outputs of a prompt, what two of them have in common is not part of the contribution
 # of either, and errors would be too small.
@@ -173,18 +175,25 @@ class Sample:
         outputs, which is that of the pairs, too.
         """
         sums = np.zeros(prompts.size)
-        for members in _members_by_code(prompts):
+        # Small prompts are taken together: a kernel matrix costs less than a call for each of them.
+        for members in _whole_codes(prompts, _BLOCK_PAIRS):
             points, kernel = self._kernel("x", members)
-            masses = np.bincount(points, weights=self.weights[members], minlength=kernel.shape[0])
-            sums[members] = (kernel**2 @ masses)[points]
+            distinct, prompt = np.unique(prompts[members], return_inverse=True)
+            # A column per prompt holds the masses of its outputs.
+            masses = np.zeros((kernel.shape[0], distinct.size))
+            np.add.at(masses, (points, prompt), self.weights[members])
+            sums[members] = (kernel**2 @ masses)[points, prompt]
         return {False: sums, True: np.bincount(prompts, weights=self.weights)[prompts]}
+
+    @cached_property
+    def _within_ids(self) -> dict[bool, np.ndarray]:
+        return self._similarities_within(self.points["prompt_ids"])
 
     def similarities(self, name: str) -> np.ndarray:
         """For each pair i the sum over all pairs j of w_j k_ij^2."""
         if name in _BLOCKED:
             # Pairs of different prompts have nothing in common, so no other pair is visited.
-            inside = self._similarities_within(self.points["prompt_ids"])
-            return inside[name in _OF_PROMPTS]
+            return self._within_ids[name in _OF_PROMPTS]
         operator = self.operators[name]
         # Squared entries are m_i m_j k_ij^2, so that dividing the sum of a row by m_i leaves the
         # sum over j of m_j k_ij^2.
@@ -454,6 +463,19 @@ def _members_by_code(codes: np.ndarray) -> list[np.ndarray]:
     """The indices of each code, by rising code."""
     order = np.argsort(codes, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+
+
+def _whole_codes(codes: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """The indices of whole codes, as many together as have at most `size` indices."""
+    together: list[np.ndarray] = []
+    count = 0
+    for members in _members_by_code(codes):
+        if together and count + members.size > size:
+            yield np.concatenate(together)
+            together, count = [], 0
+        together.append(members)
+        count += members.size
+    yield np.concatenate(together)
 
 
 def _ranks_within(blocks: np.ndarray, generator: np.random.Generator) -> np.ndarray:

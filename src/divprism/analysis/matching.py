@@ -55,8 +55,8 @@ def _item_key(prompt: Item) -> Key:
 
 def match_prompts(
     by_model: Mapping[str, Samples],
-) -> tuple[dict[str, Samples], list[Notice]]:
-    """The same prompts for all models, in the same order, with the same number of outputs each."""
+) -> tuple[dict[str, list[int]], list[Notice]]:
+    """Rows of each model: the same prompts in the same order, with the same number of outputs."""
     if len(by_model) < 2:
         raise DataError(f"a comparison needs at least two models; got {len(by_model)}.")
     keys = prompt_keys(by_model)
@@ -78,11 +78,11 @@ def match_prompts(
     for model, samples in by_model.items():
         # The rows follow the order of `fewest`, so that unit i is the same prompt in all models.
         # `_differences` subtracts errors unit by unit and relies on it.
-        kept = _choose_rows(samples, keys[model], fewest)
-        matched[model] = samples.select(kept)
-        if len(kept) < len(samples):
+        matched[model] = _choose_rows(samples, keys[model], fewest)
+        num_kept = len(matched[model])
+        if num_kept < len(samples):
             text = (
-                f"{model}: {len(kept):,} of {len(samples):,} outputs kept, to have the same number "
+                f"{model}: {num_kept:,} of {len(samples):,} outputs kept, to have the same number "
                 "for each prompt as the other models"
             )
             notes.append(Notice("outputs-left-out", text, "note"))

@@ -4,12 +4,10 @@ import json
 
 from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.convergence import converge as converge_samples
-from divprism.cli.job import ASSESSMENT, Job, command, flag, select_model
-from divprism.cli.messages import say
+from divprism.cli.job import ASSESSMENT, Job, check_model, command, flag
 from divprism.errors import ArgumentError
 from divprism.report.tables import convergence_table, curves_table, sweep_table
 
-_OWN_BANDWIDTHS = "bandwidths were chosen on this model alone; divprism score pools all models"
 # A sweep sets the kernels itself, and computes all eigenvalues of matrices of --max-rows rows.
 _NOT_SWEPT = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t", "estimator", "max_memory")
 
@@ -24,12 +22,10 @@ def converge(
 ) -> None:
     """Score growing subsets: for which scores are there enough samples?"""
     subsets = {"sizes": _numbers(sizes, "--sizes"), "num_repeats": num_repeats}
-    whole = job.read()
-    samples = select_model(whole, model)
+    samples = job.read()
     options = {"settings": job.settings(samples), "memory": job.max_memory, "tolerance": tolerance}
+    options |= {"model": check_model(samples, model)}
     result = job.run(converge_samples, samples, **subsets, **options)
-    if len(samples) < len(whole) and result.settings.bandwidth_rule is not None:
-        say([_OWN_BANDWIDTHS], job.quiet)
     document = result.to_dict()
     job.show(result, document, convergence_table(document, job.wide), curves_table(document))
 
@@ -47,10 +43,10 @@ def bandwidth(
     grids |= {"bandwidths_t": _numbers(bandwidths_t, "--bandwidths-t")}
     samples = job.read()
     if model is not None:
-        samples = select_model(samples, model)
+        check_model(samples, model)
     if getattr(samples.prompts, "ndim", 2) == 1:
         raise ArgumentError("these prompts are ids, which have no bandwidth; give their texts.")
-    options = {"max_rows": max_rows, "settings": job.settings(samples)}
+    options = {"max_rows": max_rows, "settings": job.settings(samples), "model": model}
     sweep = job.run(bandwidth_sweep, samples, **grids, **options)
     document = sweep.to_dict()
     table = sweep_table(document)

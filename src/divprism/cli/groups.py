@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from divprism.analysis import groups as library
-from divprism.cli.job import ASSESSMENT, Job, command, flag, select_model
+from divprism.cli.job import ASSESSMENT, Job, check_model, command, flag
 from divprism.data.readers import read_array
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
@@ -39,38 +39,43 @@ def groups(
     if nested and by == "directions" and labels is None:
         raise ArgumentError("--nested needs groups that do not overlap; directions overlap.")
     samples, values = _read(job, by, model, labels)
-    options = {"settings": job.settings(samples), "memory": job.max_memory}
+    model = check_model(samples, model)
+    options = {"settings": job.settings(samples), "memory": job.max_memory, "model": model}
     shown_of_each = {"num_modes": num_modes, "num_examples": num_examples, "min_size": min_size}
     grouping = _WAYS[by](num_groups) if values is None else library.LabelGrouping(values)
     result = job.run(library.prompt_groups, samples, grouping=grouping, **shown_of_each, **options)
     document = result.to_dict()
     if nested:
+        if model is not None:
+            samples = samples.by_model()[model]
         document["nested"] = _nested(job, samples, result)
     job.show(result, document, groups_listing(document, top, job.wide), group_records(document))
 
 
 def _read(job: Job, by: str, model: str | None, labels: str | None) -> tuple[Samples, Any]:
-    """The samples of one model, and their labels if a file or a field holds them."""
+    """All samples, and the labels of one model if a file or a field holds them."""
     if labels is not None:
-        return select_model(job.read(), model), read_array(labels, "labels")
+        return job.read(), read_array(labels, "labels")
     if by in _WAYS:
-        return select_model(job.read(), model), None
+        return job.read(), None
     if job.source == "-":
         raise ArgumentError("--by FIELD reads IN twice, so IN cannot be standard input.")
-    whole = job.read(limit=None)
+    samples = job.read()
+    quiet = replace(job, quiet=True)
+    whole = quiet.read(limit=None)
     try:
         # As if the field named the model: so a field can be read from every format.
-        values = replace(job, quiet=True).read(limit=None, model_field=by).models
+        values = quiet.read(limit=None, model_field=by).models
     except DivprismError as error:
         # The field was read as `model_field`, which is not the flag that was given.
         ways, reason = ", ".join(_WAYS), str(error).replace(" (`model_field`)", "")
         raise ArgumentError(f"--by must be {ways} or a field; got {shown(by)}: {reason}") from None
     if values is None or len(values) != len(whole):
         raise ArgumentError(f"--by {shown(by)}: {whole.source} has no such field per output.")
-    chosen = select_model(whole, model)
-    names, wanted = whole.models or values, chosen.models or values
-    rows = [row for row, name in enumerate(names) if name in set(wanted)][: job.limit]
-    return chosen.head(len(rows)), [values[row] for row in rows]
+    wanted = check_model(whole, model)
+    labelled = zip(whole.models or values, values, strict=True)
+    kept = [value for name, value in labelled if wanted in (None, name)]
+    return samples, kept[: job.limit]
 
 
 def _nested(job: Job, samples: Samples, result: library.PromptGroups) -> dict[str, object]:

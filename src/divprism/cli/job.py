@@ -237,12 +237,12 @@ def _panel(parameter: inspect.Parameter) -> int:
     return (None, *_PANELS).index(getattr(parameter.default, "rich_help_panel", None))
 
 
-def select_model(samples: Samples, model: str | None) -> Samples:
-    """The samples of one model, which must be named where there are several."""
+def check_model(samples: Samples, model: str | None) -> str | None:
+    """The model, which must be named where there are several, and None where there is one."""
     if model is None and len(set(samples.models or [])) < 2:
-        return samples
+        return None
     parts = samples.by_model()
     if model in parts:
-        return parts[model]
+        return model
     names = textwrap.shorten(", ".join(map(shown, parts)), 300, placeholder=" ...")
     raise ArgumentError(f"--model must be one of the models of {samples.source}: {names}.")

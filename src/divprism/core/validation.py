@@ -94,7 +94,7 @@ def clean_rows(x: Any, name: str) -> Array:
     """
     x = _as_array(x, name)
     xp = array_namespace(x)
-    if is_numpy_array(x) and x.ndim == 1 and x.size and _is_text(x):
+    if is_numpy_array(x) and x.ndim == 1 and x.size and all(isinstance(v, str) for v in x.flat):
         raise DataError(
             f"`{name}` holds texts, and single scores are computed on vectors: call `evaluate`, "
             "which embeds them."
@@ -117,10 +117,6 @@ def clean_rows(x: Any, name: str) -> Array:
     _require_finite(x, name)
     _require_double(x, name)
     return x
-
-
-def _is_text(x: np.ndarray) -> bool:
-    return x.dtype.kind == "U" or (x.dtype == object and isinstance(x[0], str))
 
 
 def _native_floats(x: np.ndarray) -> np.ndarray:

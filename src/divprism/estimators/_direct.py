@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.core.arrays import Array, eigvalsh
+from divprism.core.arrays import Array, eigvalsh, is_numpy_array
 from divprism.core.operators import (
     HadamardOperator,
     Operator,
@@ -15,7 +15,7 @@ from divprism.core.operators import (
     second_moment,
 )
 from divprism.core.spectrum import Spectrum
-from divprism.engines import Resources
+from divprism.engines import Resources, side_by_side
 
 __all__ = ["CHEAP_SIZE", "direct_bytes", "direct_spectra", "largest_part"]
 
@@ -23,6 +23,10 @@ __all__ = ["CHEAP_SIZE", "direct_bytes", "direct_spectra", "largest_part"]
 CHEAP_SIZE = 3000
 
 ByMoment = Callable[[Operator], bool]
+
+# Rows of the largest of several matrices that are solved at the same time. Fewer take less time
+# than starting threads.
+_FEWEST_ROWS, _MOST_ROWS = 200, 3000
 
 
 def _never(part: Operator) -> bool:
@@ -38,7 +42,7 @@ def direct_spectra(
     """
     parts = {operator: list(operator.parts()) for operator in operators}
     _require_memory(parts, resources, by_moment)
-    solutions = _solve_whole(parts, by_moment)
+    solutions = _solve_whole(parts, resources, by_moment)
     spectra = []
     for operator in operators:
         if operator not in solutions:
@@ -67,7 +71,7 @@ class _Solution:
 
 
 def _solve_whole(
-    parts: dict[Operator, list[Operator]], by_moment: ByMoment
+    parts: dict[Operator, list[Operator]], resources: Resources, by_moment: ByMoment
 ) -> dict[Operator, _Solution]:
     """Solutions for the operators in one part, which can share kernel matrices."""
     whole = []
@@ -76,10 +80,36 @@ def _solve_whole(
             whole.append(operator)
     # Products first: then the matrices of their factors are free.
     whole.sort(key=lambda operator: not isinstance(operator, HadamardOperator))
-    solutions = {}
-    for operator, matrix in zip(whole, dense(whole), strict=True):
-        solutions[operator] = _solve_matrix(operator, matrix)
-    return solutions
+    pairs = zip(whole, dense(whole), strict=True)
+    if _fit_side_by_side(whole, resources, by_moment):
+        with resources.workers() as executor:
+            solved = side_by_side(_solve_on_a_thread, pairs, executor)
+    else:
+        solved = [_solve_matrix(operator, matrix) for operator, matrix in pairs]
+    return dict(zip(whole, solved, strict=True))
+
+
+def _solve_on_a_thread(pair: tuple[Operator, Array]) -> _Solution:
+    operator, matrix = pair
+    noise = matrix_noise(operator, matrix)
+    # NumPy releases the interpreter lock, SciPy does not.
+    return _Solution(np.linalg.eigvalsh(matrix), noise)
+
+
+def _fit_side_by_side(
+    operators: Sequence[Operator], resources: Resources, by_moment: ByMoment
+) -> bool:
+    """Whether to solve several matrices at once, with one BLAS thread each.
+
+    That takes as long as solving them one by one on two BLAS threads, and half the processor time:
+    between two calls threads of BLAS spin. Beyond 3,000 rows BLAS uses several cores well.
+    """
+    sizes = [operator.size for operator in operators]
+    if len(sizes) < 2 or not _FEWEST_ROWS <= max(sizes) <= _MOST_ROWS:
+        return False
+    if not all(is_numpy_array(operator.factors[0].points.rows) for operator in operators):
+        return False
+    return sum(_bytes(operator, by_moment) for operator in operators) <= resources.budget
 
 
 def _method(parts: list[Operator], by_moment: ByMoment) -> str:

@@ -96,7 +96,12 @@ _BASELINE = record(
         "p_value": _SHARE,
         "num_permutations": whole(1),
     },
-    {"standard_deviation": maybe(_ERROR)},
+    {
+        "standard_deviation": maybe(_ERROR),
+        "standard_error": maybe(_ERROR),
+        "num_spectra": whole(),
+        "excess_information_rke": maybe(number(-100.0, 100.0)),
+    },
 )
 _NOTICE = record({"code": text, "text": text, "severity": text})
 _NOTICES = list_of(_NOTICE)

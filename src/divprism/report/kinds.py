@@ -83,14 +83,16 @@ def kinds_sentence(document: Document) -> str:
     if kinds >= _NEARLY_ALL * data["prompts"] and is_close:
         reason = "nearly every prompt is a kind of its own"
         return f"{opening}: {reason}, so {per_kind} are close to {per_prompt}"
-    verb = "can exceed"
-    if own > data["n"] / data["prompts"]:
-        verb = "exceed"
+    shared = f"{opening}: outputs of similar prompts are compared too, so {per_kind}"
+    if own <= data["n"] / data["prompts"]:
+        relation = "differ from"
+        if own > exact:
+            relation = "are more than"
+        return f"{shared} {relation} {per_prompt}"
     outputs = f"the {data['n'] / data['prompts']:.3g} outputs that each prompt has"
     if not _has_equal_counts(data):
         outputs += " on average"
-    reason = "outputs of similar prompts are compared too"
-    return f"{opening}: {reason}, so {per_kind} {verb} {outputs}; {per_prompt}"
+    return f"{shared} exceed {outputs}; {per_prompt}"
 
 
 def _highest(document: Document) -> float:

@@ -137,6 +137,8 @@ def _baseline_sentence(baseline: Document) -> str:
                 f"{pairings} cannot show whether outputs follow their prompts: compare with at "
                 f"least {_MIN_PAIRINGS} random pairings."
             )
+        # The spread is that of the pairings whose spectra were computed, which may be fewer.
+        count = baseline.get("num_spectra") or count
         chance = _student_chance(excess, spread, count)
         evidence = f"p = {chance:.2g}"
         # Student's t gives values such as 1e-9 even for five pairings, which promise too much.

@@ -30,7 +30,7 @@ from divprism.analysis.groups.inside import (
     typical_rows,
 )
 from divprism.analysis.groups.result import PromptGroup, PromptGroups
-from divprism.analysis.inputs import as_samples, embed_samples, require_one_model
+from divprism.analysis.inputs import as_samples, embed_model, with_rule_of
 from divprism.core.kernels import Categorical
 from divprism.data.inputs import as_arrays
 from divprism.data.samples import Samples
@@ -60,6 +60,7 @@ def prompt_groups(
     t: object = None,
     grouping: Grouping | None = None,
     *,
+    model: str | None = None,
     num_modes: int = 3,
     num_examples: int = 5,
     min_size: int = 5,
@@ -80,7 +81,9 @@ def prompt_groups(
     Parameters
     ----------
     x, t
-        As in `evaluate`: arrays, texts, images, Samples or a path; of one model.
+        As in `evaluate`: arrays, texts, images, Samples or a path.
+    model : str, optional
+        Which model, where `x` holds several; bandwidths are chosen on all of them.
     grouping : Grouping, optional
         `EigenGrouping()` (the default), `EigenDirectionGrouping()`, `LabelGrouping(labels)`,
         `ExactPromptGrouping()` or `KMeansGrouping(num_clusters)`.
@@ -131,7 +134,7 @@ def prompt_groups(
         plain=grouping.plain,
     )
     settings, resources = read_options(options, EmbeddedPairOptions, "prompt_groups")
-    items, embedded, settings = embedded_pairs(x, t, settings, resources)
+    items, embedded, settings = embedded_pairs(x, t, settings, resources, model)
     # Labels of the right number fit the outputs that are left.
     if items.skipped and isinstance(grouping, LabelGrouping) and len(grouping.labels) != len(items):
         raise DataError(
@@ -139,6 +142,8 @@ def prompt_groups(
             "labels do not fit: drop these outputs first."
         )
     problem = _pose_in_double(embedded, settings, resources)
+    if model is not None:
+        problem = replace(problem, settings=with_rule_of(settings, problem.settings))
     assert problem.t is not None
     vectors = embedded.prompts
     if getattr(vectors, "ndim", 2) == 1:  # prompts are ids
@@ -150,7 +155,7 @@ def prompt_groups(
 
 
 def embedded_pairs(
-    x: object, t: object, settings: Settings, resources: Resources
+    x: object, t: object, settings: Settings, resources: Resources, model: str | None = None
 ) -> tuple[Samples, Samples, Settings]:
     """Samples as they were given, the same as vectors, and the settings with their embedders."""
     items = as_arrays(as_samples(x, t, None))
@@ -158,11 +163,12 @@ def embedded_pairs(
     shown = items.given or items
     if items.prompts is None:
         raise DataError("groups need prompts, and there are none: add `t`.")
-    require_one_model(items, "groups are")
     # Ids are compared for equality, so embedding them first would only cost time.
     if isinstance(settings.kernel_t, Categorical):
         items = items.with_prompt_ids()
-    embedded, settings = embed_samples(items, settings, resources)
+    embedded, settings = embed_model(items, model, "groups are", settings, resources)
+    if model is not None:
+        shown = shown.by_model()[model]
     return shown, embedded, settings
 
 

@@ -1,0 +1,146 @@
+"""A file gives the same numbers in every command and function, in any order and container."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from command_line import run
+
+import divprism as dp
+
+MODELS = ("calm", "wild")
+PLACES = ["a harbour", "a desert", "a market", "a forest", "a station", "a kitchen", "an attic"]
+THINGS = ["lamp", "boat", "stone", "cup", "map", "dog", "song", "bridge"]
+
+
+def _records():
+    """Two models on the same prompts; one of them has another output for some of them."""
+    records = []
+    for index, place in enumerate(PLACES * 2):
+        prompt = f"Describe {place} at {'dawn' if index < len(PLACES) else 'night'}."
+        for sample in range(4):
+            thing = THINGS[(index + 3 * sample) % len(THINGS)]
+            calm = f"There is an old {THINGS[index % len(THINGS)]} in {place}, number {sample}."
+            wild = f"A {thing} sings about {place} while {sample + 2} birds leave."
+            records.append({"model": "calm", "prompt": prompt, "output": calm})
+            records.append({"model": "wild", "prompt": prompt, "output": wild})
+        if index % 3 == 0:
+            more = f"Nobody remembers {place}, except for the {thing}."
+            records.append({"model": "wild", "prompt": prompt, "output": more})
+    return records
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("same") / "answers.jsonl"
+    path.write_text("\n".join(map(json.dumps, _records())))
+    return path
+
+
+@pytest.fixture(scope="module")
+def settings(path):
+    """The settings of `evaluate_models`, which all others have to choose as well."""
+    return dp.evaluate_models(path, num_permutations=0).settings
+
+
+def _document(*arguments):
+    finished = run(*arguments, "--format", "json", "--quiet")
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout)
+
+
+def _bandwidths(plain):
+    return plain["bandwidth_x"], plain["bandwidth_t"]
+
+
+def test_every_command_chooses_the_same_bandwidths(path, settings):
+    chosen = _bandwidths(settings.to_dict())
+    score = _document("score", path, "--interval", 0)["models"]
+    compared = _document("compare", path)
+    groups = _document("groups", path, "--model", "wild")
+    curve = _document("converge", path, "--model", "wild", "--num-repeats", 2)
+    swept = _document("bandwidth", path)
+    swept_of_one = _document("bandwidth", path, "--model", "wild")
+    for document in (*score.values(), *compared["models"].values(), groups, curve):
+        assert _bandwidths(document["settings"]) == pytest.approx(chosen, rel=1e-12)
+    for document in (swept, swept_of_one):
+        sides = document["x"]["chosen"], document["t"]["chosen"]
+        assert sides == pytest.approx(chosen, rel=1e-12)
+
+
+def test_a_score_is_the_same_in_groups_and_curves(path):
+    right = dp.evaluate_models(path, num_permutations=0)["wild"]
+    groups = dp.prompt_groups(path, model="wild")
+    curve = dp.converge(path, model="wild", num_repeats=2)
+    assert groups.conditional_vendi == pytest.approx(right.conditional_vendi, rel=1e-9)
+    whole = curve.verdicts["conditional_vendi"].value
+    assert whole == pytest.approx(right.conditional_vendi, rel=1e-9)
+    for result in (groups, curve):
+        assert result.settings.bandwidth_rule == dp.DistinctPrompts()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [dp.prompt_groups, dp.converge, dp.bandwidth_sweep],
+    ids=lambda function: function.__name__,
+)
+def test_a_model_that_is_not_there_is_refused(path, function):
+    with pytest.raises(dp.ArgumentError, match="`model` must be one of 'calm', 'wild'; got 'x'"):
+        function(path, model="x")
+
+
+def _vectors(n, seed=0):
+    """Outputs in clusters around repeated prompts."""
+    generator = np.random.default_rng(seed)
+    prompts = generator.standard_normal((n // 6, 5))
+    t = np.repeat(prompts, 6, axis=0)
+    x = np.repeat(generator.standard_normal((n // 3, 8)), 3, axis=0)
+    return x + 0.3 * generator.standard_normal((n, 8)), t
+
+
+def _values(result):
+    return [float(score) for score in result.scores.values()]
+
+
+@pytest.mark.parametrize("n", [60, 300, 2400])
+def test_neither_seed_nor_order_of_rows_changes_a_default_score(n):
+    x, t = _vectors(n)
+    right = _values(dp.evaluate(x, t))
+    for seed in range(1, 10):
+        order = np.random.default_rng(seed).permutation(n)
+        found = dp.evaluate(x[order], t[order], rng=seed, num_permutations=0)
+        # Beyond 1,000 or so distinct pairs the order of sums changes the last digits.
+        assert _values(found) == pytest.approx(right, rel=1e-6)
+
+
+def test_large_samples_agree_within_their_stated_errors():
+    x, t = _vectors(6000)
+    first = dp.evaluate(x, t, num_permutations=0)
+    order = np.random.default_rng(1).permutation(6000)
+    second = dp.evaluate(x[order], t[order], rng=1, num_permutations=0)
+    kernels = [(one.settings.kernel_x, one.settings.kernel_t) for one in (first, second)]
+    for one, other in zip(*kernels, strict=True):
+        assert one.bandwidth == pytest.approx(other.bandwidth, rel=1e-9)
+    for name, score in first.scores.items():
+        error = np.hypot(score.standard_error, second.scores[name].standard_error)
+        assert abs(score - second.scores[name]) <= 4 * error + 1e-6 * score
+
+
+def test_texts_score_alike_in_every_container():
+    import pandas
+
+    records = [record for record in _records() if record["model"] == "calm"]
+    outputs = [record["output"] for record in records]
+    prompts = [record["prompt"] for record in records]
+    right = _values(dp.evaluate(outputs, prompts, num_permutations=0))
+    for container in (tuple, np.array, pandas.Series, lambda texts: np.array(texts, dtype=object)):
+        found = dp.evaluate(container(outputs), container(prompts), num_permutations=0)
+        assert _values(found) == right
+
+
+def test_the_settings_of_one_model_reproduce_its_scores(path):
+    results = dp.evaluate_models(path, num_permutations=0)
+    part = dp.load(path).by_model()["calm"]
+    again = dp.evaluate(part, settings=replace(results["calm"].settings))
+    assert _values(again) == pytest.approx(_values(results["calm"]), rel=1e-12)
