@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from divprism.core.kernels import Gaussian
 from divprism.data.wording import SIDES
 from divprism.errors import Notice
+from divprism.report.bandwidth_words import sensitivity_note, stability_note
 from divprism.report.documents import Document, Documents, models_of
 from divprism.report.table import SCORE, Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
@@ -88,7 +89,8 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
         Column("interval", _error_title(document)),
         Column("meaning", "reads as", priority=1),
     )
-    notes = (*remarks(document), *kernel_notes(document))
+    sensitivity = sensitivity_note([document], wide)
+    notes = (*remarks(document), *kernel_notes(document), *sensitivity)
     return Table(columns, tuple(rows), caption(document), notes, warnings_in(document))
 
 
@@ -159,6 +161,7 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
         *_inequality_note(documents),
         *_legend(first["settings"], specs),
         *kernel_notes(first),
+        *sensitivity_note(documents.values(), wide),
         *interval_note(documents),
     ]
     if has_baseline:
@@ -227,7 +230,8 @@ def scores_table(documents: Documents) -> Table:
 
 def comparison_table(document: Document, wide: bool = False) -> Table:
     """The ranking of a comparison, a row per model."""
-    table = results_table(document["models"], wide)
+    models = document["models"]
+    table = results_table(models, wide)
     columns = [table.columns[0], Column("rank", "rank"), *table.columns[1:]]
     rows = []
     for row in table.rows:
@@ -237,11 +241,15 @@ def comparison_table(document: Document, wide: bool = False) -> Table:
         columns.append(Column("words", "words", ".0f", priority=1))
         for complete in rows:
             complete.append(document["lengths"][complete[0]])
-    notes = (*table.notes, *comparison_sentences(document))
+    stability = stability_note(document)
+    notes = [*table.notes, *comparison_sentences(document), *stability]
+    if stability and not wide:
+        # Over which bandwidths the order holds says more than by how much all scores change.
+        notes = [note for note in notes if note not in sensitivity_note(models.values(), wide)]
     return Table(
         tuple(columns),
         tuple(tuple(row) for row in rows),
-        notes=notes,
+        notes=tuple(notes),
         warnings=warnings_in(document),
     )
 
