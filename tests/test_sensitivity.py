@@ -9,12 +9,13 @@ import pytest
 import divprism as dp
 from divprism.analysis.content_sample import content_sample
 from divprism.analysis.sensitivity import MAX_PAIRS
-from divprism.analysis.stability import FACTORS
+from divprism.analysis.stability import FACTORS, ScaledScores
 from divprism.report.documents import check_result
 from divprism.report.page import report_page
 from divprism.report.tables import comparison_table, evaluation_table, results_table
 from divprism.scores.problem import pose
 from divprism.scores.settings import Settings
+from divprism.scores.spec import score_spec
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEP = 1e-4
@@ -275,6 +276,22 @@ def test_ids_have_no_range_of_bandwidths():
     models = {"a": dp.Samples(np.eye(24), t), "b": dp.Samples(np.eye(24)[t], t)}
     assert dp.compare(models, kernel_x=dp.Cosine()).stable_range == {}
     assert set(dp.compare(models, kernel_x=dp.Gaussian(1.0)).stable_range) == {"x"}
+
+
+def test_the_order_at_the_bandwidths_used_is_that_of_all_pairs():
+    """A sample may rank two models the other way: only changes are taken from it."""
+    x, t = many_pairs()
+    models = {}
+    for seed in range(4):
+        noise = np.random.default_rng(seed).standard_normal(x.shape)
+        models[f"{seed}"] = dp.Samples(x + 0.5 * noise, t)
+    kernels = {"kernel_x": dp.Gaussian(1.0), "kernel_t": dp.Gaussian(1.0)}
+    found = dp.compare(models, order=2, **kernels)
+    scaled = ScaledScores.of(found.results, score_spec("conditional_vendi"))
+    for logs in scaled.by_side.values():
+        at_used = [logs[model][FACTORS.index(1.0)] for model in found.results]
+        scores = [result.conditional_vendi.entropy for result in found.results.values()]
+        assert at_used == pytest.approx(scores, abs=1e-12)
 
 
 def test_all_models_are_sampled_on_the_same_prompts():

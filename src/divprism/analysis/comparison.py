@@ -102,8 +102,8 @@ class Comparison:
         even a perfect order of four is met by chance in 8 of 100 cases (2 / 4!).
     stable_range : dict of (float, float)
         By side with a bandwidth ("x" outputs, "t" prompts): the multiples of the bandwidth, from
-        0.5 to 2, between which no two models change places. Computed on at most 500 pairs of each
-        model, the same prompts for all.
+        0.5 to 2, between which no two models change places. The changes of the scores are computed
+        on at most 500 pairs of each model, the same prompts for all.
     notes : tuple
         What was left out to make the models comparable.
     warnings : tuple of Notice
@@ -253,10 +253,9 @@ def compare(
     for model, part in embedded.by_model().items():
         # Notes about embedding and files are given once, for all models.
         quiet = replace(part.select(kept[model]), notes=(), warnings=())
-        result, sampling = assess(quiet, settings, resources)
+        result, errors[model] = assess(quiet, settings, resources)
         resolved = with_rule_of(settings, result.settings)
         evaluations[model] = replace(result, settings=resolved)
-        errors[model] = sampling
     # The sort is stable: models of equal score keep the order in which they were given.
     ranked = sorted(evaluations, key=lambda model: -evaluations[model].scores[by])
     results = Results({model: evaluations[model] for model in ranked})
@@ -372,7 +371,7 @@ def _differences(
             ends = math.exp(gap - reach), math.exp(gap + reach)
         difference = Difference(first, second, math.exp(gap), *ends)
         if difference.clear:
-            ranges = scaled.range_of_sign(first, second, int(math.copysign(1, gap)))
+            ranges = scaled.range_of_difference(first, second)
             difference = replace(difference, stable_range=ranges)
         differences.append(difference)
     return tuple(differences)

@@ -12,6 +12,7 @@ from divprism.core.arrays import plain_mode, to_numpy
 from divprism.core.entropy import matrix_entropy
 from divprism.core.kernels import Gaussian
 from divprism.core.operators import Operator
+from divprism.engines import one_blas_thread
 from divprism.scores.problem import Problem, pose
 from divprism.scores.spec import ScoreSpec
 
@@ -45,27 +46,27 @@ class ScaledScores:
 
     @classmethod
     def of(cls, results: Results, spec: ScoreSpec) -> "ScaledScores":
-        """The scores of every model, on at most 500 of its pairs, of the same prompts for all.
+        """The scores of every model, their changes computed on at most 500 pairs of each.
 
-        Distances are those of the kernel matrices at hand: K^(1 / f^2) is the Gaussian kernel at f
-        times the bandwidth. O(500^3) for each model, factor and operator that changes.
+        The pairs are chosen by content, with the same prompts for all models. Distances are those
+        of the kernel matrices at hand: K^(1 / f^2) is the Gaussian kernel at f times the bandwidth.
+        O(500^3) for each model, factor and operator that changes.
         """
         by_side: dict[str, dict[str, np.ndarray]] = {}
         for model, result in results.items():
             samples = result.samples
             assert samples is not None
-            with plain_mode():
+            with plain_mode(), one_blas_thread():
                 problem = pose(samples.outputs, samples.prompts, settings=result.settings)
                 sample = content_sample(problem, samples, _MAX_PAIRS)
                 for side, logs in _log_scores(sample, spec).items():
-                    by_side.setdefault(side, {})[model] = logs
+                    # The pairs at hand show how the score changes; its level is that of all pairs.
+                    changes = logs - logs[_USED]
+                    by_side.setdefault(side, {})[model] = result.scores[spec.name].entropy + changes
         return cls(by_side)
 
     def range_of_order(self) -> dict[str, Range]:
-        """By side, the range in which no two models change places.
-
-        The order is that of the pairs at hand; models that are equal may fall either way.
-        """
+        """By side, the range in which no two models change places; equal ones may part."""
 
         def order_holds(logs: Mapping[str, np.ndarray]) -> np.ndarray:
             table = np.stack(list(logs.values()))
@@ -75,9 +76,14 @@ class ScaledScores:
 
         return self._ranges(order_holds)
 
-    def range_of_sign(self, first: str, second: str, sign: int) -> dict[str, Range]:
-        """By side, the range in which the first of two models is above (1) or below (-1)."""
-        return self._ranges(lambda logs: _signs(logs[first] - logs[second]) == sign)
+    def range_of_difference(self, first: str, second: str) -> dict[str, Range]:
+        """By side, the range in which the same one of two models is ahead."""
+
+        def difference_holds(logs: Mapping[str, np.ndarray]) -> np.ndarray:
+            signs = _signs(logs[first] - logs[second])
+            return np.asarray(signs == signs[_USED])
+
+        return self._ranges(difference_holds)
 
     def _ranges(self, holds: Callable[[Mapping[str, np.ndarray]], np.ndarray]) -> dict[str, Range]:
         return {side: _around_one(holds(logs)) for side, logs in self.by_side.items()}
@@ -90,11 +96,10 @@ def _signs(gaps: np.ndarray) -> np.ndarray:
 def _around_one(holds: np.ndarray) -> Range:
     """The multiples next to each other, around 1, at which something holds; else 1 alone."""
     low = high = _USED
-    if holds[_USED]:
-        while low > 0 and holds[low - 1]:
-            low -= 1
-        while high < len(FACTORS) - 1 and holds[high + 1]:
-            high += 1
+    while low > 0 and holds[low - 1]:
+        low -= 1
+    while high < len(FACTORS) - 1 and holds[high + 1]:
+        high += 1
     return FACTORS[low], FACTORS[high]
 
 
