@@ -206,7 +206,7 @@ def compare(
     for a prompt, the smallest of these numbers is kept, chosen by a hash of the outputs: the choice
     depends neither on a seed nor on the order of rows. Bandwidths are chosen on all models
     together. Differences are paired by prompt. The ranking is repeated at half to twice the
-    bandwidth of either side (`stable_range`), which costs some 100 ms for each model.
+    bandwidth of either side (`stable_range`), which costs some 60 ms of one core for each model.
 
     Parameters
     ----------
@@ -256,9 +256,7 @@ def compare(
         result, errors[model] = assess(quiet, settings, resources)
         resolved = with_rule_of(settings, result.settings)
         evaluations[model] = replace(result, settings=resolved)
-    # The sort is stable: models of equal score keep the order in which they were given.
-    ranked = sorted(evaluations, key=lambda model: -evaluations[model].scores[by])
-    results = Results({model: evaluations[model] for model in ranked})
+    results = _ranked(evaluations, by)
     scaled = ScaledScores.of(results, spec)
     differences = _differences(results, errors, by, scaled)
     # Long texts tend to differ more, so a ranking by diversity may be one by length. Lengths are
@@ -268,9 +266,9 @@ def compare(
     return Comparison(
         results=results,
         score=by,
-        ranks=_ranks(ranked, differences),
+        ranks=_ranks(list(results), differences),
         differences=differences,
-        lengths={model: lengths[model] for model in ranked if lengths},
+        lengths={model: lengths[model] for model in results if lengths},
         length_correlation=_correlation(results, by, lengths),
         stable_range=scaled.range_of_order(),
         notes=(*notes, *embedded.notes),
@@ -346,6 +344,13 @@ def _concatenate(sides: Sequence[Any]) -> Any:
             "use the same one for all models."
         )
     return np.concatenate(arrays)
+
+
+def _ranked(evaluations: Mapping[str, Evaluation], by: str) -> Results:
+    """The evaluations from the highest score to the lowest."""
+    # The sort is stable: models of equal score keep the order in which they were given.
+    ranked = sorted(evaluations, key=lambda model: -evaluations[model].scores[by])
+    return Results({model: evaluations[model] for model in ranked})
 
 
 def _differences(

@@ -316,7 +316,7 @@ def evaluate(
 
     Costs what `information_vendi` costs alone (with `labels`, plus the cluster scores). At
     `order=2` no eigenvalue is computed. How much each score depends on the bandwidths
-    (`sensitivity`) comes on top: eigenvectors of at most 500 pairs, some 50 ms.
+    (`sensitivity`) comes on top: eigenvectors of at most 500 pairs, some 60 ms of one core.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ def sensitivity_of(
     """The slopes of some scores in the bandwidths; None if no side has one.
 
     Exact up to `MAX_PAIRS` pairs, and of a sample of that size beyond (`content_sample`). Needs
-    eigenvectors of each operator, O(MAX_PAIRS^3): about 50 ms of one core in all, and at order 2 a
+    eigenvectors of each operator, O(MAX_PAIRS^3): about 60 ms of one core in all, and at order 2 a
     few. `samples` and `weights` are the data that the problem was posed with.
     """
     sides = [side for side in (problem.x, problem.t) if side is not None]
