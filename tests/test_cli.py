@@ -20,6 +20,7 @@ from sample_files import jsonl, records, write
 import divprism as dp
 from divprism import cli
 from divprism.cli.messages import in_flags, say
+from divprism.report import page
 from divprism.report.table import SCORE, Column, Measured
 from divprism.scores import registry
 from divprism.scores.spec import SCORES
@@ -796,6 +797,7 @@ def test_every_command_refuses_in_one_sentence(arguments, code, message, folder)
 def test_a_missing_extra_ends_with_3(monkeypatch, capsys, tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(dp.evaluate(X, T).to_dict()))
     monkeypatch.setitem(sys.modules, "jinja2", None)
+    page._environment.cache_clear()  # an earlier test may have made a page with jinja2
     arguments = ["divprism", "report", str(tmp_path / "r.json"), "-o", str(tmp_path / "r.html")]
     monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit) as left:

@@ -76,6 +76,7 @@ def test_the_document_is_json_with_finite_numbers(pairs):
         "schema",
         "scores",
         "baseline",
+        "sensitivity",
         "data",
         "settings",
         "embedders",

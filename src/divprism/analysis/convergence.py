@@ -268,6 +268,8 @@ def converge(
     purpose = "a convergence curve is"
     embedded, settings = embed_model(samples, model, purpose, settings, resources)
     plan = Plan.of(embedded, settings, resources, check_unit(unit))
+    if model is not None:
+        plan = replace(plan, settings=with_rule_of(settings, plan.settings))
     ladder, subsets = plan.subsets(sizes, num_repeats)
     # Checked once on all data: parts of a positive semidefinite matrix are so, too.
     check_factors(_operators(plan.whole), [])
@@ -285,9 +287,6 @@ def converge(
     pairs = np.array([_numbers_of_pairs(repeat, plan.whole.n) for repeat in subsets])
     order, truncation = plan.settings.order, plan.settings.truncation
     by_name = {curve.name: curve for curve in curves(rows, pairs, ladder, order, truncation)}
-    resolved = plan.settings
-    if model is not None:
-        resolved = with_rule_of(settings, resolved)
     criteria = Criteria(noun(plan.settings), tolerance, truncation)
     return Convergence(
         sizes=ladder,
@@ -295,7 +294,7 @@ def converge(
         curves={name: curve.scores for name, curve in by_name.items()},
         means={name: curve.means for name, curve in by_name.items()},
         verdicts={name: plan.verdict(curve, criteria) for name, curve in by_name.items()},
-        settings=resolved,
+        settings=plan.settings,
         tolerance=tolerance,
         question=question(plan),
         warnings=(*embedded.warnings, *_warnings_of_scores(last, plan.whole)),

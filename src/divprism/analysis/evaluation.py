@@ -30,6 +30,7 @@ from divprism.analysis.intervals import (
 )
 from divprism.analysis.matching import inequality_warnings
 from divprism.analysis.prompt_kinds import merged_prompts
+from divprism.analysis.sensitivity import Sensitivity, sensitivity_of
 from divprism.core.arrays import to_numpy
 from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
@@ -97,6 +98,9 @@ class Evaluation:
     baseline : ShuffledBaseline, optional
         Where prompts have few outputs, or if asked for: Information in excess of that of outputs
         paired with prompts at random.
+    sensitivity : Sensitivity, optional
+        By score and side, the change in percent with one percent more bandwidth. None where no side
+        has a Gaussian kernel.
     samples : Samples, optional
         What was scored, as vectors, and what these were made from.
     """
@@ -111,6 +115,7 @@ class Evaluation:
     intervals: dict[str, Interval] = field(default_factory=dict)
     baseline: ShuffledBaseline | None = None
     bounds: dict[str, Bound] = field(default_factory=dict)
+    sensitivity: Sensitivity | None = field(default=None, repr=False)
     samples: Samples | None = field(default=None, repr=False)
 
     def __getattr__(self, name: str) -> Score | None:
@@ -189,10 +194,14 @@ class Evaluation:
         baseline = None
         if self.baseline is not None:
             baseline = self.baseline.to_dict()
+        sensitivity = None
+        if self.sensitivity is not None:
+            sensitivity = self.sensitivity.to_dict()
         return {
             "schema": SCHEMA,
             "scores": {name: self._score_to_dict(name) for name in self.scores},
             "baseline": baseline,
+            "sensitivity": sensitivity,
             "data": self.data,
             "settings": self.settings.to_dict(),
             "embedders": list(self.embedders),
@@ -307,7 +316,8 @@ def evaluate(
     """All scores at once: each kernel matrix is computed once, and its spectrum serves all orders.
 
     Costs what `information_vendi` costs alone (with `labels`, plus the cluster scores). At
-    `order=2` no eigenvalue is computed.
+    `order=2` no eigenvalue is computed. How much each score depends on the bandwidths
+    (`sensitivity`) comes on top: eigenvectors of at most 500 pairs, some 60 ms of one core.
 
     Parameters
     ----------
@@ -433,8 +443,8 @@ def assess(
 ) -> tuple[Evaluation, SamplingError | None]:
     """The evaluation of embedded samples of one model; with an interval, also the sampling errors.
 
-    The steps: pose, solve, assemble, then intervals, bounds and baseline. Nothing is computed
-    twice.
+    The steps: pose, solve, assemble, then intervals, bounds, baseline and sensitivity. Nothing is
+    computed twice.
     """
     start = time.perf_counter()
     x, t = embedded.outputs, embedded.prompts
@@ -452,6 +462,7 @@ def assess(
             bounds = bounds_of(problem, scores, errors.norms, level)
     # The default number of pairings depends on the data; the settings record what was used.
     baseline, problem, unchecked = _baseline(problem, solved)
+    arrays = as_arrays(embedded)
     result = Evaluation(
         scores=scores,
         settings=problem.settings,
@@ -465,7 +476,8 @@ def assess(
         intervals=intervals,
         baseline=baseline,
         bounds=bounds,
-        samples=as_arrays(embedded),
+        sensitivity=sensitivity_of(problem, specs, arrays, weights=weights),
+        samples=arrays,
     )
     if weights is not None:
         result.data["weighted"] = True

@@ -103,6 +103,10 @@ _BASELINE = record(
         "excess_information_rke": maybe(number(-100.0, 100.0)),
     },
 )
+# Sentences look up a score by its name, and a side by its letter.
+_SENSITIVITY = record(
+    {"n": whole(1), "scores": mapping_of(record({}, {"x": _NUMBER, "t": _NUMBER}))},
+)
 _NOTICE = record({"code": text, "text": text, "severity": text})
 _NOTICES = list_of(_NOTICE)
 # Notes below tables read these settings; all others are only printed.
@@ -295,10 +299,21 @@ _EVALUATION = all_of(
             "runtime": record({}, {"command": _MAYBE_TEXT, "divprism": text}),
             "warnings": _NOTICES,
         },
-        {"details": maybe(_DETAILS)},
+        {"details": maybe(_DETAILS), "sensitivity": maybe(_SENSITIVITY)},
     ),
     _check_split,
 )
+
+
+def _check_ends(value: Any, path: str) -> None:
+    # `list_of` has a minimum only, and sentences unpack two numbers.
+    if len(value) != 2:
+        refuse(path, "the smallest and the largest multiple", value)
+
+
+# The smallest and the largest multiple of a bandwidth; absent from results of earlier versions.
+_RANGE = all_of(list_of(positive, 2), _check_ends)
+_RANGES = record({}, {"x": _RANGE, "t": _RANGE})
 _DIFFERENCE = record(
     {
         "first": text,
@@ -307,7 +322,8 @@ _DIFFERENCE = record(
         "low": maybe(_NUMBER),
         "high": maybe(_NUMBER),
         "clear": boolean,
-    }
+    },
+    {"stable_range": _RANGES},
 )
 _COMPARISON = record(
     {
@@ -317,7 +333,8 @@ _COMPARISON = record(
         "differences": list_of(_DIFFERENCE, 1),
         "lengths": mapping_of(number(0.0)),
         "length_correlation": maybe(number(-1.0, 1.0)),
-    }
+    },
+    {"stable_range": _RANGES},
 )
 _PARTS: Mapping[str, Check] = {"groups": _GROUPS, "convergence": _CONVERGENCE, "sweep": _SWEEP}
 

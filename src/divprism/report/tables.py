@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from divprism.core.kernels import Gaussian
 from divprism.data.wording import SIDES
 from divprism.errors import Notice
+from divprism.report.bandwidth_words import sensitivity_note, stability_note
 from divprism.report.documents import Document, Documents, models_of
 from divprism.report.kinds import kinds_note, kinds_sentence, outputs_per_prompt
 from divprism.report.table import SCORE, Cell, Column, Measured, Table
@@ -92,7 +93,8 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
         Column("interval", _error_title(document)),
         Column("meaning", "reads as", priority=1),
     )
-    notes = [*remarks(document), *kernel_notes(document)]
+    sensitivity = sensitivity_note([document], wide)
+    notes = [*remarks(document), *kernel_notes(document), *sensitivity]
     connection = kinds_sentence(document)
     if connection:
         notes.insert(0, connection)
@@ -178,6 +180,7 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
         *_legend(first["settings"], specs),
         *kinds_note(documents),
         *kernel_notes(first),
+        *sensitivity_note(documents.values(), wide),
         *interval_note(documents),
     ]
     if has_baseline:
@@ -249,7 +252,8 @@ def scores_table(documents: Documents) -> Table:
 
 def comparison_table(document: Document, wide: bool = False) -> Table:
     """The ranking of a comparison, a row per model."""
-    table = results_table(document["models"], wide)
+    models = document["models"]
+    table = results_table(models, wide)
     columns = [table.columns[0], Column("rank", "rank"), *table.columns[1:]]
     rows = []
     for row in table.rows:
@@ -259,11 +263,15 @@ def comparison_table(document: Document, wide: bool = False) -> Table:
         columns.append(Column("words", "words", ".0f", priority=1))
         for complete in rows:
             complete.append(document["lengths"][complete[0]])
-    notes = (*table.notes, *comparison_sentences(document))
+    stability = stability_note(document)
+    notes = [*table.notes, *comparison_sentences(document), *stability]
+    if stability and not wide:
+        # Over which bandwidths the order holds says more than by how much all scores change.
+        notes = [note for note in notes if note not in sensitivity_note(models.values(), wide)]
     return Table(
         tuple(columns),
         tuple(tuple(row) for row in rows),
-        notes=notes,
+        notes=tuple(notes),
         warnings=warnings_in(document),
     )
 
@@ -486,7 +494,7 @@ def interval_note(documents: Documents) -> list[str]:
                 units.add(f"{score['interval']['unit']}s")
     return [
         f"±: half the width of the {interval['level']:.0%} interval, resampling "
-        f"{' or '.join(sorted(units))}"
+        f"{' or '.join(sorted(units))}, at these bandwidths"
     ]
 
 
@@ -513,7 +521,10 @@ def interval_remarks(document: Document) -> list[str]:
     if unit == "pair" and document["data"]["prompts"] is None:
         unit = "output"
     units = number_of(interval["num_units"], unit)
-    lines = [f"intervals: for the mean over other samples of this size, resampling {units}"]
+    lines = [
+        "intervals: for the mean over other samples of this size at these bandwidths, resampling "
+        f"{units}"
+    ]
     bounds = _bounds_in_words(document)
     if bounds:
         lines.append(

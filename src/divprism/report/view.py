@@ -8,6 +8,7 @@ from typing import Any
 
 from divprism import __version__
 from divprism.errors import DataError, Notice
+from divprism.report.bandwidth_words import sensitivity_note, stability_note
 from divprism.report.documents import (
     Document,
     Documents,
@@ -309,7 +310,7 @@ def _comparison_section(main: Document, models: Documents) -> ComparisonSection:
         return ComparisonSection("All models", sentences, table, factors, None, None)
     return ComparisonSection(
         title="Comparison",
-        sentences=tuple(map(sentence, comparison_sentences(main))),
+        sentences=tuple(map(sentence, [*comparison_sentences(main), *stability_note(main)])),
         table=table_view(comparison_table(main, wide=True), note),
         factors=factors,
         ranking=ranking_chart(main),
@@ -339,6 +340,7 @@ def _settings(document: Document) -> list[tuple[str, str]]:
         parts = [f"{key}: {value}" for key, value in embedder.items() if value is not None]
         rows.append((f"embedder of {embedder['side']}", ", ".join(parts)))
     rows += document["runtime"].items()
+    rows += [("sensitivity", note) for note in sensitivity_note([document], wide=True)]
     shown = []
     for name, value in rows:
         if value is not None:

@@ -1,0 +1,116 @@
+"""How much results depend on the bandwidths, in words: for notes below tables and for the page."""
+
+from collections.abc import Collection, Sequence
+
+from divprism.analysis.stability import FACTORS
+from divprism.data.wording import SIDES
+from divprism.report.documents import Document
+from divprism.report.texts import number_of
+from divprism.scores.spec import SCORES, ScoreSpec
+
+__all__ = ["sensitivity_note", "stability_note"]
+
+# The score that a short note is about: the first of these families that has a slope.
+_MAIN = ("conditional", "vendi")
+
+
+# The multiples between which `compare` repeats its ranking.
+_WHOLE = FACTORS[0], FACTORS[-1]
+_WHOLE_IN_WORDS = f"from {_WHOLE[0]:g} to {_WHOLE[1]:g} times either"
+
+
+def sensitivity_note(documents: Collection[Document], wide: bool) -> list[str]:
+    """What one percent more bandwidth changes, a line at most: of the main score, or of all.
+
+    Of several models the smallest and the largest change. Empty without bandwidths, and for results
+    of earlier versions, which have no sensitivity.
+    """
+    sensitivities = [document.get("sensitivity") for document in documents]
+    present = [each for each in sensitivities if each]
+    if not present:
+        return []
+    shared = set.intersection(*(set(each["scores"]) for each in present))
+    specs = [spec for spec in SCORES if spec.name in shared]
+    if not wide:
+        specs = _main(specs)
+    parts: list[str] = []
+    for side, noun in SIDES.items():
+        changes = _changes(side, specs, [each["scores"] for each in present])
+        listed = ", ".join(f"{heading} {change}" for heading, change in changes.items())
+        if listed and not parts:
+            parts.append(f"one percent more bandwidth of the {noun} changes {listed}")
+        elif listed and len(specs) == 1:
+            # With one score its name needs no repetition.
+            parts.append(f"of the {noun} {changes[specs[0].heading]}")
+        elif listed:
+            parts.append(f"of the {noun} {listed}")
+    if not parts:
+        return []
+    separator = "; "
+    if len(specs) == 1:
+        separator = ", "
+    return [separator.join(parts) + _sampled(documents, present)]
+
+
+def _main(specs: Sequence[ScoreSpec]) -> list[ScoreSpec]:
+    """The score of the order asked for that the table is about."""
+    for family in _MAIN:
+        for spec in specs:
+            if spec.family == family and spec.order is None:
+                return [spec]
+    return []
+
+
+def _changes(side: str, specs: Sequence[ScoreSpec], slopes: Sequence[Document]) -> dict[str, str]:
+    """By heading, the change of each score that depends on the bandwidth of a side."""
+    changes = {}
+    for spec in specs:
+        values = [each[spec.name].get(side) for each in slopes]
+        known = [value for value in values if value is not None]
+        if known:
+            # Adding zero turns minus zero into zero.
+            ends = dict.fromkeys(f"{round(end, 2) + 0.0:+.2f}" for end in (min(known), max(known)))
+            changes[spec.heading] = f"by {' to '.join(ends)} %"
+    return changes
+
+
+def _sampled(documents: Collection[Document], sensitivities: Sequence[Document]) -> str:
+    """On how many pairs the changes were computed, where these are not all of them."""
+    largest = max(document["data"]["n"] for document in documents)
+    fewest = min(sensitivity["n"] for sensitivity in sensitivities)
+    if fewest >= largest:
+        return ""
+    return f" (computed on {fewest:,} pairs)"
+
+
+def stability_note(document: Document) -> list[str]:
+    """Over which bandwidths the order of the models holds, and how many clear differences do.
+
+    Empty without bandwidths, and for results of earlier versions.
+    """
+    ranges = document.get("stable_range")
+    if not ranges:
+        return []
+    holding = ", ".join(_range_in_words(side, ranges[side]) for side in SIDES if side in ranges)
+    clear = [each["stable_range"] for each in document["differences"] if each.get("stable_range")]
+    if not clear:
+        return [f"the order holds {holding}"]
+    num_whole = sum(_is_whole(each) for each in clear)
+    differences = number_of(len(clear), "clear difference")
+    verb = "hold"
+    if num_whole == 1:
+        verb = "holds"
+    return [f"the order holds {holding}; {num_whole:,} of {differences} {verb} {_WHOLE_IN_WORDS}"]
+
+
+def _range_in_words(side: str, ends: Sequence[float]) -> str:
+    low, high = ends
+    noun = f"the bandwidth of the {SIDES[side]}"
+    if low == high:
+        return f"only at {noun} that was used"
+    return f"from {low:.2g} to {high:.2g} times {noun}"
+
+
+def _is_whole(ranges: Document) -> bool:
+    """Whether a finding holds at all bandwidths that were tried."""
+    return all(tuple(ends) == _WHOLE for ends in ranges.values())
