@@ -184,10 +184,7 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
         *interval_note(documents),
     ]
     if has_baseline:
-        notes.append(
-            "excess info: information above that of random pairings, in nats; near 0 where outputs "
-            "ignore their prompts, whatever information is"
-        )
+        notes.append("excess info: nats above random pairings; near 0 where prompts are ignored")
     every = [notice for document in documents.values() for notice in warnings_in(document)]
     warnings = tuple(dict.fromkeys(every))
     return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=warnings)
