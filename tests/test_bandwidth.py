@@ -170,12 +170,31 @@ def test_models_on_the_same_prompts_get_the_bandwidth_that_each_gets_alone():
     assert rule.prompt_bandwidth(np.tile(t, (3, 1))) < 0.9 * alone
 
 
-def test_models_without_a_common_prompt_are_averaged():
+def test_models_share_the_widest_of_their_bandwidths():
     t = CLUSTERS[:80]
     rule = dp.DistinctPrompts()
     each = [rule.prompt_bandwidth(t[:40]), rule.prompt_bandwidth(t[40:])]
     pooled = rule.prompt_bandwidth(t, models=np.repeat(["a", "b"], 40))
-    assert min(each) <= pooled <= max(each)
+    assert pooled == pytest.approx(max(each), rel=1e-9)
+
+
+def test_a_model_with_one_output_per_prompt_keeps_its_companions_beside_others():
+    t = CLUSTERS[:50]
+    rule = dp.DistinctPrompts()
+    alone = rule.prompt_bandwidth(t)
+    both = np.concatenate([t, np.repeat(t, 6, axis=0)])
+    models = np.repeat(["single", "several"], [50, 300])
+    assert rule.prompt_bandwidth(both, models=models) == pytest.approx(alone, rel=1e-9)
+
+
+def test_a_model_too_small_to_have_companions_does_not_decide_for_others():
+    t = CLUSTERS[:60]
+    rule = dp.DistinctPrompts()
+    models = np.repeat(["large", "tiny"], [60, 3])
+    both = np.concatenate([t, CLUSTERS[100:103]])
+    assert rule.prompt_bandwidth(both, models=models) == pytest.approx(
+        rule.prompt_bandwidth(t), rel=1e-9
+    )
 
 
 def test_models_of_one_prompt_each_get_the_median_distance():

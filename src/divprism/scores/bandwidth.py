@@ -8,7 +8,7 @@ The result of a score records the rule and the number that it chose.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -171,10 +171,10 @@ class DistinctPrompts(BandwidthRule):
     an output has `companions` of them, and so n / (1 + companions) kinds of prompt. Between these
     cases the rule interpolates by the share of outputs that are alone.
 
-    With several models, what counts is the average over the models, each with its own outputs.
-    Sets of fewer than about `companions` prompts of one output each cannot have as many companions,
-    and get four times the median distance. Data without two distinct prompts get 1, where every
-    bandwidth gives the same score. O(max_rows^2 d).
+    With several models, each with its own outputs, the widest of their bandwidths is taken, so that
+    the outputs of every model have enough companions. Sets of fewer than about `companions` prompts
+    of one output each cannot have that many, and get four times the median distance. Data without
+    two distinct prompts get 1, where every bandwidth gives the same score. O(max_rows^2 d).
 
     Attributes
     ----------
@@ -228,30 +228,85 @@ class DistinctPrompts(BandwidthRule):
         rows = _DistinctRows.of(clean_rows(t, name), self.max_rows)
         if rows.count < 2:
             return 1.0
-        counts = rows.counts_by_model(models)
-        num_outputs = float(counts.sum())
-        # Averages over outputs: how many outputs their prompt has, and how often it is only one.
-        same_prompt = float((counts**2).sum()) / num_outputs
-        alone = float((counts == 1).sum()) / num_outputs
-        wanted = max(same_prompt * self.across / (1 - self.across), self.companions * alone)
-        # Outputs of other prompts of the same model, if all prompts were alike.
-        possible = float((counts.sum(axis=0) ** 2).sum()) / num_outputs - same_prompt
-        # Prompts of different models never meet: that leaves no pair of prompts to compare.
-        if possible <= 0:
+        companions = _Companions.of(rows, models, self)
+        # Prompts of different models never meet: that may leave no two prompts to compare.
+        if companions.wanted.size == 0:
             return rows.median
-        weights = _pair_weights(counts[rows.chosen])
-        squares = rows.relative_squares
 
         def log_excess(log_bandwidth: float) -> float:
-            similar = float(weights @ np.exp(-squares / math.exp(log_bandwidth) ** 2))
-            return math.log(max(possible * similar, 1e-300) / wanted)
+            return float(companions.log_excess(log_bandwidth).min())
 
         if log_excess(_HIGHEST) <= 0:
             return rows.median * math.exp(_HIGHEST)
         # Distances that rounding cannot resolve are no reason for a still smaller bandwidth.
-        closest = max(float(squares.min()), 1e-12)
+        closest = max(float(rows.relative_squares.min()), 1e-12)
         lowest = math.log(math.sqrt(closest) / _VANISHING)
         return rows.median * math.exp(_root(log_excess, lowest, _HIGHEST))
+
+
+@dataclass(frozen=True, eq=False)
+class _Companions:
+    """How many outputs of other prompts an output of each model has in its kind of prompt.
+
+    Attributes
+    ----------
+    squares : ndarray, shape (p, p)
+        Squared distances between the prompts that are looked at, relative to the median.
+    counts : ndarray, shape (p, m)
+        Number of outputs of each of these prompts and each model.
+    possible, wanted : ndarray, shape (m,)
+        Number of companions if all prompts were alike, and the number to reach.
+    """
+
+    squares: np.ndarray
+    counts: np.ndarray
+    possible: np.ndarray
+    wanted: np.ndarray
+
+    @classmethod
+    def of(
+        cls, rows: "_DistinctRows", models: Sequence[str] | None, rule: DistinctPrompts
+    ) -> "_Companions":
+        """Of the models with at least two prompts, and enough outputs to reach what is wanted."""
+        counts = rows.counts_by_model(models)
+        num_outputs = counts.sum(axis=0)
+        # Averages over outputs: how many outputs their prompt has, and how often it is only one.
+        same_prompt = (counts**2).sum(axis=0) / num_outputs
+        alone = (counts == 1).sum(axis=0) / num_outputs
+        share = rule.across / (1 - rule.across)
+        every = cls(
+            _square(rows.relative_squares),
+            counts[rows.chosen],
+            possible=num_outputs - same_prompt,
+            wanted=np.maximum(share * same_prompt, rule.companions * alone),
+        )
+        # A sample of prompts may hold fewer than two of a model.
+        several = every.select((every.counts > 0).sum(axis=0) > 1)
+        if several.wanted.size == 0:
+            return several
+        # A model that is too small even at the widest bandwidth must not decide for the others.
+        reachable = several.log_excess(_HIGHEST) > 0
+        if not reachable.any():
+            return several
+        return several.select(reachable)
+
+    def select(self, models: np.ndarray) -> "_Companions":
+        """The companions of some of the models."""
+        return replace(
+            self,
+            counts=self.counts[:, models],
+            possible=self.possible[models],
+            wanted=self.wanted[models],
+        )
+
+    def log_excess(self, log_bandwidth: float) -> np.ndarray:
+        """For each model the logarithm of the number of companions over the number wanted."""
+        values = np.exp(self.squares * (-1 / math.exp(log_bandwidth) ** 2))
+        np.fill_diagonal(values, 0.0)  # outputs of the same prompt are no companions
+        similar = ((values @ self.counts) * self.counts).sum(axis=0)
+        pairs = self.counts.sum(axis=0) ** 2 - (self.counts**2).sum(axis=0)
+        companions = self.possible * similar / pairs
+        return np.log(np.maximum(companions, 1e-300) / self.wanted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,17 +420,6 @@ def _variance_of_rows(spread: float, of_pairs: float, n: float) -> float:
     """
     unbiased = (spread * (n - 1) ** 2 - of_pairs * (n - 2)) / ((n - 2) * (n - 4))
     return max(unbiased, 0.0)
-
-
-def _pair_weights(counts: np.ndarray) -> np.ndarray:
-    """For each pair of distinct prompts the share of pairs of outputs that it stands for."""
-    left, right = np.triu_indices(counts.shape[0], 1)
-    weights = (counts @ counts.T)[left, right]
-    total = weights.sum()
-    # A sample of prompts may hold no two of the same model.
-    if total == 0:
-        return np.full(weights.size, 1 / weights.size)
-    return np.asarray(weights / total)
 
 
 def _first_root_from_above(function: Callable[[float], float]) -> float:
