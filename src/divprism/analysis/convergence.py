@@ -273,13 +273,9 @@ def converge(
     ladder, subsets = plan.subsets(sizes, num_repeats)
     # Checked once on all data: parts of a positive semidefinite matrix are so, too.
     check_factors(_operators(plan.whole), [])
-    data = _Data(
-        embedded.outputs,
-        embedded.prompts,
-        plan.whole.settings,
-        # The curve reports its own progress, which hundreds of small problems would drown.
-        replace(resources, progress=None),
-    )
+    # The curve reports its own progress, which hundreds of small problems would drown.
+    quiet = replace(resources, progress=None)
+    data = _Data(embedded.outputs, embedded.prompts, plan.whole.settings, quiet)
     # All data are the last subset of every repeat, and are solved once.
     # They are posed without weights, as `evaluate` poses them, so that both agree.
     last = _entropies(data, None, plan.settings.truncation)
