@@ -170,12 +170,17 @@ def test_models_on_the_same_prompts_get_the_bandwidth_that_each_gets_alone():
     assert rule.prompt_bandwidth(np.tile(t, (3, 1))) < 0.9 * alone
 
 
-def test_models_share_the_widest_of_their_bandwidths():
-    t = CLUSTERS[:80]
+@pytest.mark.parametrize("outputs_of_each", [1, 4])
+def test_models_without_a_common_prompt_get_a_bandwidth_between_their_own(outputs_of_each):
+    t = np.repeat(CLUSTERS[:80], outputs_of_each, axis=0)
+    half = len(t) // 2
     rule = dp.DistinctPrompts()
-    each = [rule.prompt_bandwidth(t[:40]), rule.prompt_bandwidth(t[40:])]
-    pooled = rule.prompt_bandwidth(t, models=np.repeat(["a", "b"], 40))
-    assert pooled == pytest.approx(max(each), rel=1e-9)
+    each = [rule.prompt_bandwidth(t[:half]), rule.prompt_bandwidth(t[half:])]
+    pooled = rule.prompt_bandwidth(t, models=np.repeat(["a", "b"], half))
+    assert min(each) < pooled * (1 + 1e-9)
+    assert pooled < max(each) * (1 + 1e-9)
+    if outputs_of_each == 1:
+        assert pooled == pytest.approx(max(each), rel=1e-9)
 
 
 def test_a_model_with_one_output_per_prompt_keeps_its_companions_beside_others():

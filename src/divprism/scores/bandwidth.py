@@ -171,10 +171,11 @@ class DistinctPrompts(BandwidthRule):
     an output has `companions` of them, and so n / (1 + companions) kinds of prompt. Between these
     cases the rule interpolates by the share of outputs that are alone.
 
-    With several models, each with its own outputs, the widest of their bandwidths is taken, so that
-    the outputs of every model have enough companions. Sets of fewer than about `companions` prompts
-    of one output each cannot have that many, and get four times the median distance. Data without
-    two distinct prompts get 1, where every bandwidth gives the same score. O(max_rows^2 d).
+    With several models, each with its own outputs, the share is an average over the models, and
+    outputs that are alone get their companions in every model. Sets of fewer than about
+    `companions` prompts of one output each cannot have that many, and get four times the median
+    distance. Data without two distinct prompts get 1, where every bandwidth gives the same score.
+    O(max_rows^2 d).
 
     Attributes
     ----------
@@ -230,18 +231,14 @@ class DistinctPrompts(BandwidthRule):
             return 1.0
         companions = _Companions.of(rows, models, self)
         # Prompts of different models never meet: that may leave no two prompts to compare.
-        if companions.wanted.size == 0:
+        if companions.num_outputs.size == 0:
             return rows.median
-
-        def log_excess(log_bandwidth: float) -> float:
-            return float(companions.log_excess(log_bandwidth).min())
-
-        if log_excess(_HIGHEST) <= 0:
+        if companions.log_excess(_HIGHEST) <= 0:
             return rows.median * math.exp(_HIGHEST)
         # Distances that rounding cannot resolve are no reason for a still smaller bandwidth.
         closest = max(float(rows.relative_squares.min()), 1e-12)
         lowest = math.log(math.sqrt(closest) / _VANISHING)
-        return rows.median * math.exp(_root(log_excess, lowest, _HIGHEST))
+        return rows.median * math.exp(_root(companions.log_excess, lowest, _HIGHEST))
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,59 +251,70 @@ class _Companions:
         Squared distances between the prompts that are looked at, relative to the median.
     counts : ndarray, shape (p, m)
         Number of outputs of each of these prompts and each model.
-    possible, wanted : ndarray, shape (m,)
-        Number of companions if all prompts were alike, and the number to reach.
+    num_outputs, same_prompt : ndarray, shape (m,)
+        Number of outputs of each model, and how many outputs their prompt has on average.
+    wanted_alone : ndarray, shape (m,)
+        Number of companions that outputs without another one of their prompt need.
+    share : float
+        Companions, over the outputs of the same prompt, that are allowed where these suffice.
     """
 
     squares: np.ndarray
     counts: np.ndarray
-    possible: np.ndarray
-    wanted: np.ndarray
+    num_outputs: np.ndarray
+    same_prompt: np.ndarray
+    wanted_alone: np.ndarray
+    share: float
 
     @classmethod
     def of(
         cls, rows: "_DistinctRows", models: Sequence[str] | None, rule: DistinctPrompts
     ) -> "_Companions":
-        """Of the models with at least two prompts, and enough outputs to reach what is wanted."""
+        """The companions of the models with at least two prompts."""
         counts = rows.counts_by_model(models)
+        chosen = counts[rows.chosen]
+        # A sample of prompts may hold fewer than two of a model.
+        kept = (chosen > 0).sum(axis=0) > 1
+        counts = counts[:, kept]
         num_outputs = counts.sum(axis=0)
-        # Averages over outputs: how many outputs their prompt has, and how often it is only one.
-        same_prompt = (counts**2).sum(axis=0) / num_outputs
-        alone = (counts == 1).sum(axis=0) / num_outputs
-        share = rule.across / (1 - rule.across)
         every = cls(
             _square(rows.relative_squares),
-            counts[rows.chosen],
-            possible=num_outputs - same_prompt,
-            wanted=np.maximum(share * same_prompt, rule.companions * alone),
+            chosen[:, kept],
+            num_outputs,
+            same_prompt=(counts**2).sum(axis=0) / num_outputs,
+            wanted_alone=rule.companions * (counts == 1).sum(axis=0) / num_outputs,
+            share=rule.across / (1 - rule.across),
         )
-        # A sample of prompts may hold fewer than two of a model.
-        several = every.select((every.counts > 0).sum(axis=0) > 1)
-        if several.wanted.size == 0:
-            return several
         # A model that is too small even at the widest bandwidth must not decide for the others.
-        reachable = several.log_excess(_HIGHEST) > 0
+        reachable = every.numbers(_HIGHEST) > every.wanted_alone
         if not reachable.any():
-            return several
-        return several.select(reachable)
+            return every
+        return replace(every, wanted_alone=np.where(reachable, every.wanted_alone, 0.0))
 
-    def select(self, models: np.ndarray) -> "_Companions":
-        """The companions of some of the models."""
-        return replace(
-            self,
-            counts=self.counts[:, models],
-            possible=self.possible[models],
-            wanted=self.wanted[models],
-        )
-
-    def log_excess(self, log_bandwidth: float) -> np.ndarray:
-        """For each model the logarithm of the number of companions over the number wanted."""
+    def numbers(self, log_bandwidth: float) -> np.ndarray:
+        """For each model the mean number of companions."""
         values = np.exp(self.squares * (-1 / math.exp(log_bandwidth) ** 2))
         np.fill_diagonal(values, 0.0)  # outputs of the same prompt are no companions
         similar = ((values @ self.counts) * self.counts).sum(axis=0)
         pairs = self.counts.sum(axis=0) ** 2 - (self.counts**2).sum(axis=0)
-        companions = self.possible * similar / pairs
-        return np.log(np.maximum(companions, 1e-300) / self.wanted)
+        # A sample of the prompts stands for all of them.
+        possible = self.num_outputs - self.same_prompt
+        return np.asarray(possible * similar / pairs)
+
+    def log_excess(self, log_bandwidth: float) -> float:
+        """Logarithm of the number of companions over the number wanted, where it is smallest.
+
+        What repeated prompts allow is an average over all models. Outputs that are alone need
+        theirs in every model.
+        """
+        numbers = self.numbers(log_bandwidth)
+        allowed = self.share * float(self.num_outputs @ self.same_prompt)
+        smallest_ratio = float(self.num_outputs @ numbers) / allowed
+        needy = self.wanted_alone > 0
+        if needy.any():
+            of_needy = numbers[needy] / self.wanted_alone[needy]
+            smallest_ratio = min(smallest_ratio, float(of_needy.min()))
+        return math.log(max(smallest_ratio, 1e-300))
 
 
 @dataclass(frozen=True, eq=False)
