@@ -8,6 +8,7 @@ part of this repository.
 """
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -49,7 +50,9 @@ def console_block(command: str, data: Path) -> str:
     seconds = time.perf_counter() - start
     if finished.returncode != 0:
         raise SystemExit(f"{command}: {finished.stderr}")
-    output = finished.stderr + finished.stdout
+    # Texts of the data sets do not belong into this repository.
+    notes = re.sub(r"\((first[^:]*): .*\)", r"(\1: ...)", finished.stderr)
+    output = notes + finished.stdout
     return f"```text\n$ {command}\n{output}```\n\n{seconds:.1f} s.\n"
 
 
