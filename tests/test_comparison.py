@@ -311,3 +311,11 @@ PAIRS = dp.Samples(np.eye(2), np.arange(2))
 def test_refusals(models, settings, error, message):
     with pytest.raises(error, match=message):
         dp.compare(models, **settings)
+
+
+def test_a_ranking_by_exact_prompts_needs_prompts_that_repeat():
+    rng = np.random.default_rng(0)
+    t = rng.standard_normal((12, 3))
+    models = {name: dp.Samples(rng.standard_normal((12, 3)), t) for name in ("a", "b")}
+    with pytest.raises(dp.DataError, match="every prompt has one output, so per_prompt_vendi"):
+        dp.compare(models, by="per_prompt_vendi")

@@ -248,6 +248,10 @@ def test_a_refusal_is_recognised(text):
         "As an avid reader, I recommend three books.",
         "The model said: I cannot help you.",
         "I cannot remember the summer without the smell of rain.",
+        "I can't believe this happened.",
+        "I won't give up on you.",
+        "I'm unable to sleep.",
+        "As an artificial reef grows, fish arrive.",
     ],
 )
 def test_an_answer_is_not_taken_for_a_refusal(text):

@@ -163,9 +163,10 @@ ARGUMENTS = [
         lambda: dp.Polynomial(offset=-1),
         r"`offset` must be finite and not negative, or the kernel is indefinite; got -1",
     ),
-    (lambda: dp.StableScore(threshold=0.0), "`threshold` must be positive; got 0.0"),
+    (lambda: dp.StableScore(threshold=0.0), "`threshold` must be positive and finite; got 0.0"),
     (lambda: dp.DistinctPrompts(across=1.0), "`across` must be between 0 and 1; got 1.0"),
-    (lambda: dp.DistinctPrompts(companions=0), "`companions` must be positive; got 0"),
+    (lambda: dp.DistinctPrompts(across="a"), "`across` must be positive and finite; got 'a'"),
+    (lambda: dp.DistinctPrompts(companions=0), "`companions` must be positive and finite; got 0"),
     (
         lambda: dp.StableScore(num_samples=1),
         "`num_samples` must be a whole number of at least 2; got 1",

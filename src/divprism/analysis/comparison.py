@@ -254,6 +254,11 @@ def compare(
         # Notes about embedding and files are given once, for all models.
         quiet = replace(part.select(kept[model]), notes=(), warnings=())
         result, errors[model] = assess(quiet, settings, resources)
+        if by not in result.scores:
+            raise DataError(
+                f"every prompt has one output, so {by} cannot be computed; rank by another score, "
+                "such as conditional_vendi."
+            )
         resolved = with_rule_of(settings, result.settings)
         evaluations[model] = replace(result, settings=resolved)
     results = _ranked(evaluations, by)

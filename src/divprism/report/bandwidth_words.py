@@ -16,7 +16,7 @@ _MAIN = ("conditional", "vendi")
 
 # The multiples between which `compare` repeats its ranking.
 _WHOLE = FACTORS[0], FACTORS[-1]
-_WHOLE_IN_WORDS = f"from {_WHOLE[0]:g} to {_WHOLE[1]:g} times either"
+_WHOLE_IN_WORDS = f"from {_WHOLE[0]:g} to {_WHOLE[1]:g} times"
 
 
 def sensitivity_note(documents: Collection[Document], wide: bool) -> list[str]:
@@ -49,7 +49,7 @@ def sensitivity_note(documents: Collection[Document], wide: bool) -> list[str]:
     separator = "; "
     if len(specs) == 1:
         separator = ", "
-    return [separator.join(parts) + _sampled(documents, present)]
+    return [separator.join(parts) + _sampled(documents)]
 
 
 def _main(specs: Sequence[ScoreSpec]) -> list[ScoreSpec]:
@@ -74,13 +74,16 @@ def _changes(side: str, specs: Sequence[ScoreSpec], slopes: Sequence[Document]) 
     return changes
 
 
-def _sampled(documents: Collection[Document], sensitivities: Sequence[Document]) -> str:
-    """On how many pairs the changes were computed, where these are not all of them."""
-    largest = max(document["data"]["n"] for document in documents)
-    fewest = min(sensitivity["n"] for sensitivity in sensitivities)
-    if fewest >= largest:
+def _sampled(documents: Collection[Document]) -> str:
+    """On how many pairs of a model the changes were computed, where these are not all of them."""
+    sampled = []
+    for document in documents:
+        sensitivity = document.get("sensitivity")
+        if sensitivity and sensitivity["n"] < document["data"]["n"]:
+            sampled.append(sensitivity["n"])
+    if not sampled:
         return ""
-    return f" (computed on {fewest:,} pairs)"
+    return f" (computed on at most {max(sampled):,} pairs of a model)"
 
 
 def stability_note(document: Document) -> list[str]:
@@ -98,9 +101,13 @@ def stability_note(document: Document) -> list[str]:
     num_whole = sum(_is_whole(each) for each in clear)
     differences = number_of(len(clear), "clear difference")
     verb = "hold"
-    if num_whole == 1:
+    if len(clear) == 1:
         verb = "holds"
-    return [f"the order holds {holding}; {num_whole:,} of {differences} {verb} {_WHOLE_IN_WORDS}"]
+    bandwidths = "either bandwidth"
+    if len(ranges) == 1:
+        bandwidths = "that bandwidth"
+    counted = f"{num_whole:,} of {differences} {verb}"
+    return [f"the order holds {holding}; {counted} {_WHOLE_IN_WORDS} {bandwidths}"]
 
 
 def _range_in_words(side: str, ends: Sequence[float]) -> str:

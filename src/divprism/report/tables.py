@@ -501,8 +501,12 @@ def remarks(document: Document) -> list[str]:
     baseline = document["baseline"]
     if baseline is not None:
         count = number_of(baseline["num_permutations"], "random pairing")
+        excess = baseline["excess_information"]
+        direction = "more"
+        if excess < 0:
+            direction = "less"
         lines.append(
-            f"excess information: {baseline['excess_information']:.3f} nats more than {count} of "
+            f"excess information: {abs(excess):.3f} nats {direction} than {count} of "
             f"outputs and prompts, with information_vendi {baseline['baseline']:.4f} "
             f"({p_value_of(baseline)})"
         )

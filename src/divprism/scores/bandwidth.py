@@ -8,7 +8,7 @@ The result of a score records the rule and the number that it chose.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -31,11 +31,17 @@ _STEP = 0.3
 # default score must not depend on the order of rows beyond 1e-6.
 _ACCURACY = 1e-10
 
-# Fewest distinct rows from which the two sources of variance can be told apart.
-_FEWEST_FOR_VARIANCE = 4.0
-
 # Where the bandwidth is this many times below the smallest distance, exp(-36) is left of any pair.
 _VANISHING = 6.0
+
+# Largest share of all other outputs that may become companions of an output that is alone, and the
+# share of all outputs that has to be alone to get as many companions as it needs.
+_MOST_OF_ALL = 0.2
+_HEARD = 0.1
+
+# Prompts that are closer than this, relative to the median distance, are the same up to rounding:
+# an embedder may give a text slightly different vectors in different batches.
+_SAME_PROMPT = 0.01
 
 
 class BandwidthRule(ABC):
@@ -128,9 +134,7 @@ class StableScore(BandwidthRule):
     max_rows: int = 2000
 
     def __post_init__(self) -> None:
-        if not self.threshold > 0:
-            raise ArgumentError(f"`threshold` must be positive; got {self.threshold!r}.")
-        object.__setattr__(self, "threshold", float(self.threshold))
+        object.__setattr__(self, "threshold", _positive("threshold", self.threshold))
         for field in ("num_samples", "max_rows"):
             object.__setattr__(self, field, whole_number(getattr(self, field), field, 2))
 
@@ -171,11 +175,11 @@ class DistinctPrompts(BandwidthRule):
     an output has `companions` of them, and so n / (1 + companions) kinds of prompt. Between these
     cases the rule interpolates by the share of outputs that are alone.
 
-    With several models, each with its own outputs, the share is an average over the models, and
-    outputs that are alone get their companions in every model. Sets of fewer than about
-    `companions` prompts of one output each cannot have that many, and get four times the median
-    distance. Data without two distinct prompts get 1, where every bandwidth gives the same score.
-    O(max_rows^2 d).
+    With several models, each with its own outputs, both are averages over the models, the second
+    one over those with outputs that are alone. Few prompts cannot have many companions: at most a
+    fifth of all other outputs are taken. Prompts closer than a hundredth of the median distance
+    count as the same. Data without two distinct prompts get 1, where every bandwidth gives the same
+    score. O(max_rows^2 d).
 
     Attributes
     ----------
@@ -205,14 +209,10 @@ class DistinctPrompts(BandwidthRule):
     max_rows: int = 2000
 
     def __post_init__(self) -> None:
-        if not 0 < self.across < 1:
+        for field in ("across", "companions", "widening"):
+            object.__setattr__(self, field, _positive(field, getattr(self, field)))
+        if self.across >= 1:
             raise ArgumentError(f"`across` must be between 0 and 1; got {self.across!r}.")
-        for field in ("companions", "widening"):
-            value = getattr(self, field)
-            if not value > 0:
-                raise ArgumentError(f"`{field}` must be positive; got {value!r}.")
-            object.__setattr__(self, field, float(value))
-        object.__setattr__(self, "across", float(self.across))
         object.__setattr__(self, "max_rows", whole_number(self.max_rows, "max_rows", 2))
 
     def bandwidth(self, x: Array, *, name: str = "x") -> float:
@@ -233,12 +233,13 @@ class DistinctPrompts(BandwidthRule):
         # Prompts of different models never meet: that may leave no two prompts to compare.
         if companions.num_outputs.size == 0:
             return rows.median
-        if companions.log_excess(_HIGHEST) <= 0:
-            return rows.median * math.exp(_HIGHEST)
-        # Distances that rounding cannot resolve are no reason for a still smaller bandwidth.
-        closest = max(float(rows.relative_squares.min()), 1e-12)
-        lowest = math.log(math.sqrt(closest) / _VANISHING)
-        return rows.median * math.exp(_root(companions.log_excess, lowest, _HIGHEST))
+        closest = math.sqrt(float(rows.relative_squares.min()))
+        lowest = math.log(max(closest / _VANISHING, _SAME_PROMPT))
+        apart = _root_between(companions.log_excess_of_all, lowest, _HIGHEST)
+        if companions.weight_of_alone > 0:
+            together = _root_between(companions.log_excess_of_alone, lowest, _HIGHEST)
+            apart += companions.weight_of_alone * max(together - apart, 0.0)
+        return rows.median * math.exp(apart)
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +256,8 @@ class _Companions:
         Number of outputs of each model, and how many outputs their prompt has on average.
     wanted_alone : ndarray, shape (m,)
         Number of companions that outputs without another one of their prompt need.
+    weight_of_alone : float
+        How much these outputs count: 1 if they are at least a tenth of all.
     share : float
         Companions, over the outputs of the same prompt, that are allowed where these suffice.
     """
@@ -264,6 +267,7 @@ class _Companions:
     num_outputs: np.ndarray
     same_prompt: np.ndarray
     wanted_alone: np.ndarray
+    weight_of_alone: float
     share: float
 
     @classmethod
@@ -277,19 +281,23 @@ class _Companions:
         kept = (chosen > 0).sum(axis=0) > 1
         counts = counts[:, kept]
         num_outputs = counts.sum(axis=0)
-        every = cls(
+        same_prompt = (counts**2).sum(axis=0) / num_outputs
+        num_alone = (counts == 1).sum(axis=0)
+        # Few prompts cannot give many companions without becoming one kind.
+        wanted = np.minimum(
+            rule.companions * num_alone / num_outputs, _MOST_OF_ALL * (num_outputs - same_prompt)
+        )
+        # A few outputs that are alone must not decide for all others.
+        heard = float(num_alone.sum()) / (_HEARD * rows.inverse.size)
+        return cls(
             _square(rows.relative_squares),
             chosen[:, kept],
             num_outputs,
-            same_prompt=(counts**2).sum(axis=0) / num_outputs,
-            wanted_alone=rule.companions * (counts == 1).sum(axis=0) / num_outputs,
+            same_prompt=same_prompt,
+            wanted_alone=wanted,
+            weight_of_alone=min(1.0, heard) ** 2,
             share=rule.across / (1 - rule.across),
         )
-        # A model that is too small even at the widest bandwidth must not decide for the others.
-        reachable = every.numbers(_HIGHEST) > every.wanted_alone
-        if not reachable.any():
-            return every
-        return replace(every, wanted_alone=np.where(reachable, every.wanted_alone, 0.0))
 
     def numbers(self, log_bandwidth: float) -> np.ndarray:
         """For each model the mean number of companions."""
@@ -301,20 +309,19 @@ class _Companions:
         possible = self.num_outputs - self.same_prompt
         return np.asarray(possible * similar / pairs)
 
-    def log_excess(self, log_bandwidth: float) -> float:
-        """Logarithm of the number of companions over the number wanted, where it is smallest.
-
-        What repeated prompts allow is an average over all models. Outputs that are alone need
-        theirs in every model.
-        """
+    def log_excess_of_all(self, log_bandwidth: float) -> float:
+        """Logarithm of the companions of all outputs over the number that is allowed."""
         numbers = self.numbers(log_bandwidth)
         allowed = self.share * float(self.num_outputs @ self.same_prompt)
-        smallest_ratio = float(self.num_outputs @ numbers) / allowed
+        return math.log(max(float(self.num_outputs @ numbers) / allowed, 1e-300))
+
+    def log_excess_of_alone(self, log_bandwidth: float) -> float:
+        """The same for the models with outputs that are alone, over the number that these need."""
         needy = self.wanted_alone > 0
-        if needy.any():
-            of_needy = numbers[needy] / self.wanted_alone[needy]
-            smallest_ratio = min(smallest_ratio, float(of_needy.min()))
-        return math.log(max(smallest_ratio, 1e-300))
+        outputs = self.num_outputs[needy]
+        wanted = float(outputs @ self.wanted_alone[needy])
+        number = float(outputs @ self.numbers(log_bandwidth)[needy])
+        return math.log(max(number / wanted, 1e-300))
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,6 +391,13 @@ class _DistinctRows:
         return cells.reshape(num_prompts, names.size).astype(float)
 
 
+def _positive(name: str, value: object) -> float:
+    """A field of a rule as a float, which must be positive and finite."""
+    if isinstance(value, int | float | np.number) and 0 < value < math.inf:
+        return float(value)
+    raise ArgumentError(f"`{name}` must be positive and finite; got {value!r}.")
+
+
 def _square(condensed: np.ndarray) -> np.ndarray:
     """The full symmetric matrix of condensed distances, with zeros on its diagonal."""
     # Imported at first use, to keep `import divprism` fast.
@@ -410,24 +424,14 @@ def _variance_of_rke(
     mean = float(masses @ sums) / others
     np.square(values, out=values)
     of_pairs = max(float(masses @ (values @ masses)) / others - mean**2, 0.0)
-    of_rows = 0.0
-    if effective > _FEWEST_FOR_VARIANCE:
-        row_means = sums / (1 - masses)
-        spread = float(masses @ (row_means - mean) ** 2) / others
-        of_rows = _variance_of_rows(spread, of_pairs, effective)
+    row_means = sums / (1 - masses)
+    spread = float(masses @ (row_means - mean) ** 2) / others
+    # A row mean is over n - 1 other rows, and so varies even where all rows are alike.
+    noise = of_pairs * max(effective - 2, 0.0) / (effective - 1) ** 2
+    of_rows = max(spread - noise, 0.0)
     variance = (4 * (m - 2) * of_rows + 2 * of_pairs) / (m * (m - 1))
     mu = 1 / m + (1 - 1 / m) * mean
     return (1 - 1 / m) ** 2 * variance / mu**4
-
-
-def _variance_of_rows(spread: float, of_pairs: float, n: float) -> float:
-    """Variance over rows of the expected kernel value, from the spread of the row means.
-
-    A row mean is over n - 1 others, and two of them share others and a pair. Taking the expectation
-    of `spread` and solving for the variance that it contains makes the estimate unbiased.
-    """
-    unbiased = (spread * (n - 1) ** 2 - of_pairs * (n - 2)) / ((n - 2) * (n - 4))
-    return max(unbiased, 0.0)
 
 
 def _first_root_from_above(function: Callable[[float], float]) -> float:
@@ -444,6 +448,15 @@ def _first_root_from_above(function: Callable[[float], float]) -> float:
             return _root(function, below, above)
         above = below
     return _LOWEST
+
+
+def _root_between(function: Callable[[float], float], low: float, high: float) -> float:
+    """The zero of an increasing function, or the end of the range that is nearer to it."""
+    if function(low) >= 0:
+        return low
+    if function(high) <= 0:
+        return high
+    return _root(function, low, high)
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:

@@ -33,14 +33,16 @@ _REFUSAL = re.compile(
        |i\s+apologi[sz]e[^.!?\n]{0,40}?[,.!;:]?\s*
        |unfortunately[,]?\s*)?
     (?:but\s+|however,?\s+)?
-    (?:as\s+an?\s+(?:ai|artificial|large\s+language|language)\b
+    (?:as\s+an?\s+(?:ai|artificial\s+intelligence|large\s+language|language\s+model)\b
        |i\s*(?:['\u2019]m|\s+am)\s+(?:just\s+|only\s+)?an\s+ai\b
        |i\s+(?:really\s+|simply\s+)?
         (?:can\s*not|can['\u2019]?t|won['\u2019]?t|will\s+not|am\s+not\s+able|am\s+unable)\b
         [^.!?\n]{0,30}?\b
-        (?:help|assist|provide|fulfil|fulfill|comply|answer|generate|create|write|discuss|do|
-           continue|engage|support|give|offer|respond|complete|produce|share|process|that|this)\b
-       |i\s*['\u2019]m\s+(?:not\s+able|unable)\s+to\b
+        (?:help|assist|provide|fulfil|fulfill|comply|generate|create|write|discuss|
+           continue|engage|support|offer|respond|complete|produce|share|process)\b
+       |i\s*['\u2019]m\s+(?:not\s+able|unable)\s+to\s+
+        (?:help|assist|provide|fulfil|fulfill|comply|answer|generate|create|write|discuss|
+           continue|engage|support|offer|respond|complete|produce|share|process|do)\b
        |(?:we|this\s+assistant)\s+can\s*not\s+(?:help|assist|provide|comply)\b)
     """,
     re.IGNORECASE | re.VERBOSE,

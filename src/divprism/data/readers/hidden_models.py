@@ -40,7 +40,7 @@ _FAMILY = re.compile(
     |stylegan|biggan|vqgan|gpt[-_ ]?\d|qwen|mixtral|deepseek|t5[-_]|blip|ldm\b
     |(?:flux|llama|gemma|gemini|claude|mistral|phi|imagen|wan|sana|turbo|playground)[-_.]?v?
      (?:\d|dev|schnell|pro|chat|instruct|opus|sonnet|haiku)
-    |(?:model|run|checkpoint|ckpt|step|epoch|iter|exp)[-_ ]?\w{1,8}$
+    |(?:model|run|checkpoint|ckpt|step|epoch|iter|exp)(?:[-_]\w{1,8}|\s?\d{1,8})$
     |(?:baseline|finetuned|fine[-_]tuned|lora)\b
     )|\d+b(?:[-_]|$)|v\d+\.\d+""",
     re.IGNORECASE | re.VERBOSE,
