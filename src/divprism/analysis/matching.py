@@ -103,8 +103,8 @@ def _choose_rows(samples: Samples, keys: Sequence[Key], numbers: Mapping[Key, in
         candidates = rows[key]
         # Contents are hashed only where there is a choice: that may read files.
         if number < len(candidates):
-            # The hash orders contents at random, as it were: neither short outputs nor early ones
-            # are preferred. Equal outputs have equal hashes, and either of them will do.
+            # A hash prefers neither short outputs nor early ones. Equal outputs have equal hashes,
+            # and it does not matter which of them is kept.
             digests = {row: _content_digest(samples.outputs, row) for row in candidates}
             candidates = sorted(candidates, key=digests.__getitem__)[:number]
         # In the order of the rows, so that a prompt which keeps all outputs keeps it, too.

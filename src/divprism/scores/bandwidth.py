@@ -167,8 +167,9 @@ class DistinctPrompts(BandwidthRule):
     the kernel all but removes them, Conditional-RKE compares answers to *different* questions. An
     output shares its kind of prompt with sum_j k_T(i, j)^2 outputs, on average n / prompt_rke. Of
     these, the outputs of its own prompt are the ones to compare it with. This rule takes the
-    largest bandwidth at which outputs of other prompts make up a share of at most `across`. Among
-    the candidates of docs/validity.md these two choices rank models best on the worst data set.
+    largest bandwidth at which outputs of other prompts make up a share of at most `across`. The
+    candidates are compared in docs/validity.md; far wider outputs rank a little better still, but
+    then ten different outputs count as hardly more than one.
 
     An output that is the only one of its prompt has nothing to be compared with, so it needs
     companions from similar prompts: where prompts do not repeat, the bandwidth is the one at which
