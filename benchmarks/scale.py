@@ -11,8 +11,8 @@ definition is extrapolated by n^3 from the largest size measured, and the error 
 time of divprism is the best of the repeats. Each size runs in a process of its own, whose peak
 memory includes the data.
 
---quick measures 1,000, 2,000, 5,000 and 10,000 pairs once, and the definition up to 2,000. To
-compare two checkouts, run this script with PYTHONPATH set to the `src` of each.
+--quick measures 1,000, 2,000, 5,000 and 10,000 pairs, and the definition up to 2,000. To compare
+two checkouts, run this script with PYTHONPATH set to the `src` of each.
 
     python benchmarks/scale.py --fourier [--sizes 100000 300000 1000000]
 
@@ -217,7 +217,7 @@ def main() -> None:
     parser.add_argument("--exact-up-to", type=int, default=4000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--memory", default="6GB")
-    parser.add_argument("--quick", action="store_true", help="four sizes up to 10,000, one repeat")
+    parser.add_argument("--quick", action="store_true", help="four sizes up to 10,000")
     parser.add_argument("--fourier", action="store_true", help="measure a stream instead")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--part", nargs="+", help=argparse.SUPPRESS)
@@ -225,16 +225,17 @@ def main() -> None:
     if arguments.part:
         print_part(*arguments.part)
         return
-    exact_up_to, repeats = arguments.exact_up_to, arguments.repeats
+    exact_up_to = arguments.exact_up_to
     sizes = DEFAULT_SIZES
     if arguments.quick:
         sizes = QUICK_SIZES
         exact_up_to = min(exact_up_to, 2000)
-        repeats = 1
     if arguments.fourier:
         rows = stream_table(arguments.sizes or STREAM_SIZES)
     else:
-        rows = scale_table(arguments.sizes or sizes, exact_up_to, repeats, arguments.memory)
+        rows = scale_table(
+            arguments.sizes or sizes, exact_up_to, arguments.repeats, arguments.memory
+        )
     write_rows(rows, arguments.json)
 
 

@@ -1,7 +1,9 @@
 """How scores and rankings depend on the bandwidths: laws on paper, differences, invariances."""
 
+import copy
 import json
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -170,6 +172,17 @@ def test_the_slope_of_a_sample_is_close_to_that_of_all_pairs():
     # A sample of a third of the pairs: the slope is read to one digit.
     change = (above - below) / (2 * STEP)
     assert slopes["conditional_vendi"]["x"] == pytest.approx(change, rel=0.2)
+
+
+def test_slopes_read_late_or_from_a_copy_are_those_of_the_evaluated_data(pairs):
+    x, t = (side.copy() for side in pairs)
+    now = dict(evaluated(x, t).sensitivity)
+    late = evaluated(x, t)
+    x[:], t[:] = 0.0, 1.0
+    assert late.sensitivity == now
+    unread = evaluated(*pairs)
+    assert pickle.loads(pickle.dumps(unread)).sensitivity == now
+    assert copy.deepcopy(unread).sensitivity == now
 
 
 def test_the_document_holds_the_slopes_and_older_ones_without_them_are_read(pairs):

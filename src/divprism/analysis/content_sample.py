@@ -36,11 +36,17 @@ def content_sample(
     if weights is not None:
         # Posing the problem dropped the pairs of weight zero.
         rows = np.flatnonzero(to_numpy(weights))
-    of_outputs = _hashes(samples.outputs, problem.x)[rows]
-    prompts, of_prompts = np.arange(rows.size), of_outputs
-    if problem.t is not None:
+    if problem.t is None:
+        prompts, of_prompts = np.arange(rows.size), _hashes(samples.outputs, problem.x)[rows]
+    else:
         prompts, of_prompts = problem.t.index, _hashes(_prompts(samples), problem.t)[rows]
-    pairs = _choose(prompts, of_prompts, of_outputs, max_pairs)
+    counts = np.bincount(prompts)
+    largest = max(_OUTPUTS, max_pairs // counts.size)
+    of_outputs = of_prompts
+    if counts.max() > largest:
+        # Only needed where outputs of a prompt are left out.
+        of_outputs = _hashes(samples.outputs, problem.x)[rows]
+    pairs = _choose(prompts, of_prompts, of_outputs, largest, max_pairs)
     # The outputs that are kept of a prompt take over the weight of all of them.
     before = np.bincount(prompts, weights=problem.weights)
     after = np.bincount(prompts[pairs], problem.weights[pairs], before.size)
@@ -70,11 +76,17 @@ def _hashes(data: Array, operator: KernelOperator) -> np.ndarray:
 
 
 def _choose(
-    prompts: np.ndarray, of_prompts: np.ndarray, of_outputs: np.ndarray, max_pairs: int
+    prompts: np.ndarray,
+    of_prompts: np.ndarray,
+    of_outputs: np.ndarray,
+    largest: int,
+    max_pairs: int,
 ) -> np.ndarray:
-    """Pairs of the prompts with the smallest hashes, as many as fit, in the order of rows."""
+    """Pairs of the prompts with the smallest hashes, as many as fit, in the order of rows.
+
+    Of each prompt the `largest` outputs with the smallest hashes.
+    """
     counts = np.bincount(prompts)
-    largest = max(_OUTPUTS, max_pairs // counts.size)
     by_prompt = np.lexsort((of_outputs, prompts))
     rank = np.empty(prompts.size, int)
     rank[by_prompt] = np.arange(prompts.size) - np.repeat(np.cumsum(counts) - counts, counts)

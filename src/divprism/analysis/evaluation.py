@@ -99,8 +99,8 @@ class Evaluation:
         Where prompts have few outputs, or if asked for: Information in excess of that of outputs
         paired with prompts at random.
     sensitivity : Sensitivity, optional
-        By score and side, the change in percent with one percent more bandwidth. None where no side
-        has a Gaussian kernel.
+        By score and side, the change in percent with one percent more bandwidth; computed when it
+        is first read. None where no side has a Gaussian kernel.
     samples : Samples, optional
         What was scored, as vectors, and what these were made from.
     """
@@ -317,7 +317,7 @@ def evaluate(
 
     Costs what `information_vendi` costs alone (with `labels`, plus the cluster scores). At
     `order=2` no eigenvalue is computed. How much each score depends on the bandwidths
-    (`sensitivity`) comes on top: eigenvectors of at most 500 pairs, some 60 ms of one core.
+    (`sensitivity`) is computed when it is read or printed, from eigenvectors of at most 500 pairs.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ entropies, so its logarithm has the sum of their slopes.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,6 @@ MAX_PAIRS = 500
 """Largest number of pairs that sensitivities are computed on; of more, a sample by content."""
 
 
-@dataclass(frozen=True, eq=False)
 class Sensitivity(Mapping[str, dict[str, float]]):
     """By how many percent a score changes with one percent more bandwidth: d log s / d log b.
 
@@ -43,17 +43,34 @@ class Sensitivity(Mapping[str, dict[str, float]]):
     more alike: without truncation, the slopes of `vendi` and `conditional_vendi` in the bandwidth
     of the outputs are never positive.
 
-    Attributes
+    The slopes are computed when they are first read, because they need eigenvectors where the
+    scores need none: O(MAX_PAIRS^3), about 60 ms of one core, and at order 2 a few.
+
+    Parameters
     ----------
-    slopes : dict of dict of float
-        By score, then by side: "x" for the outputs, "t" for the prompts.
-    n : int
-        Number of pairs that the slopes were computed on; where the data have more, these were
-        chosen by their content.
+    problem : Problem
+        At most `MAX_PAIRS` pairs.
+    specs : sequence of ScoreSpec
+        The scores.
     """
 
-    slopes: dict[str, dict[str, float]]
-    n: int
+    def __init__(self, problem: Problem, specs: Sequence[ScoreSpec]) -> None:
+        self.n = problem.n
+        self._problem = problem
+        self._specs = tuple(specs)
+
+    @cached_property
+    def slopes(self) -> dict[str, dict[str, float]]:
+        """By score, then by side: "x" for the outputs, "t" for the prompts."""
+        # Matrices of this size are solved as fast on one BLAS thread, and many times faster where
+        # other processes use the cores.
+        with plain_mode(), one_blas_thread():
+            slopes = _score_slopes(self._problem, self._specs)
+        return {name: of_score for name, of_score in slopes.items() if of_score}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies and pickles carry the numbers, not the data and the threads to compute them.
+        return {"n": self.n, "slopes": self.slopes}
 
     def __getitem__(self, score: str) -> dict[str, float]:
         return self.slopes[score]
@@ -63,6 +80,9 @@ class Sensitivity(Mapping[str, dict[str, float]]):
 
     def __len__(self) -> int:
         return len(self.slopes)
+
+    def __repr__(self) -> str:
+        return f"Sensitivity({self.slopes}, n={self.n})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, every number finite."""
@@ -74,19 +94,15 @@ def sensitivity_of(
 ) -> Sensitivity | None:
     """The slopes of some scores in the bandwidths; None if no side has one.
 
-    Exact up to `MAX_PAIRS` pairs, and of a sample of that size beyond (`content_sample`). Needs
-    eigenvectors of each operator, O(MAX_PAIRS^3): about 60 ms of one core in all, and at order 2 a
-    few. `samples` and `weights` are the data that the problem was posed with.
+    Exact up to `MAX_PAIRS` pairs, and of a sample of that size beyond (`content_sample`). `samples`
+    and `weights` are the data that the problem was posed with.
     """
     sides = [side for side in (problem.x, problem.t) if side is not None]
     if not any(isinstance(side.kernel, Gaussian) for side in sides):
         return None
-    # Matrices of this size are solved as fast on one BLAS thread, and many times faster where other
-    # processes use the cores.
-    with plain_mode(), one_blas_thread():
+    with plain_mode():
         sample = content_sample(problem, samples, MAX_PAIRS, weights=weights)
-        slopes = _score_slopes(sample, specs)
-    return Sensitivity({name: of_score for name, of_score in slopes.items() if of_score}, sample.n)
+    return Sensitivity(sample, specs)
 
 
 def _score_slopes(problem: Problem, specs: Sequence[ScoreSpec]) -> dict[str, dict[str, float]]:

@@ -41,7 +41,7 @@ Array: TypeAlias = Any
 """An array of any library that follows the array API standard."""
 
 # Sizes of a matrix up to which one BLAS thread, and from which SciPy, computes eigenvalues.
-_ONE_THREAD_SIZE = 1000
+_ONE_THREAD_SIZE = 400
 _SCIPY_SIZE = 1800
 
 # Columns that are compared first when looking for equal rows: they nearly always differ there.
@@ -107,8 +107,8 @@ def eigvalsh(matrix: Array) -> np.ndarray:
     """
     if not is_numpy_array(matrix):
         return to_numpy(array_namespace(matrix).linalg.eigvalsh(matrix))
-    # Up to n = 1000 one BLAS thread is about as fast as two, and many times faster where other
-    # processes use the cores.
+    # Up to n = 400 one BLAS thread is as fast as two, and many times faster where other processes
+    # use the cores.
     if matrix.shape[0] <= _ONE_THREAD_SIZE:
         with one_blas_thread():
             return np.linalg.eigvalsh(matrix)

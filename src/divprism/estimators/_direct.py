@@ -24,9 +24,9 @@ CHEAP_SIZE = 3000
 
 ByMoment = Callable[[Operator], bool]
 
-# Rows of the largest of several matrices that are solved at the same time. Fewer take less time
-# than starting threads.
-_FEWEST_ROWS, _MOST_ROWS = 200, 3000
+# Rows of the largest of several matrices that are solved at the same time, by benchmarks/exact.py.
+# Below, starting threads costs what they gain; above, BLAS uses several cores well by itself.
+_FEWEST_ROWS, _MOST_ROWS = 800, 1200
 
 
 def _never(part: Operator) -> bool:
@@ -101,8 +101,8 @@ def _fit_side_by_side(
 ) -> bool:
     """Whether to solve several matrices at once, with one BLAS thread each.
 
-    That takes as long as solving them one by one on two BLAS threads, and half the processor time:
-    between two calls threads of BLAS spin. Beyond 3,000 rows BLAS uses several cores well.
+    That takes as long as solving them one by one on two BLAS threads, and two thirds of the
+    processor time: between two calls threads of BLAS spin.
     """
     sizes = [operator.size for operator in operators]
     if len(sizes) < 2 or not _FEWEST_ROWS <= max(sizes) <= _MOST_ROWS:

@@ -85,28 +85,32 @@ def matrix_noise(operator: Operator, matrix: Array) -> float:
     from the centre round most, but a point that is far from all others is similar to none of them,
     and its row of M is zero, without error, beside the exact diagonal.
     """
-    noise = 0.0
+    noise, by_row = 0.0, []
     for factor, index in operator.indexed_factors():
         noises = factor.points.noises
         if noises is None:
             noise += factor.noise * float(operator.masses.sum())
-        else:
-            xp = array_namespace(noises)
-            noise += _largest_row_error(matrix, xp.take(noises, upload(index, noises), axis=0))
+            continue
+        xp = array_namespace(noises)
+        of_rows = xp.take(noises, upload(index, noises), axis=0)
+        by_row.append(xp.astype(of_rows, matrix.dtype))
+    if by_row:
+        noise += _largest_row_error(matrix, sum(by_row))
     return noise
 
 
 def _largest_row_error(matrix: Array, noises: Array) -> float:
     """Largest row sum of |M_ij| (noises_i + noises_j): a bound on the norm of the error."""
     xp = array_namespace(matrix)
-    noises = xp.astype(noises, matrix.dtype)
     diagonal = xp.linalg.diagonal(matrix)
     largest = 0.0
     for rows in row_blocks(matrix.shape[0], _PANEL):
         block = xp.abs(matrix[rows, :])
         own = noises[rows]
-        errors = own * (xp.sum(block, axis=1) - 2 * diagonal[rows]) + block @ noises
-        largest = max(largest, float(xp.max(errors)))
+        sums = xp.sum(block, axis=1) - 2 * diagonal[rows]
+        # Not a matrix product: threads of NumPy's BLAS would spin on while SciPy's solves M.
+        weighted = xp.sum(block * noises[None, :], axis=1)
+        largest = max(largest, float(xp.max(own * sums + weighted)))
     return largest
 
 
