@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check
 
-.PHONY: demo test check lint bench figures clean
+.PHONY: demo test check lint audit bench figures clean
 
 # Python files that differ from the last commit, new ones included.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- '*.py'; \
@@ -28,6 +28,9 @@ lint: $(VENV)/.lint
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/codespell
+
+audit: $(VENV)/.audit
+	$(VENV)/bin/python tools/audit.py
 
 bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/import_time.py
