@@ -177,6 +177,15 @@ class Store:
                 if row is not None:
                     yield position, vectors[row]
 
+    def width(self) -> int | None:
+        """Return the number of entries of the stored vectors, or None if there are none."""
+        # One item of each shard: if a shard turns out to be damaged, the next one is asked.
+        digests = {path: digest for digest, path in self._index.items()}
+        for digest in digests.values():
+            for _, vector in self.fetch([digest]):
+                return len(vector)
+        return None
+
     def add(self, digest: bytes, vector: np.ndarray) -> None:
         """Add a vector; the next flush writes it to disk."""
         self._pending[digest] = vector

@@ -112,6 +112,9 @@ class _MemoryStore:
     def fetch(self, digests: Sequence[bytes]) -> Iterator[tuple[int, np.ndarray]]:
         return ((position, self._vectors[digest]) for position, digest in enumerate(digests))
 
+    def width(self) -> int | None:
+        return None
+
     def add(self, digest: bytes, vector: np.ndarray) -> None:
         self._vectors[digest] = vector
 
@@ -207,11 +210,7 @@ class _Run:
                 self.vectors = np.empty((len(self.items), width), vector.dtype)
             # An endpoint or a function can change its width while its name stays the same.
             if width != self.vectors.shape[1]:
-                raise DataError(
-                    f"embedder {self.embedder.name} returned vectors of different widths "
-                    f"({width} and {self.vectors.shape[1]}), some of them cached; "
-                    "clear the cache of this embedder."
-                )
+                raise self._width_error(width, self.vectors.shape[1])
             self.vectors[indices[position]] = vector
             missing.discard(indices[position])
         return sorted(missing)
@@ -246,11 +245,23 @@ class _Run:
                     f"embedder {name} returned vectors of {width:,} numbers, "
                     f"but its dimension is {known:,}."
                 )
+            # Checked before they are stored, or the cache would hold vectors of both widths.
+            cached = None
+            if known is None:
+                cached = self.store.width()
+            if cached not in (None, width):
+                raise self._width_error(width, cached)
             self._width = width
         if width != self._width:
             raise DataError(
                 f"embedder {name} returned vectors of different widths ({self._width} and {width})."
             )
+
+    def _width_error(self, width: int, other: int | None) -> DataError:
+        return DataError(
+            f"embedder {self.embedder.name} returned vectors of different widths "
+            f"({width} and {other}), some of them cached; clear the cache of this embedder."
+        )
 
     def _jobs(self, indices: Sequence[int]) -> Iterator[_Job]:
         """Yield the items in order, prepared by threads that run at most a few batches ahead."""
