@@ -139,6 +139,141 @@ def test_texts_score_alike_in_every_container():
         assert _values(found) == right
 
 
+def _ends(intervals):
+    return [(name, one.low, one.high) for name, one in intervals.items()]
+
+
+def _assert_same_ends(first, second):
+    for one, other in zip(_ends(first), _ends(second), strict=True):
+        assert one[0] == other[0]
+        assert one[1:] == pytest.approx(other[1:], rel=1e-9, abs=1e-9), one[0]
+
+
+def _prompts_with_outputs(num_prompts, each, seed=0):
+    generator = np.random.default_rng(seed)
+    t = np.repeat(generator.standard_normal((num_prompts, 4)), each, axis=0)
+    return t + generator.standard_normal(t.shape), t
+
+
+SAMPLES = {
+    "a prompt each": (*_prompts_with_outputs(120, 1), {}),
+    "prompts resampled": (*_prompts_with_outputs(30, 4), {"unit": "prompt"}),
+    "pairs of prompts that repeat": (*_prompts_with_outputs(30, 4), {"unit": "pair"}),
+    "few prompts with many outputs": (*_prompts_with_outputs(6, 15), {}),
+    "more than 500 pairs": (*_prompts_with_outputs(24, 30), {}),
+    "ids": (_prompts_with_outputs(40, 3)[0], np.repeat(np.arange(40) * 7 % 40, 3), {}),
+    "texts as ids": (
+        _prompts_with_outputs(40, 3)[0],
+        np.repeat([f"prompt {index * 7 % 40}" for index in range(40)], 3),
+        {"kernel_t": dp.Categorical()},
+    ),
+    "copies of outputs": (np.eye(5)[np.arange(90) ** 2 % 7 % 5], np.arange(90) % 8, {}),
+    "truncated": (*_prompts_with_outputs(40, 2), {"truncation": 10, "order": 1.5}),
+}
+
+
+@pytest.mark.parametrize("case", SAMPLES)
+def test_neither_seed_nor_order_of_rows_changes_an_interval(case):
+    x, t, options = SAMPLES[case]
+    options = {"interval": 0.95, "num_permutations": 0, "kernel_x": dp.Gaussian(1.5)} | options
+    if t.ndim == 2:
+        options["kernel_t"] = dp.Gaussian(0.7)
+    expected = dp.evaluate(x, t, **options).intervals
+    for seed in range(1, 11):
+        order = np.random.default_rng(seed).permutation(len(x))
+        found = dp.evaluate(x[order], t[order], rng=seed, **options)
+        _assert_same_ends(found.intervals, expected)
+
+
+def test_intervals_with_chosen_bandwidths_do_not_depend_on_the_order_of_rows():
+    x, t = _prompts_with_outputs(40, 3)
+    expected = dp.evaluate(x, t, interval=0.95, num_permutations=0).intervals
+    for seed in range(1, 6):
+        order = np.random.default_rng(seed).permutation(len(x))
+        found = dp.evaluate(x[order], t[order], interval=0.95, num_permutations=0, rng=seed)
+        _assert_same_ends(found.intervals, expected)
+
+
+def test_intervals_with_labels_and_weights_do_not_depend_on_the_order_of_rows():
+    generator = np.random.default_rng(0)
+    x = np.eye(6)[generator.integers(0, 6, 80)]  # copies, in several clusters
+    labels = generator.integers(0, 3, 80)
+    weights = generator.integers(0, 3, 80) / 1.0
+    weights /= weights.sum()
+    options = {"kernel_x": dp.Gaussian(1.0), "interval": 0.95}
+    expected = dp.evaluate(x, None, labels, weights=weights, **options).intervals
+    names = np.array(["c", "a", "b"])
+    for seed in range(1, 11):
+        order = np.random.default_rng(seed).permutation(80)
+        found = dp.evaluate(
+            x[order], None, names[labels[order]], weights=weights[order], rng=seed, **options
+        )
+        _assert_same_ends(found.intervals, expected)
+
+
+def test_intervals_of_kernel_matrices_do_not_depend_on_the_order_of_rows():
+    x, t = _prompts_with_outputs(30, 4)
+    kernels = [np.exp(-((a[:, None] - a) ** 2).sum(-1) / 3) for a in (x, t)]
+    precomputed = {"kernel_x": dp.Precomputed(), "kernel_t": dp.Precomputed()}
+    options = {"interval": 0.95, "num_permutations": 0} | precomputed
+    expected = dp.evaluate(*kernels, **options).intervals
+    for seed in range(1, 6):
+        order = np.random.default_rng(seed).permutation(len(x))
+        found = dp.evaluate(*(k[np.ix_(order, order)] for k in kernels), rng=seed, **options)
+        _assert_same_ends(found.intervals, expected)
+
+
+def test_intervals_do_not_depend_on_the_container_of_prompts():
+    torch = pytest.importorskip("torch")
+    pandas = pytest.importorskip("pandas")
+    x = _prompts_with_outputs(30, 3)[0]
+    ids = np.repeat(np.arange(30), 3)
+    options = {"kernel_x": dp.Gaussian(1.5), "interval": 0.95, "num_permutations": 0}
+    expected = dp.evaluate(x, ids, **options).intervals
+    for t in (ids.tolist(), tuple(ids.tolist()), ids.astype(np.int16), pandas.Series(ids)):
+        _assert_same_ends(dp.evaluate(x, t, **options).intervals, expected)
+    found = dp.evaluate(torch.tensor(x), torch.tensor(ids), **options)
+    _assert_same_ends(found.intervals, expected)
+
+
+@pytest.mark.parametrize("by", ["conditional_vendi", "conditional_rke"])
+@pytest.mark.parametrize(("num_prompts", "each"), [(30, 4), (8, 12), (60, 1)])
+def test_neither_seed_nor_order_of_rows_changes_a_verdict(num_prompts, each, by):
+    models = {}
+    for index in range(3):
+        generator = np.random.default_rng(index)
+        _, t = _prompts_with_outputs(num_prompts, each, seed=9)
+        x = t + (0.6 + 0.04 * index) * generator.standard_normal(t.shape)
+        models[f"model {index}"] = dp.Samples(x, t)
+    options = {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.7), "num_permutations": 0}
+    expected = dp.compare(models, by=by, **options)
+    for seed in range(1, 11):
+        generator = np.random.default_rng(seed)
+        shuffled = {}
+        for name, samples in models.items():
+            shuffled[name] = samples.select(generator.permutation(len(samples)).tolist())
+        found = dp.compare(shuffled, by=by, rng=seed, **options)
+        assert found.ranks == expected.ranks
+        for one, other in zip(found.differences, expected.differences, strict=True):
+            assert (one.first, one.second, one.clear) == (other.first, other.second, other.clear)
+            ends = (other.ratio, other.low, other.high)
+            assert (one.ratio, one.low, one.high) == pytest.approx(ends, rel=1e-9)
+
+
+def test_prompts_in_two_precisions_keep_the_pairing_of_models():
+    x, t = _prompts_with_outputs(30, 4)
+    other = t + np.random.default_rng(1).standard_normal(t.shape)
+    options = {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.7), "num_permutations": 0}
+    single = t.astype(np.float32)
+    ends = []
+    for prompts in (single, single.astype(float), t):
+        models = {"one": dp.Samples(x, single), "other": dp.Samples(other, prompts)}
+        (difference,) = dp.compare(models, **options).differences
+        ends.append((difference.low, difference.high))
+    assert ends[0] == pytest.approx(ends[1], rel=1e-9)
+    assert ends[0] == pytest.approx(ends[2], rel=1e-9)
+
+
 def test_the_settings_of_one_model_reproduce_its_scores(path):
     results = dp.evaluate_models(path, num_permutations=0)
     part = dp.load(path).by_model()["calm"]

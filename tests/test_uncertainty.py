@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import divprism as dp
 from divprism.analysis import jackknife as _jackknife
+from divprism.analysis.content_order import ContentOrder
 from divprism.analysis.intervals import sampling_error
 from divprism.analysis.pairings import Pairings, pairing_moments
 from divprism.core.norms import squared_norms
@@ -86,7 +87,8 @@ def test_intervals_cover_the_expectation(law):
             assert interval.low < float(found.scores[name]) < interval.high
             held[name] += interval.low <= truth[name] <= interval.high
             errors[name] += interval.standard_error / DRAWS
-    assert all(0.90 * DRAWS <= count <= 0.98 * DRAWS for count in held.values()), held
+    # 200 data sets know a share of 0.98 to 0.01.
+    assert all(0.90 * DRAWS <= count <= 0.99 * DRAWS for count in held.values()), held
     for name in SCORES_OF_PAIRS:
         assert errors[name] == pytest.approx(
             spread[name], rel=0.25
@@ -140,8 +142,9 @@ def test_what_differs_between_given_prompts_is_no_error():
     found = dp.evaluate(
         np.eye(40)[kinds], np.repeat(np.arange(4), 12), kernel_x=dp.Cosine(), interval=0.95
     ).intervals
-    for name in ("conditional_vendi", "conditional_rke"):
-        assert found[name].standard_error < 0.01
+    # Groups differ in which prompts they take outputs of, by 1 % at order 1.
+    assert found["conditional_vendi"].standard_error < 0.02
+    assert found["conditional_rke"].standard_error < 1e-9
 
 
 def test_prompts_of_random_frequency_count_as_sampled():
@@ -588,7 +591,8 @@ def test_prompts_that_are_taken_together_have_nothing_in_common(together, monkey
     x[1], t = x[0], t[np.random.default_rng(1).permutation(len(t))]
     problem = pose(x, t, settings=PAIRED)
     monkeypatch.setattr(_jackknife, "_BLOCK_PAIRS", together)
-    sums = _jackknife.Sample.of(problem, None).similarities("within_prompts")
+    in_rows = ContentOrder(np.arange(120), np.arange(30))
+    sums = _jackknife.Sample.of(problem, None, in_rows).similarities("within_prompts")
     squares = np.exp(-((x[:, None] - x) ** 2).sum(-1) / NARROW.bandwidth**2)
     is_same = (t[:, None] == t).all(-1)
     assert sums == pytest.approx((squares * is_same).sum(1) / len(x), abs=1e-12)

@@ -21,6 +21,7 @@ from divprism.analysis.inputs import (
 from divprism.analysis.intervals import SamplingError, quantile
 from divprism.analysis.matching import match_prompts
 from divprism.analysis.stability import Range, ScaledScores
+from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Precomputed
 from divprism.data.files import write_text
 from divprism.data.samples import Samples, Text
@@ -329,7 +330,7 @@ def _pool(by_model: dict[str, Samples]) -> Samples:
     warnings = [warning for part in parts for warning in part.warnings]
     return Samples(
         _concatenate([part.outputs for part in parts]),
-        _concatenate([part.prompts for part in parts]),
+        _concatenate(_in_one_precision([part.prompts for part in parts])),
         tuple(models),
         " and ".join(by_source),
         warnings=tuple(dict.fromkeys(warnings)),
@@ -338,11 +339,27 @@ def _pool(by_model: dict[str, Samples]) -> Samples:
     )
 
 
+def _in_one_precision(sides: Sequence[Any]) -> list[Any]:
+    """Prompts of all models, vectors in the lowest precision that any model has.
+
+    Prompts are matched in that precision (`prompt_keys`); here they become equal, as they have to
+    be for errors of prompts to cancel between models.
+    """
+    if isinstance(sides[0], tuple):
+        return list(sides)
+    arrays = [to_numpy(side) for side in sides]
+    floating = [array.dtype for array in arrays if array.dtype.kind == "f"]
+    if len(floating) < len(arrays):
+        return arrays
+    lowest = min(floating, key=lambda dtype: dtype.itemsize)
+    return [array.astype(lowest, copy=False) for array in arrays]
+
+
 def _concatenate(sides: Sequence[Any]) -> Any:
     """One side of all models: items, ids or vectors."""
     if isinstance(sides[0], tuple):
         return tuple(item for side in sides for item in side)
-    arrays = [np.asarray(side) for side in sides]
+    arrays = [to_numpy(side) for side in sides]
     if len({array.shape[1:] for array in arrays}) > 1:
         raise DataError(
             "the vectors of the models differ in width, so they come from different embedders; "

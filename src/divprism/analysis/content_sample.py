@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from divprism.core.arrays import Array, content_hashes, to_numpy
-from divprism.core.kernels import Precomputed
+from divprism.analysis.content_order import prompts_of, side_hashes
+from divprism.core.arrays import to_numpy
 from divprism.core.operators import HadamardOperator, KernelOperator
-from divprism.data.samples import Samples, Text
+from divprism.data.samples import Samples
 from divprism.scores.problem import Problem
 
 __all__ = ["content_sample"]
@@ -27,8 +27,7 @@ def content_sample(
     `samples` and `weights` are the data that the problem was posed with. Whole prompts are chosen,
     those with the smallest hashes, because pairs chosen one by one would hardly have a prompt in
     common. So models on the same prompts get the same ones. Of prompts with many outputs, those
-    with the smallest hashes stand for all of them, with their weight. Outputs given as a kernel
-    matrix have no content: they are taken in the order of rows. O(n d).
+    with the smallest hashes stand for all of them, with their weight. O(n d).
     """
     if problem.weights.size <= max_pairs:
         return problem
@@ -37,42 +36,21 @@ def content_sample(
         # Posing the problem dropped the pairs of weight zero.
         rows = np.flatnonzero(to_numpy(weights))
     if problem.t is None:
-        prompts, of_prompts = np.arange(rows.size), _hashes(samples.outputs, problem.x)[rows]
+        prompts, of_prompts = np.arange(rows.size), side_hashes(samples.outputs, problem.x, rows)
     else:
-        prompts, of_prompts = problem.t.index, _hashes(_prompts(samples), problem.t)[rows]
+        prompts, of_prompts = problem.t.index, side_hashes(prompts_of(samples), problem.t, rows)
     counts = np.bincount(prompts)
     largest = max(_OUTPUTS, max_pairs // counts.size)
     of_outputs = of_prompts
     if counts.max() > largest:
         # Only needed where outputs of a prompt are left out.
-        of_outputs = _hashes(samples.outputs, problem.x)[rows]
+        of_outputs = side_hashes(samples.outputs, problem.x, rows)
     pairs = _choose(prompts, of_prompts, of_outputs, largest, max_pairs)
     # The outputs that are kept of a prompt take over the weight of all of them.
     before = np.bincount(prompts, weights=problem.weights)
     after = np.bincount(prompts[pairs], problem.weights[pairs], before.size)
     grown = problem.weights[pairs] * (before / np.maximum(after, 1e-300))[prompts[pairs]]
     return _restricted(problem, pairs, grown / grown.sum())
-
-
-def _prompts(samples: Samples) -> Array:
-    """Vectors or ids of the prompts; of texts that became numbers, the texts."""
-    prompts: Array = samples.prompts
-    given = samples.given
-    if prompts.ndim == 2 or given is None or not isinstance(given.prompts, tuple):
-        return prompts
-    # Such numbers follow the order of rows, which must not matter.
-    return np.array([item.text for item in given.prompts if isinstance(item, Text)])
-
-
-def _hashes(data: Array, operator: KernelOperator) -> np.ndarray:
-    """A hash of each row of one side; equal for all rows of a kernel matrix."""
-    if isinstance(operator.kernel, Precomputed):
-        return np.zeros(data.shape[0], np.uint64)
-    if data.ndim == 2:
-        return content_hashes(data)
-    # Ids are numbered in sorted order: numbers in order of appearance would depend on the rows.
-    _, codes = np.unique(to_numpy(data), return_inverse=True)
-    return content_hashes(codes[:, None].astype(float))
 
 
 def _choose(

@@ -14,6 +14,7 @@ import numpy as np
 from divprism import __version__
 from divprism.analysis.baseline import ShuffledBaseline, default_permutations, shuffled_from
 from divprism.analysis.bounds import Bound, bounds_of
+from divprism.analysis.content_order import ContentOrder
 from divprism.analysis.inputs import (
     as_samples,
     describe_source,
@@ -452,7 +453,8 @@ def assess(
     specs = available(problem.operators)
     solved = solve(problem, specs)
     scores = assemble_all(problem, specs, solved)
-    errors, too_few = _sampling_error(problem)
+    arrays = as_arrays(embedded)
+    errors, too_few = _sampling_error(problem, arrays, weights)
     intervals: dict[str, Interval] = {}
     bounds: dict[str, Bound] = {}
     level = problem.settings.interval
@@ -462,7 +464,6 @@ def assess(
             bounds = bounds_of(problem, scores, errors.norms, level)
     # The default number of pairings depends on the data; the settings record what was used.
     baseline, problem, unchecked = _baseline(problem, solved)
-    arrays = as_arrays(embedded)
     result = Evaluation(
         scores=scores,
         settings=problem.settings,
@@ -484,7 +485,9 @@ def assess(
     return result, errors
 
 
-def _sampling_error(problem: Problem) -> tuple[SamplingError | None, tuple[Notice, ...]]:
+def _sampling_error(
+    problem: Problem, samples: Samples, weights: object
+) -> tuple[SamplingError | None, tuple[Notice, ...]]:
     """The sampling errors if intervals are asked for, or a warning that the sample is too small."""
     settings = problem.settings
     if settings.interval is None:
@@ -492,7 +495,8 @@ def _sampling_error(problem: Problem) -> tuple[SamplingError | None, tuple[Notic
     too_few = too_few_units(problem, settings.unit)
     if too_few is not None:
         return None, (too_few,)
-    return sampling_error(problem, settings.unit), ()
+    order = ContentOrder.of(problem, samples, weights=weights)
+    return sampling_error(problem, settings.unit, order), ()
 
 
 def _baseline(

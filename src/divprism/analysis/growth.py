@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from divprism.analysis.extrapolation import WINDOW, Curve
-from divprism.analysis.jackknife import units_of
 from divprism.analysis.subsets import Subsets, ladder_of_sizes, nested_subsets, thinned_subsets
+from divprism.analysis.units import units_of
 from divprism.analysis.verdicts import (
     Criteria,
     Verdict,

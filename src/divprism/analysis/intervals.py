@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.analysis.jackknife import Sample, units_of
+from divprism.analysis.content_order import ContentOrder
+from divprism.analysis.jackknife import Sample
+from divprism.analysis.units import units_of
 from divprism.engines import blas_for
 from divprism.errors import Notice
 from divprism.scores.problem import Problem
@@ -180,7 +182,9 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}s"
 
 
-def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
+def sampling_error(
+    problem: Problem, unit: str | None = None, order: ContentOrder | None = None
+) -> SamplingError:
     """The sampling errors of all scores of a problem.
 
     Parameters
@@ -189,6 +193,8 @@ def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
         Whose scores are asked for, at its order and at order 2.
     unit : "pair" or "prompt", optional
         Default as in `units_of`.
+    order : ContentOrder, optional
+        The order in which units are dealt out to the groups that are left out. Default: by row.
 
     Raises
     ------
@@ -197,7 +203,7 @@ def sampling_error(problem: Problem, unit: str | None = None) -> SamplingError:
     """
     # The jackknife solves small matrices, and up to this size kernel blocks are small as well.
     with blas_for(problem.x.index.size):
-        return _sampling_error(problem, Sample.of(problem, unit))
+        return _sampling_error(problem, Sample.of(problem, unit, order))
 
 
 def _sampling_error(problem: Problem, sample: Sample) -> SamplingError:
@@ -211,12 +217,10 @@ def _sampling_error(problem: Problem, sample: Sample) -> SamplingError:
     deviations = {}
     for spec in specs:
         deviations[spec.name] = parts.deviations(spec, spec.order_under(order))
-    if problem.within_labels is not None:
-        # The right factor compares labels as ids; its index is the group of each pair.
-        labels = problem.within_labels.right.index
+    if sample.labels is not None:
         for spec in available(["within_labels"]):
             at = spec.order_under(order)
-            deviations[spec.name] = sample.inside(labels, at, truncation)
+            deviations[spec.name] = sample.inside(at, truncation)
     ranges = {}
     for name in deviations:
         spec = score_spec(name)

@@ -3,7 +3,8 @@
 At order 2 a score is a ratio of sums over pairs of samples, so the contribution of each sample is
 known in closed form. At other orders the samples are left out by groups, twenty at most, and the
 entropies are computed again. The same holds for cluster scores at every order: the contribution of
-a sample to the score of a small cluster is far from linear.
+a sample to the score of a small cluster is far from linear. Groups are dealt out by the content of
+the samples (`ContentOrder`), so that no error depends on a seed or on the order of rows.
 
 Where the prompts are those of a design (`design_of`), only their outputs are random: what differs
 between prompts is no error. There contributions are measured from the mean of their prompt, each
@@ -12,37 +13,30 @@ are left out.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from divprism.analysis.blocks import entropy_of_blocks, members_by_code, stacks_of, whole_codes
+from divprism.analysis.content_order import ContentOrder
+from divprism.analysis.units import design_of, is_even, units_of
 from divprism.core.arrays import to_numpy
-from divprism.core.entropy import matrix_entropy, renyi_entropy
+from divprism.core.entropy import matrix_entropy
 from divprism.core.operators import HadamardOperator, KernelOperator, Operator, dense
-from divprism.core.spectrum import Spectrum
 from divprism.core.tiles import row_blocks
-from divprism.engines import one_blas_thread
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import DataError
 from divprism.scores.problem import Problem
 
-__all__ = ["Sample", "design_of", "units_of"]
+__all__ = ["Sample"]
 
-_FEW_PROMPTS = 20  # fewer prompts are taken as given, not as a random sample
 _GROUPS = 20  # groups of units that are left out one after another
 _BLOCK_ENTRIES = 1 << 23  # kernel values held at a time
 _BLOCK_PAIRS = 256  # pairs of small prompts whose kernel values are computed together
 
-# With fewer outputs of a prompt, what two of them have in common is not part of the contribution
-# of either, and errors would be too small.
-_FEW_OUTPUTS = 3
-
-# Share of random samples whose numbers of outputs per prompt are as even as those of a design.
-_EVEN = 0.05
-
-# More pairs than this are represented by a random subset: errors fall with the root of the number
-# of pairs, so those of the subset can be scaled. A prompt has at most `_MAX_OUTPUTS` outputs in the
+# More pairs than this are represented by a subset: errors fall with the root of the number of
+# pairs, so those of the subset can be scaled. A prompt has at most `_MAX_OUTPUTS` outputs in the
 # subset, so that it holds enough prompts.
 _MAX_PAIRS = 500
 _MAX_OUTPUTS = _MAX_PAIRS // _GROUPS
@@ -73,7 +67,7 @@ class _Groups:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The pairs of a problem as a random sample.
+    """The pairs of a problem as a random sample, in the order of their content.
 
     Attributes
     ----------
@@ -87,10 +81,10 @@ class Sample:
         The weight of each pair.
     unit : str
         What the units are: "pair" or "prompt".
-    rng : int
-        Seed.
     design : ndarray of int, or None
         The prompt of each pair, where the prompts are those of a design.
+    labels : ndarray of int, or None
+        The group of each pair, where labels were given.
     independent : bool
         True if the pairs are independent of each other.
     """
@@ -100,31 +94,47 @@ class Sample:
     units: np.ndarray
     weights: np.ndarray
     unit: str
-    rng: int
     design: np.ndarray | None
+    labels: np.ndarray | None
     independent: bool
 
     @classmethod
-    def of(cls, problem: Problem, unit: str | None) -> "Sample":
-        """The sample of a problem, in units of `unit`."""
+    def of(cls, problem: Problem, unit: str | None, order: ContentOrder | None = None) -> "Sample":
+        """The sample of a problem, in units of `unit`; by default in the order of rows, mixed."""
+        if order is None:
+            order = ContentOrder.of_rows(problem)
         operators = dict(problem.operators)
         # Inside labels the jackknife goes cluster by cluster (`inside`).
         operators.pop("within_labels", None)
         chosen, units = units_of(problem, unit)
         if units.max() < 1:
             raise DataError(f"an interval needs at least two {chosen}s; got one.")
+        design = design_of(problem, chosen)
+        # Units and prompts are numbered in their order: the first ones are as good as any. Models
+        # on the same prompts have the same order, so that their common errors cancel.
+        if chosen == "prompt":
+            assert order.prompts is not None
+            units = order.prompts[units][order.pairs]
+        if design is not None:
+            assert order.prompts is not None
+            design = order.prompts[design][order.pairs]
+        labels = None
+        if problem.within_labels is not None:
+            # The right factor compares labels as ids; its index is the group of each pair.
+            labels = problem.within_labels.right.index[order.pairs]
+        points = {name: _point_index(each)[order.pairs] for name, each in operators.items()}
         # Prompts in even numbers were chosen, so their pairs are not independent, even where they
         # have too few outputs to be treated as a design.
-        is_even = problem.t is not None and _is_even(np.bincount(problem.t.index))
+        has_even_prompts = problem.t is not None and is_even(np.bincount(problem.t.index))
         return cls(
             operators=operators,
-            points={name: _point_index(operator) for name, operator in operators.items()},
+            points=points,
             units=units,
-            weights=problem.weights,
+            weights=problem.weights[order.pairs],
             unit=chosen,
-            rng=problem.settings.rng,
-            design=design_of(problem, chosen),
-            independent=chosen == "pair" and not is_even,
+            design=design,
+            labels=labels,
+            independent=chosen == "pair" and not has_even_prompts,
         )
 
     @property
@@ -156,7 +166,7 @@ class Sample:
             else:
                 # Within its prompt a pair meets the other outputs, raised by mass / (mass - w_i) to
                 # the weight of all, so the total weight stays 1. A design has at least
-                # `_FEW_OUTPUTS` outputs of each prompt, which keeps the denominator positive.
+                # three outputs of each prompt, which keeps the denominator positive.
                 whole = 1.0
                 own = inside[name in _OF_PROMPTS]
                 mass = np.bincount(self.design, weights=self.weights)[self.design]
@@ -176,7 +186,7 @@ class Sample:
         """
         sums = np.zeros(prompts.size)
         # Small prompts are taken together: a kernel matrix costs less than a call for each of them.
-        for members in _whole_codes(prompts, _BLOCK_PAIRS):
+        for members in whole_codes(prompts, _BLOCK_PAIRS):
             points, kernel = self._kernel("x", members)
             distinct, prompt = np.unique(prompts[members], return_inverse=True)
             # A column per prompt holds the masses of its outputs.
@@ -256,7 +266,7 @@ class Sample:
         pairs = self._subset(np.arange(self.units.size)).pairs
         return 1 - pairs.size / int(np.isin(self.units, self.units[pairs]).sum())
 
-    def inside(self, labels: np.ndarray, order: float, truncation: int | None) -> np.ndarray:
+    def inside(self, order: float, truncation: int | None) -> np.ndarray:
         """Contribution of each group of units to the error of the logarithm of a cluster score.
 
         A subset of all pairs would leave small clusters with too few, so every cluster keeps its
@@ -264,12 +274,13 @@ class Sample:
         whose change is scaled as in `left_out`, but not in its share. The score of a small cluster
         is far from linear in its pairs: with five of them the error is a sixth too large.
         """
+        assert self.labels is not None
         everything = _Subset(np.arange(self.units.size), self.weights, 1.0)
         groups = self._deal_groups(everything.pairs)
         remaining = self._remaining_weights(everything, groups)
         totals = np.zeros(groups.sizes.size)
         total_of_all = 0.0
-        for members in _members_by_code(labels):
+        for members in members_by_code(self.labels):
             subset = self._subset(members)
             # Kept pairs represent the others of their cluster, whichever group is left out.
             growth = subset.weights / self.weights[subset.pairs]
@@ -284,18 +295,16 @@ class Sample:
         return self._design_factor(everything) * _jackknife(log_mean, log_means, groups)
 
     def _deal_groups(self, pairs: np.ndarray) -> _Groups:
-        """Units in random order, dealt out to twenty groups.
+        """Units in their order, dealt out to twenty groups.
 
         Under a design they are dealt out prompt by prompt, so that each group gets a similar share
         of every prompt.
         """
         distinct, unit_of_pair = np.unique(self.units[pairs], return_inverse=True)
-        # Seeded anew on each call, so that all operators, and all models on the same prompts, are
-        # dealt the same groups and their common errors cancel.
-        order = np.random.default_rng(self.rng).permutation(distinct.size)
+        order = np.arange(distinct.size)
         if self.design is not None:  # here a unit is a pair
             # Sorted by prompt, neighbours in the order go to different groups.
-            order = order[np.argsort(self.design[pairs][order], kind="stable")]
+            order = np.argsort(self.design[pairs], kind="stable")
         groups = np.empty(distinct.size, int)
         groups[order] = np.arange(distinct.size) % min(distinct.size, _GROUPS)
         return _Groups(groups[unit_of_pair], np.bincount(groups))
@@ -329,22 +338,19 @@ class Sample:
         return math.sqrt(min(1.0, (1 - 1 / per_prompt) / (1 - 1 / _GROUPS)))
 
     def _subset(self, members: np.ndarray) -> _Subset:
-        """At most `_MAX_PAIRS` of some pairs: random prompts, and random outputs of large ones."""
+        """At most `_MAX_PAIRS` of some pairs: the first prompts, and outputs of large ones."""
         weights = self.weights[members]
         if members.size <= _MAX_PAIRS:
             return _Subset(members, weights, 1.0)
-        # Seeded anew, so that all operators are represented by the same pairs.
-        generator = np.random.default_rng(self.rng)
         blocks = self.units
         if self.design is not None:
             blocks = self.design
         distinct, block = np.unique(blocks[members], return_inverse=True)
         sizes = np.bincount(block)
-        order = generator.permutation(distinct.size)
-        fits = np.cumsum(np.minimum(sizes, _MAX_OUTPUTS)[order]) <= _MAX_PAIRS
-        chosen = np.zeros(distinct.size, bool)
-        chosen[order[fits]] = True
-        rank = _ranks_within(block, generator)
+        chosen = np.cumsum(np.minimum(sizes, _MAX_OUTPUTS)) <= _MAX_PAIRS
+        rank = np.empty(block.size, int)
+        starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        rank[np.argsort(block, kind="stable")] = np.arange(block.size) - starts
         kept = np.flatnonzero(chosen[block] & (rank < _largest_number(sizes[chosen])))
         # The outputs that are kept of a prompt take over the weight of all of them.
         before = np.bincount(block, weights=weights)
@@ -386,13 +392,13 @@ class Sample:
         if name in _BLOCKED:
             blocks = np.empty(kernel.shape[0], int)
             blocks[points] = self.points["prompt_ids"][subset.pairs]
-            stacks = _stacks(kernel, blocks)
+            stacks = stacks_of(kernel, blocks)
 
         def entropy(weights: np.ndarray) -> float:
             masses = np.bincount(points, weights=weights, minlength=kernel.shape[0])
             if stacks is None:
                 return matrix_entropy(kernel, masses, order, truncation)
-            return _entropy_of_blocks(stacks, masses, order, truncation)
+            return entropy_of_blocks(stacks, masses, order, truncation)
 
         whole = entropy(subset.weights)
         without = np.full(len(remaining), whole)
@@ -410,41 +416,6 @@ def _largest_number(sizes: np.ndarray) -> int:
     return number
 
 
-@dataclass(frozen=True, eq=False)
-class _Stack:
-    """The blocks of one size of a block-diagonal kernel matrix, and the points of each."""
-
-    members: np.ndarray
-    kernels: np.ndarray
-
-
-def _stacks(kernel: np.ndarray, blocks: np.ndarray) -> list[_Stack]:
-    """The blocks of a kernel matrix, stacked by size: one call of LAPACK solves a whole stack."""
-    by_size: dict[int, list[np.ndarray]] = {}
-    for members in _members_by_code(blocks):
-        by_size.setdefault(members.size, []).append(members)
-    stacks = []
-    for same_size in by_size.values():
-        members = np.stack(same_size)
-        stacks.append(_Stack(members, kernel[members[:, :, None], members[:, None, :]]))
-    return stacks
-
-
-def _entropy_of_blocks(
-    stacks: Sequence[_Stack], masses: np.ndarray, order: float, truncation: int | None
-) -> float:
-    """`matrix_entropy` of a block-diagonal kernel matrix: the spectra of the blocks, joined."""
-    roots = np.sqrt(masses / masses.sum())
-    values = []
-    for stack in stacks:
-        scale = roots[stack.members]
-        matrices = stack.kernels * scale[:, :, None] * scale[:, None, :]
-        with one_blas_thread():
-            values.append(np.linalg.eigvalsh(matrices).reshape(-1))
-    spectrum = Spectrum.from_eigenvalues(np.concatenate(values), noise=0.0, method="exact")
-    return renyi_entropy(spectrum, order, truncation)
-
-
 def _jackknife(whole: float, without: np.ndarray, groups: _Groups) -> np.ndarray:
     """Contributions to the error of a number, from its values without each group of units.
 
@@ -459,33 +430,6 @@ def _jackknife(whole: float, without: np.ndarray, groups: _Groups) -> np.ndarray
     return np.asarray((pseudo_values - mean) / np.sqrt(times.size * (times - 1)))
 
 
-def _members_by_code(codes: np.ndarray) -> list[np.ndarray]:
-    """The indices of each code, by rising code."""
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-
-
-def _whole_codes(codes: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """The indices of whole codes, as many together as have at most `size` indices."""
-    together: list[np.ndarray] = []
-    count = 0
-    for members in _members_by_code(codes):
-        if together and count + members.size > size:
-            yield np.concatenate(together)
-            together, count = [], 0
-        together.append(members)
-        count += members.size
-    yield np.concatenate(together)
-
-
-def _ranks_within(blocks: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Ranks from 0 of the members of each block, in random order."""
-    ranks = np.empty(blocks.size, int)
-    for members in _members_by_code(blocks):
-        ranks[members] = generator.permutation(members.size)
-    return ranks
-
-
 def _point_index(operator: Operator) -> np.ndarray:
     """For each pair, the point of an operator that it was merged into."""
     if isinstance(operator, HadamardOperator):
@@ -495,60 +439,6 @@ def _point_index(operator: Operator) -> np.ndarray:
         return np.searchsorted(distinct, codes)
     assert isinstance(operator, KernelOperator)
     return operator.index
-
-
-def units_of(problem: Problem, unit: str | None) -> tuple[str, np.ndarray]:
-    """What is resampled, "pair" or "prompt", and the unit of each pair of a problem.
-
-    By default prompts, if they repeat and there are at least 20, because outputs of one prompt are
-    alike. Fewer prompts are the fixed categories of a design rather than a sample; there the
-    default is pairs.
-    """
-    pairs = np.arange(problem.x.index.size)
-    if problem.t is None:
-        if unit == "prompt":
-            raise ArgumentError("`unit` is prompt, but there are no prompts.")
-        return "pair", pairs
-    if unit is None:
-        unit = "pair"
-        if _FEW_PROMPTS <= problem.t.size < pairs.size:
-            unit = "prompt"
-    if unit == "prompt":
-        return unit, problem.t.index
-    return unit, pairs
-
-
-def design_of(problem: Problem, unit: str) -> np.ndarray | None:
-    """The prompt of each pair, where the pairs are the units and the prompts those of a design.
-
-    Whether prompts are those of a design is read off the numbers of their outputs. Of prompts that
-    were sampled together with their outputs, some occur more often than others; where the numbers
-    differ less than in 19 of 20 such samples, they were chosen. None elsewhere.
-
-    With fewer than three outputs of a prompt the pairs count as sampled, whatever the prompts:
-    intervals are then up to twice as wide as they should be. From three to about ten outputs the
-    intervals of Conditional are still conservative: 98 to 99 of 100 intervals of 95 % cover.
-    """
-    if unit != "pair" or problem.t is None:
-        return None
-    counts = np.bincount(problem.t.index)
-    if _is_even(counts) and counts.min() >= _FEW_OUTPUTS:
-        return problem.t.index
-    return None
-
-
-def _is_even(counts: np.ndarray) -> bool:
-    """Whether numbers, not all 1, vary less than those of all but a few random samples.
-
-    By the chi-squared statistic of equal shares, at its lower tail.
-    """
-    from scipy.special import chdtri
-
-    if counts.size < 2 or counts.max() < 2:
-        return False
-    mean = counts.mean()
-    statistic = ((counts - mean) ** 2).sum() / mean
-    return bool(statistic <= chdtri(counts.size - 1, 1 - _EVEN))
 
 
 def _blocks(operator: Operator) -> Iterator[slice]:
