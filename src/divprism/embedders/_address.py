@@ -137,7 +137,9 @@ def proxy_for(address: Address) -> Proxy | None:
         return None
     proxies: Mapping[str, str] = urllib.request.getproxies_environment()
     text = proxies.get("https") or proxies.get("all")
-    if not text or urllib.request.proxy_bypass_environment(address.host, dict(proxies)):
+    # Missing from the type stubs, although the standard library has it.
+    is_excluded = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]
+    if not text or is_excluded(address.host, dict(proxies)):
         return None
     match = _PROXY.fullmatch(text)
     if match is None or not _is_host(match["host"]) or len(text) > _MAX_LENGTH:

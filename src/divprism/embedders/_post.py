@@ -137,7 +137,7 @@ def _http(stream: "_BoundedStream", host: str, port: int) -> http.client.HTTPCon
     connection = http.client.HTTPConnection(host, port)
     # A connection with a socket does not open one itself; of the socket it uses `sendall` and
     # `makefile` only.
-    connection.sock = stream  # type: ignore[assignment]
+    connection.sock = stream
     return connection
 
 
