@@ -29,6 +29,7 @@ import pytest
 
 from divprism.data.samples import Image, Item, Video, texts
 from divprism.embedders import _inception
+from divprism.embedders._bundled import EFFICIENTNET_LITE0
 from divprism.embedders.base import Embedder
 from divprism.embedders.cache import Cache
 from divprism.embedders.function import Function
@@ -703,7 +704,7 @@ def test_efficientnet_equals_the_network_in_torch(items):
     package = pytest.importorskip("efficientnet_lite_pytorch")
     embedder = EfficientNetLite0()
     network = package.EfficientNet.from_name("efficientnet-lite0")
-    network.load_state_dict(torch.load(embedder._weights, weights_only=True))
+    network.load_state_dict(torch.load(EFFICIENTNET_LITE0.file(), weights_only=True))
     batch = _prepared(embedder, items)
     pixels = (torch.from_numpy(np.stack(batch)).permute(0, 3, 1, 2).float() - 127) / 128
     with torch.inference_mode():

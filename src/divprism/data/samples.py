@@ -2,6 +2,8 @@
 
 import hashlib
 import html
+import os
+import stat
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
@@ -54,6 +56,10 @@ class Item(ABC):
     def digest(self) -> bytes:
         """Return the SHA-256 of the content, 32 bytes."""
 
+    def snapshot(self) -> "Item":
+        """Return the item with its bytes in memory, so that hash and content agree."""
+        return self
+
     @property
     @abstractmethod
     def label(self) -> str:
@@ -105,15 +111,27 @@ class Image(Item):
     modality: ClassVar[str] = "image"
     source: Path | bytes = field(repr=False)
     where: str = ""
+    _target: Path | bytes = field(init=False, repr=False, compare=False, default=b"")
+
+    def __post_init__(self) -> None:
+        target: Path | bytes = self.source
+        if isinstance(target, Path):
+            target = _resolved(target)
+        # The dataclass is frozen, so this field cannot be assigned.
+        object.__setattr__(self, "_target", target)
 
     def content(self, num_frames: int = 0) -> "PILImage":
         """Return the decoded image in RGB."""
         # Decoded at each call: thousands of decoded images would not fit in memory.
-        return open_image(_read_bytes(self.source, self.where), self.where)
+        return open_image(_read_bytes(self._target, self.where), self.where)
 
     def digest(self) -> bytes:
         """Return the SHA-256 of the file."""
-        return hashlib.sha256(_read_bytes(self.source, self.where)).digest()
+        return hashlib.sha256(_read_bytes(self._target, self.where)).digest()
+
+    def snapshot(self) -> "Image":
+        """Return the image with the bytes of its file, which may change at any time."""
+        return replace(self, source=_read_bytes(self._target, self.where))
 
     @property
     def label(self) -> str:
@@ -138,14 +156,24 @@ class Video(Item):
     modality: ClassVar[str] = "video"
     source: Path | tuple[Path, ...]
     where: str = ""
+    _target: Path | tuple[Path, ...] = field(init=False, repr=False, compare=False, default=())
+
+    def __post_init__(self) -> None:
+        target: Path | tuple[Path, ...]
+        if isinstance(self.source, tuple):
+            target = tuple(map(_resolved, self.source))
+        else:
+            target = _resolved(self.source)
+        object.__setattr__(self, "_target", target)
 
     def content(self, num_frames: int) -> "list[PILImage]":
         """Return `num_frames` images, evenly spaced over the video."""
-        if isinstance(self.source, Path):
+        if isinstance(self._target, Path):
+            _require_no_link(self._target, self.where)
             # Frames are chosen by count, so that long and short videos weigh the same.
-            return open_video(self.source, num_frames, self.where)
-        indices = evenly_spaced(len(self.source), num_frames)
-        chosen = [self.source[index] for index in indices]
+            return open_video(self._target, num_frames, self.where)
+        indices = evenly_spaced(len(self._target), num_frames)
+        chosen = [self._target[index] for index in indices]
         # A frame that stands for several is decoded once.
         images = {}
         for path in dict.fromkeys(chosen):
@@ -154,14 +182,15 @@ class Video(Item):
 
     def digest(self) -> bytes:
         """Return the SHA-256 of the file, or of the hashes of the frames in order."""
-        if isinstance(self.source, Path):
+        if isinstance(self._target, Path):
+            _require_no_link(self._target, self.where)
             try:
-                return file_digest(self.source)
+                return file_digest(self._target)
             except OSError as error:
                 raise DataError(f"cannot read {self.where}: {error.strerror}.") from None
         # The prefix keeps a video of one frame apart from an image of the same bytes.
         digest = hashlib.sha256(b"frames;")
-        for path in self.source:
+        for path in self._target:
             digest.update(hashlib.sha256(_read_bytes(path, str(path))).digest())
         return digest.digest()
 
@@ -173,17 +202,39 @@ class Video(Item):
         return str(self.source[0].parent)
 
 
+def _resolved(path: Path) -> Path:
+    """Return a link as the path that it leads to now, when its target is checked."""
+    if os.path.islink(path):
+        return Path(os.path.realpath(path))
+    return path
+
+
+def _require_no_link(path: Path, where: str) -> None:
+    """Raise an error for a file that became a link since its path was resolved."""
+    if os.path.islink(path):
+        raise DataError(f"{where} was replaced by a link after it was checked; it is not read.")
+
+
 def _read_bytes(source: Path | bytes, where: str) -> bytes:
     if isinstance(source, bytes):
         return source
+    _require_no_link(source, where)
     try:
-        # The size is checked first, so that a huge (or sparse) file is not read into memory.
-        size = source.stat().st_size
-        if size > MAX_BYTES:
-            raise DataError(
-                f"{where} has {size:,} bytes; images of at most {MAX_BYTES:,} bytes are read."
-            )
-        return source.read_bytes()
+        # Without following links, as one may appear at any time; Windows has no such flag.
+        # Without blocking, because a pipe may appear, too.
+        flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        handle = os.open(source, os.O_RDONLY | flags | getattr(os, "O_BINARY", 0))
+        with os.fdopen(handle, "rb") as file:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise DataError(f"{where} is not a regular file.")
+            # The size is checked first, so that a huge (or sparse) file is not read into memory.
+            if status.st_size > MAX_BYTES:
+                raise DataError(
+                    f"{where} has {status.st_size:,} bytes; images of at most {MAX_BYTES:,} bytes "
+                    "are read."
+                )
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         raise DataError(f"cannot read {where}: {error.strerror}.") from None
 

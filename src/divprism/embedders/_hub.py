@@ -4,23 +4,37 @@ torch and transformers are imported only when there is something to load.
 """
 
 import hashlib
-import json
 import logging
 import pickle  # for its exception only
 import platform
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias
 
+from divprism.embedders._model_files import (
+    Json,
+    UnsafeModelError,
+    check_sizes,
+    check_tree,
+    file_names,
+    lacking,
+    model_files,
+    read_dictionary,
+)
+from divprism.embedders._model_names import check_settings
 from divprism.embedders.base import check_at_least, file_hash
-from divprism.errors import ArgumentError, MissingExtraError, MissingModelError
+from divprism.errors import (
+    ArgumentError,
+    DivprismError,
+    MissingExtraError,
+    MissingModelError,
+)
 
 __all__ = [
     "Json",
@@ -32,12 +46,9 @@ __all__ = [
     "loading",
     "quiet",
     "read_json",
-    "read_json_list",
     "resolve_device",
+    "running",
 ]
-
-Json: TypeAlias = dict[str, Any]
-"""The content of a configuration file."""
 
 # As flags and results spell them.
 _DEFAULTS = {
@@ -46,10 +57,6 @@ _DEFAULTS = {
     "video": "efficientnet-lite0-frames",
 }
 _PRECISIONS = ("float32", "float16", "bfloat16")
-_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model")
-_SAFE = ".safetensors"
-# Folders of a repository with the same model for other software.
-_OTHER_RUNTIMES = {"onnx", "openvino"}
 # Files that only exist where Linux has a driver for a GPU.
 _GPU_DRIVERS = ("nvidia0", "nvidiactl", "nvhost-ctrl", "kfd", "dxg")
 # Importing and loading change settings of the whole process (warning filters, log levels,
@@ -108,10 +115,18 @@ class Source:
         return self._find() or self._download(self.anchors)
 
     def folder(self) -> Path:
-        """Return a folder that has all files of the model."""
+        """Return a folder that has all files of the model, and nothing that may run code."""
+        folder = self._complete_folder()
+        with self.refusals():
+            check_tree(folder)
+            check_settings(folder)
+        return folder
+
+    def _complete_folder(self) -> Path:
         folder = self._find()
         if folder is not None:
-            missing_part = _missing_part(folder, self.needs)
+            with self.refusals():
+                missing_part = lacking(folder, self.needs)
             if missing_part is None:
                 return folder
             # A download completes a snapshot in the hub cache, but not a folder of the user.
@@ -124,8 +139,13 @@ class Source:
         folder = self.folder()
         # Hashing only the files of the model leaves out READMEs and weights in other formats.
         digest = hashlib.sha256()
-        for name in _model_files(_file_names(folder)):
-            digest.update(f"{name}\0{file_hash(folder / name)}\n".encode())
+        names = model_files(file_names(folder))
+        with self.refusals():
+            check_sizes(folder, names)
+        for name in names:
+            line = f"{name}\0{file_hash(folder / name)}\n"
+            # A file name may hold bytes that are no text.
+            digest.update(line.encode("utf-8", "surrogateescape"))
         return f"sha256:{digest.hexdigest()}"
 
     def _find(self) -> Path | None:
@@ -172,17 +192,26 @@ class Source:
         if not self._has_anchor(folder):
             raise self.missing(f"the copy on the hub has no {' or '.join(self.anchors)}")
         if names is None:
-            missing_part = _missing_part(folder, self.needs)
+            with self.refusals():
+                missing_part = lacking(folder, self.needs)
             if missing_part is not None:
                 raise self.missing(f"the copy on the hub has no {missing_part}")
         return folder
 
     def _files_on_hub(self, hub: ModuleType) -> list[str]:
         info = hub.HfApi().model_info(self.model, timeout=20)
-        return _model_files(entry.rfilename for entry in info.siblings or ())
+        return model_files(entry.rfilename for entry in info.siblings or ())
 
     def _download_error(self, reason: str) -> MissingModelError:
         return self.missing(f"it is neither a local folder nor in the hub cache, and {reason}")
+
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """Turn the refusal of a file into the error for a model that cannot be loaded."""
+        try:
+            yield
+        except UnsafeModelError as error:
+            raise self.missing(str(error)) from None
 
     def missing(self, reason: str) -> MissingModelError:
         """Return the error for a model that cannot be loaded; it suggests the default embedder."""
@@ -196,90 +225,20 @@ def _way_out(modality: str) -> str:
     return f"The default embedders need no download: {defaults}."
 
 
-def _file_names(folder: Path) -> list[str]:
-    paths = [path for path in folder.rglob("*") if path.is_file()]
-    return [path.relative_to(folder).as_posix() for path in paths]
-
-
-def _model_files(names: Iterable[str]) -> list[str]:
-    """Return those files of a repository that a model consists of, sorted.
-
-    Pickled weights count only in folders without safetensors.
-    """
-    candidates = [PurePosixPath(name) for name in names if _may_belong(PurePosixPath(name))]
-    safe_folders = {path.parent for path in candidates if path.suffix == _SAFE}
-    chosen = []
-    for path in candidates:
-        is_weights = path.name.startswith("pytorch_model") and path.parent not in safe_folders
-        # Other .bin files are states of optimizers, training arguments and the like.
-        if path.suffix != ".bin" or is_weights:
-            chosen.append(path.as_posix())
-    return sorted(chosen)
-
-
-def _may_belong(path: PurePosixPath) -> bool:
-    # Hidden files belong to git and to the download itself.
-    is_hidden = any(part.startswith(".") for part in path.parts)
-    return path.suffix in _SUFFIXES and not is_hidden and _OTHER_RUNTIMES.isdisjoint(path.parts)
-
-
-def _missing_part(folder: Path, needs: tuple[str, ...]) -> str | None:
-    """Return what an incomplete folder lacks, or None if it is complete."""
-    names = set(_model_files(_file_names(folder)))
-    if not any(name.endswith((_SAFE, ".bin")) for name in names):
-        return "weights (*.safetensors, pytorch_model*.bin)"
-    missing_shards = _missing_shards(folder, names)
-    if missing_shards:
-        return min(missing_shards)
-    if needs and not any((folder / name).is_file() for name in needs):
-        return " or ".join(needs)
-    return None
-
-
-def _missing_shards(folder: Path, names: set[str]) -> set[str]:
-    """Return the files that an index of sharded weights lists, but that are not there."""
-    suffixes = [f"{_SAFE}.index.json"]
-    # With safetensors, an index of pickled weights is left over: those are not downloaded.
-    if not any(name.endswith(_SAFE) for name in names):
-        suffixes.append(".bin.index.json")
-    missing: set[str] = set()
-    for name in names:
-        if name.endswith(tuple(suffixes)):
-            shards = read_json(folder / name).get("weight_map", {}).values()
-            parent = PurePosixPath(name).parent
-            missing.update((parent / shard).as_posix() for shard in set(shards))
-    return missing - names
-
-
 def read_json(path: Path) -> Json:
     """Return the dictionary in a JSON file; an empty one if there is no such file."""
-    content = _read_json(path, {})
-    if not isinstance(content, dict):
-        raise _unreadable(path)
-    return content
+    with _readable(path):
+        return read_dictionary(path)
 
 
-def read_json_list(path: Path) -> list[object]:
-    """Return the list in a JSON file; an empty one if there is no such file."""
-    content = _read_json(path, [])
-    if not isinstance(content, list):
-        raise _unreadable(path)
-    return content
-
-
-def _read_json(path: Path, default: object) -> object:
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return default
-    except (OSError, ValueError, RecursionError):
-        raise _unreadable(path) from None
-
-
-def _unreadable(path: Path) -> MissingModelError:
-    return MissingModelError(
-        f"cannot load the model in {path.parent}: {path.name} is not readable. {_way_out('')}"
-    )
+        yield
+    except UnsafeModelError as error:
+        raise MissingModelError(
+            f"cannot load the model in {path.parent}: {error}. {_way_out('')}"
+        ) from None
 
 
 def resolve_device(device: str) -> str:
@@ -376,6 +335,8 @@ def load_errors(source: Source) -> Iterator[None]:
             yield
         except (MissingModelError, MissingExtraError):
             raise
+        except UnsafeModelError as error:
+            raise source.missing(str(error)) from None
         except ImportError as error:
             raise MissingExtraError(
                 f"{source.model} needs a package that is not installed ({_first_line(error)}): "
@@ -412,7 +373,23 @@ def _first_line(error: BaseException) -> str:
     if not lines:
         return type(error).__name__
     # Some libraries put whole tables into their messages.
-    return lines[0].rstrip(".:")[:200]
+    line = lines[0].rstrip(".:")[:200]
+    if line.isprintable():
+        return line
+    # Values from files of the model may hold escape codes.
+    return ascii(line)
+
+
+@contextmanager
+def running(source: Source) -> Iterator[None]:
+    """Turn whatever goes wrong while a model runs into one sentence."""
+    try:
+        yield
+    except (DivprismError, MemoryError):
+        raise
+    # Files that contradict each other, such as tokens beyond the vocabulary, fail only here.
+    except Exception as error:
+        raise source.missing(f"it fails on these items ({_first_line(error)})") from None
 
 
 def check_torch_settings(device: str, precision: str, batch_size: int) -> None:

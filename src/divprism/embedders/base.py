@@ -18,6 +18,7 @@ __all__ = [
     "Content",
     "Embedder",
     "Prepared",
+    "characters_for",
     "check_at_least",
     "file_hash",
     "package_folder",
@@ -29,6 +30,9 @@ Content: TypeAlias = Any
 
 Prepared: TypeAlias = Any
 """An item as `Embedder.prepare` returns it; its type is known to that embedder only."""
+
+
+_MIN_CHARACTERS, _MAX_CHARACTERS = 10_000, 200_000
 
 
 class Embedder(ABC):
@@ -85,6 +89,14 @@ class Embedder(ABC):
         return self.dimension
 
     @property
+    def max_characters(self) -> int | None:
+        """For texts: `prepare` cuts longer ones to this; None if it does not cut.
+
+        A tokenizer reads a whole text before it keeps the tokens that the model has room for.
+        """
+        return None
+
+    @property
     def preprocessing(self) -> str:
         """What happens to an item before the model, and to the vector after it."""
         return "none"
@@ -101,6 +113,8 @@ class Embedder(ABC):
 
     def prepare(self, content: Content) -> Prepared:
         """Preprocess one item; decoding threads call this ahead of the model."""
+        if self.max_characters is not None and isinstance(content, str):
+            return content[: self.max_characters]
         return content
 
     @abstractmethod
@@ -126,6 +140,17 @@ class Embedder(ABC):
         text = json.dumps(self.describe(), sort_keys=True)
         # 128 bits: collisions are out of reach, and folder names stay readable.
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def characters_for(max_tokens: int | None) -> int:
+    """Return how many characters of a text a tokenizer receives, for a model's tokens.
+
+    A token of a real text has about four characters. The rest leaves room for blanks and rare
+    words, and bounds the memory of the tokenizer.
+    """
+    if max_tokens is None:
+        return _MAX_CHARACTERS
+    return max(_MIN_CHARACTERS, min(100 * max_tokens, _MAX_CHARACTERS), 10 * max_tokens)
 
 
 def check_at_least(name: str, value: int, minimum: int = 1) -> None:

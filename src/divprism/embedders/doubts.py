@@ -31,14 +31,35 @@ def doubts_about(
     items: Sequence[Item], vectors: np.ndarray, embedder: Embedder, side: str
 ) -> list[Notice]:
     """Return warnings and notes about the vectors of one side, "x" or "t"."""
-    found = [_foreign_scripts(items, embedder, side), _shared_vectors(items, vectors, side)]
+    found = [
+        _cut_texts(items, embedder, side),
+        _foreign_scripts(items, embedder, side),
+        _shared_vectors(items, vectors, side),
+    ]
     return [notice for notice in found if notice is not None]
+
+
+def _cut_texts(items: Sequence[Item], embedder: Embedder, side: str) -> Notice | None:
+    limit = embedder.max_characters
+    if limit is None:
+        return None
+    texts = [item for item in items if isinstance(item, Text)]
+    long = [item for item in texts if len(item.text) > limit]
+    if not long:
+        return None
+    return Notice(
+        "texts-cut",
+        f"{len(long):,} of {len(texts):,} {_SIDES[side]} have more than {limit:,} characters "
+        f"(first: {shown(long[0].where)}), and {embedder.name} receives only these of each; split "
+        "them if the rest matters.",
+    )
 
 
 def _foreign_scripts(items: Sequence[Item], embedder: Embedder, side: str) -> Notice | None:
     if embedder.scripts is None:
         return None
-    texts = [item.text for item in items if isinstance(item, Text)]
+    # What the model does not receive cannot be in a script unknown to it.
+    texts = [item.text[: embedder.max_characters] for item in items if isinstance(item, Text)]
     scripts: Counter[str] = Counter()
     for text in texts:
         script = _main_script(text, embedder.scripts)

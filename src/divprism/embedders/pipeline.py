@@ -286,8 +286,9 @@ class _Run:
 
     def _prepare(self, index: int) -> _Job:
         """Hash an item, and decode it unless its vector is known or being computed."""
-        item = self.items[index]
         try:
+            # The file is read once: it may change between a hash and a second read.
+            item = self.items[index].snapshot()
             digest = item.digest()
         except DataError as error:
             return _Job(index, error=error)
@@ -298,6 +299,9 @@ class _Run:
             self._claimed.add(digest)
         try:
             content = self.embedder.prepare(item.content(self.embedder.num_frames))
+            # A video is too large to be kept in memory, so it is hashed a second time instead.
+            if item.modality == "video" and item.digest() != digest:
+                raise DataError(f"{item.where} changed while it was read.")
         except DataError as error:
             return _Job(index, digest, error=error)
         return _Job(index, digest, content)

@@ -11,22 +11,26 @@ import numpy as np
 
 from divprism.core.arrays import to_numpy
 from divprism.embedders._hub import (
-    Json,
     Source,
     check_torch_settings,
     device_type,
+    import_library,
     loading,
     quiet,
     read_json,
-    read_json_list,
     resolve_device,
+    running,
 )
-from divprism.embedders.base import Embedder, runtime_of
+from divprism.embedders._model_files import Json, UnsafeModelError, quoted
+from divprism.embedders._model_names import TEXT_TYPES, Module, sentence_modules
+from divprism.embedders._weight_files import check_model, check_numbers, shapes_of
+from divprism.embedders.base import Embedder, characters_for, runtime_of
 
 __all__ = ["SentenceTransformers"]
 
 _Model: TypeAlias = Any
 """A model of sentence-transformers."""
+_MAX_WIDTH = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -73,37 +77,54 @@ class SentenceTransformers(Embedder):
     @cached_property
     def dimension(self) -> int:
         """Width of the last module that changes it; loads the model if no file contains it."""
-        # Normalize modules keep the width of the module before them.
-        modules = [module for module in self._modules if _class_name(module) != "Normalize"]
-        if modules:
-            last = modules[-1]
-            config = read_json(self._source.folder() / last.get("path", "") / "config.json")
-            width = _module_width(_class_name(last), config)
+        # These modules keep the width of the module before them.
+        keeping = ("Dropout", "LayerNorm", "Normalize")
+        modules = [module for module in self._steps if module.kind not in keeping]
+        cut = read_json(self._source.folder() / "config_sentence_transformers.json")
+        if modules and cut.get("truncate_dim") is None:
+            config = read_json(modules[-1].folder / "config.json")
+            width = self._width(modules[-1].kind, config)
             if width is not None:
                 return width
-        return int(self._model.encode(["a"], show_progress_bar=False).shape[1])
+        return int(self.embed_batch(["a"]).shape[1])
+
+    def _width(self, kind: str, config: Json) -> int | None:
+        width = _module_width(kind, config)
+        if width is None:
+            return None
+        if not isinstance(width, int) or not 1 <= width <= _MAX_WIDTH:
+            raise self._source.missing(f"its module {kind} has the width {quoted(width)}")
+        return width
 
     @property
     def preprocessing(self) -> str:
         """The longest text, and the modules that a text passes through."""
         # What the library does with a plain transformers model.
         steps = ["Transformer", "Pooling (mean)"]
-        if self._modules:
-            steps = [_class_name(module) for module in self._modules]
-        length = self._max_tokens()
+        if self._steps:
+            steps = [module.kind for module in self._steps]
         limit = "cut where the model's files say"
-        # Tokenizers without a limit state a huge number.
-        if isinstance(length, int) and length < 1e9:
-            limit = f"cut at {length} tokens"
+        if self._max_tokens is not None:
+            limit = f"cut at {self._max_tokens} tokens"
         return f"{limit}; {', '.join(steps)}"
 
-    def _max_tokens(self) -> object:
-        """Return the longest text in tokens, as the files of the first module state it."""
+    @property
+    def max_characters(self) -> int:
+        """Many times the characters that the tokens of the model have room for."""
+        return characters_for(self._max_tokens)
+
+    @cached_property
+    def _max_tokens(self) -> int | None:
+        """The longest text in tokens, if the files of the first module state it."""
         folder = self._source.folder()
-        if self._modules:
-            folder /= self._modules[0].get("path", "")
+        if self._steps:
+            folder = self._steps[0].folder
         length = read_json(folder / "sentence_bert_config.json").get("max_seq_length")
-        return length or read_json(folder / "tokenizer_config.json").get("model_max_length")
+        length = length or read_json(folder / "tokenizer_config.json").get("model_max_length")
+        # Tokenizers without a limit state a huge number.
+        if isinstance(length, int) and 0 < length < 1e9:
+            return length
+        return None
 
     @property
     def runtime(self) -> str:
@@ -115,11 +136,11 @@ class SentenceTransformers(Embedder):
         """Return the vectors of texts in single precision."""
         model = self._model
         # The whole batch at once: the library would otherwise split it into batches of its own.
-        with quiet("transformers", "sentence_transformers"):
+        with running(self._source), quiet("transformers", "sentence_transformers"):
             vectors = model.encode(
                 list(batch), batch_size=len(batch), show_progress_bar=False, convert_to_tensor=True
             )
-        return to_numpy(vectors.float())
+            return to_numpy(vectors.float())
 
     @cached_property
     def _source(self) -> Source:
@@ -131,23 +152,37 @@ class SentenceTransformers(Embedder):
         return Source(model, ("modules.json", "config.json"), needs, "text", self.offline)
 
     @cached_property
-    def _modules(self) -> list[dict[str, str]]:
-        """The modules of the model; modules whose code is in the repository are rejected."""
-        modules = []
-        for module in read_json_list(self._source.folder() / "modules.json"):
-            kind = "?"
-            if isinstance(module, dict):
-                kind = str(module.get("type"))
-                modules.append(module)
-            if not kind.startswith("sentence_transformers."):
-                raise self._source.missing(f"it requires its own code ({kind}), which is never run")
-        return modules
+    def _modules(self) -> list[Module]:
+        """The modules of the model; those of classes that are not known to be safe are refused."""
+        with self._source.refusals():
+            return sentence_modules(self._source.folder())
+
+    @property
+    def _steps(self) -> list[Module]:
+        """The modules that every text passes through."""
+        return [module for module in self._modules if not module.is_inner]
+
+    def _check_parts(self) -> None:
+        """Check the configuration of each module against its weights."""
+        libraries = (import_library("torch"), import_library("transformers"))
+        # What the library loads where there is no list of modules.
+        root = Module("Transformer", self._source.folder(), False)
+        for module in self._modules or [root]:
+            if module.kind == "Transformer":
+                kind = read_json(module.folder / "config.json").get("model_type")
+                if kind not in TEXT_TYPES:
+                    raise UnsafeModelError(f"models of type {quoted(kind)} are not supported")
+                check_model(module.folder, self.precision, libraries)
+            elif module.kind in ("Dense", "LayerNorm", "StaticEmbedding"):
+                config = read_json(module.folder / "config.json")
+                check_numbers(config, shapes_of(module.folder))
 
     @cached_property
     def _model(self) -> _Model:
         # Checked before the library sees the folder: `_modules` rejects foreign code.
         assert isinstance(self._modules, list)
         with loading(self._source, "torch", "sentence_transformers") as library:
+            self._check_parts()
             return library.SentenceTransformer(
                 str(self._source.folder()),
                 device=resolve_device(self.device),
@@ -157,14 +192,10 @@ class SentenceTransformers(Embedder):
             ).eval()
 
 
-def _class_name(module: dict[str, str]) -> str:
-    return module["type"].rpartition(".")[2]
-
-
-def _module_width(kind: str, config: Json) -> int | None:
+def _module_width(kind: str, config: Json) -> object:
     """Return the output width of a sentence-transformers module, if its configuration has it."""
     if kind == "Dense":
-        return int(config["out_features"])
+        return config.get("out_features")
     if kind != "Pooling":
         return None
     # Newer versions of the library renamed the first key, and replaced the flags of the single
@@ -175,7 +206,7 @@ def _module_width(kind: str, config: Json) -> int | None:
         modes = [key for key in config if key.startswith("pooling_mode_") and config[key]]
     if not width or not modes:
         return None
-    if isinstance(modes, str):
-        return int(width)
+    if not isinstance(modes, list) or not isinstance(width, int):
+        return width
     # The results of several pooling modes are concatenated.
-    return int(width) * len(modes)
+    return width * len(modes)

@@ -23,8 +23,11 @@ from divprism.embedders._hub import (
     quiet,
     read_json,
     resolve_device,
+    running,
 )
-from divprism.embedders.base import Content, Embedder, Prepared, runtime_of
+from divprism.embedders._model_files import quoted
+from divprism.embedders._weight_files import check_model
+from divprism.embedders.base import Content, Embedder, Prepared, characters_for, runtime_of
 from divprism.errors import ArgumentError
 
 __all__ = ["ALIASES", "Transformers"]
@@ -125,6 +128,9 @@ A type that is not listed is rejected: which of its numbers are the vector canno
 """
 # These count positions from 2, because positions 0 and 1 are reserved for padding.
 _SHIFTED_POSITIONS = {"mpnet", "roberta", "xlm-roberta"}
+# Beyond what a model has: its files are wrong.
+_MAX_SETTING = 1 << 24
+_MAX_FRAMES = 1024
 _TEXT_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json")
 _IMAGE_FILES = ("preprocessor_config.json", "processor_config.json")
 _PREPARED_BY = {"text": ("tokenizers",), "image": ("pillow",), "video": ("pillow", "av")}
@@ -195,9 +201,16 @@ class Transformers(Embedder):
             object.__setattr__(self, "num_frames", self._trained_frames(kind))
 
     def _trained_frames(self, kind: str) -> int:
+        path = ["num_frames"]
         if kind == "xclip":
-            return self._setting("vision_config", "num_frames")
-        return self._setting("num_frames")
+            path = ["vision_config", *path]
+        frames = self._setting(*path)
+        if frames > _MAX_FRAMES:
+            raise self._source.missing(
+                f"it was trained on {frames:,} frames of a video, and at most {_MAX_FRAMES:,} "
+                "are decoded"
+            )
+        return frames
 
     @property
     def name(self) -> str:
@@ -220,6 +233,13 @@ class Transformers(Embedder):
         return self._setting(*self._vector.width)
 
     @property
+    def max_characters(self) -> int | None:
+        """For texts: many times the characters that the tokens of the model have room for."""
+        if self.modality != "text":
+            return None
+        return characters_for(self._max_tokens)
+
+    @property
     def preprocessing(self) -> str:
         """Processing of the input, and which numbers of the model form the vector."""
         vector = f"{self._vector.description}, not normalised"
@@ -240,24 +260,25 @@ class Transformers(Embedder):
     def prepare(self, content: Content) -> Prepared:
         """Return an image as (channels, height, width), a video with one such per frame.
 
-        Texts stay as they are: a tokenizer is faster on a whole batch.
+        Texts are not tokenized here: a tokenizer is faster on a whole batch.
         """
         if self.modality == "text":
-            return content
+            return super().prepare(content)
         # Processors log warnings about images that look unusual to them, such as black ones.
-        with quiet("transformers"):
-            processed = self._processor(content, return_tensors="np")
-        pixels = np.asarray(processed["pixel_values"], np.float32)
-        # Some processors return the frames as a batch, others as one video in a batch.
-        if self.modality == "video":
-            return pixels.reshape(self.num_frames, *pixels.shape[-3:])
-        return pixels[0]
+        processor = self._processor
+        with running(self._source), quiet("transformers"):
+            processed = processor(content, return_tensors="np")
+            pixels = np.asarray(processed["pixel_values"], np.float32)
+            # Some processors return the frames as a batch, others as one video in a batch.
+            if self.modality == "video":
+                return pixels.reshape(self.num_frames, *pixels.shape[-3:])
+            return pixels[0]
 
     def embed_batch(self, batch: Sequence[Prepared]) -> np.ndarray:
         """Return the vectors of prepared items in single precision."""
         model = self._model
         torch = import_library("torch")
-        with torch.inference_mode(), quiet("transformers"):
+        with running(self._source), torch.inference_mode(), quiet("transformers"):
             if self.modality == "text":
                 inputs = self._tokens(batch)
             else:
@@ -310,9 +331,10 @@ class Transformers(Embedder):
                 )
             for part in path:
                 value = getattr(value, part)
-        if not isinstance(value, int):
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _MAX_SETTING:
             raise self._source.missing(
-                f"{'.'.join(path)} in its config.json is {value!r}, not a number"
+                f"{'.'.join(path)} in its config.json is {quoted(value)}, not a number between 1 "
+                f"and {_MAX_SETTING:,}"
             )
         return value
 
@@ -328,9 +350,9 @@ class Transformers(Embedder):
             positions -= 2
         tokenizer = read_json(self._source.folder() / "tokenizer_config.json")
         stated = tokenizer.get("model_max_length")
-        if isinstance(stated, int | float):
-            # Tokenizers without a limit state a huge number.
-            return min(positions, int(stated))
+        # Tokenizers without a limit state a huge number.
+        if isinstance(stated, int | float) and 1 <= stated < positions:
+            return int(stated)
         return positions
 
     @cached_property
@@ -354,6 +376,8 @@ class Transformers(Embedder):
     @cached_property
     def _model(self) -> _Model:
         with loading(self._source, "torch", "transformers") as transformers:
+            libraries = (import_library("torch"), transformers)
+            check_model(self._source.folder(), self.precision, libraries)
             # `weights_only` selects the restricted unpickler for pickled weights.
             model, report = transformers.AutoModel.from_pretrained(
                 self._source.folder(),

