@@ -72,7 +72,7 @@ def _digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
         array = array.astype(array.dtype.newbyteorder("<"), copy=False)
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
         # As bytes, because dates have no buffer of their own.
-        digest.update(array.reshape(-1).view(np.uint8))
+        digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
