@@ -81,7 +81,7 @@ def test_rounding_of_single_precision_survives_a_merge():
     merged.merge(part)
     assert merged.compute().vendi == whole.compute().vendi
     assert merged.compute().to_dict()["scores"] == whole.compute().to_dict()["scores"]
-    assert merged._noise == whole._noise > 0
+    assert merged._state.noise == whole._state.noise > 0
 
 
 HALVES = np.repeat(X[:2], 30, axis=0).astype(np.float16)
@@ -119,7 +119,7 @@ def test_a_chunk_that_overflows_leaves_no_noise(seen, monkeypatch):
             metric.update(HALVES)
     for each in (metric, fresh):
         each.update(X[seen:])
-    assert metric._noise == fresh._noise
+    assert metric._state.noise == fresh._state.noise
     assert values(metric.compute()) == values(fresh.compute())
 
 

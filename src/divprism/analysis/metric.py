@@ -4,11 +4,18 @@ import json
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from divprism.analysis._stream_state import (
+    MOST_ITEMS,
+    StreamState,
+    check_state,
+    operators_of,
+)
 from divprism.analysis.evaluation import Evaluation, runtime_since
 from divprism.core.arrays import Array, array_namespace
 from divprism.core.entropy import entropy_estimate
@@ -16,7 +23,7 @@ from divprism.core.features import FourierMap, draw_frequencies
 from divprism.core.kernels import Kernel, Points
 from divprism.core.moments import FeatureMoments
 from divprism.core.validation import check_order, check_pairing, check_seed, check_truncation
-from divprism.data.files import open_archive, write_whole
+from divprism.data.archives import open_archive, require_keys, write_archive
 from divprism.errors import ArgumentError, DataError
 from divprism.estimators import Dual, Entropy, Estimator, Fourier
 from divprism.scores import registry
@@ -30,12 +37,7 @@ _FORMAT = 1  # version of the files that `save` writes
 # Each of up to three moments of this size takes 134 MB, and its spectrum O(size^3).
 _MOST_FEATURES = 4096  # a second moment of more features is refused
 _WIDEST = 1 << 20  # largest width that a file may claim
-# Single precision knows a phase of 1,000 to 6e-5; further away the digits of the cosine are lost.
-_LARGEST_SINGLE_PHASE = 1e3  # larger phases are computed in double precision
-
-# Files are checked to hold moments of unit features: the trace is n up to rounding.
-_TRACE_ERROR = 1e-3
-_SYMMETRY_ERROR = 1e-6
+_ROUNDING_OF_SUMS = 4 * float(np.finfo(np.float64).eps)  # of one term, relative to the sum
 
 
 class Metric:
@@ -45,6 +47,11 @@ class Metric:
     For Gaussian kernels these are random Fourier features, as in `Fourier` and with the same error;
     Cosine and Polynomial have exact features of their own. Bandwidths must be given, because a
     stream cannot be read twice.
+
+    Features and their sums are in double precision whatever the data, so any cut into chunks and
+    any order of merging gives the same scores up to rounding: to 1e-9 at orders of 1 or more.
+    Below order 1 a single eigenvalue at the level of rounding, sqrt(n) eps of the largest, may
+    count or not, which changes a score by at most that level to the power `order`.
 
     Parameters
     ----------
@@ -103,16 +110,19 @@ class Metric:
 
     def reset(self) -> None:
         """Forget all chunks."""
-        self.n = 0
-        self._noise = 0.0
-        self._widths: dict[str, int] = {}
-        self._maps: dict[str, FourierMap] = {}
-        self._moments: dict[str, FeatureMoments] = {}
+        self._state = StreamState()
+        # Frequencies for some widths: drawn from the seed, so they are no part of the state.
+        self._maps: tuple[Mapping[str, int], dict[str, FourierMap]] = ({}, {})
+
+    @property
+    def n(self) -> int:
+        """Number of items so far."""
+        return self._state.n
 
     def update(self, x: object, t: object = None) -> None:
         """Add a chunk: outputs, and their prompts if `kernel_t` was given.
 
-        A chunk that is refused changes nothing.
+        A chunk that is refused, or interrupted, changes nothing.
         """
         if (t is None) != ("t" not in self._kernels):
             raise ArgumentError("`t` goes with `kernel_t`: give both or neither.")
@@ -121,44 +131,39 @@ class Metric:
             rows["t"] = self._kernels["t"].clean(t, "t")
         for name, side in rows.items():
             check_pairing(rows["x"].shape[0], side.shape[0], name)
-            width = self._widths.get(name, side.shape[1])
+            width = self._state.widths.get(name, side.shape[1])
             if side.shape[1] != width:
                 raise DataError(
                     f"`{name}` has {side.shape[1]} columns; earlier chunks had {width}."
                 )
-        is_first = not self._widths
-        if is_first:
-            self._begin({name: side.shape[1] for name, side in rows.items()})
-        try:
-            features, noise = self._features(rows)
-            _require_finite(features)
-        except BaseException:
-            # Otherwise the width of a chunk that was refused would bind all later ones.
-            if is_first:
-                self.reset()
-            raise
-        # Nothing fails from here on, so that a chunk is added whole or not at all.
-        # Weights of one, not 1 / n, so that sums of chunks and workers add up.
-        weights = np.ones(rows["x"].shape[0])
-        for name, block in features.items():
-            self._moments[name].update(block, weights)
-        self._noise = max(self._noise, noise)
-        self.n += weights.size
+        state, maps = self._state, self._maps
+        if state.n == 0:
+            state = self._begun({name: int(side.shape[1]) for name, side in rows.items()})
+        if self._is_random and maps[0] != state.widths:
+            maps = (state.widths, self._drawn(state.widths))
+        features, noise = self._features(rows, maps[1])
+        _require_finite(features)
+        # The last statement replaces the whole state, so a chunk is added whole or not at all.
+        state = state.updated(features, noise)
+        self._maps = maps
+        self._state = state
 
-    def _begin(self, widths: dict[str, int]) -> None:
-        """Draw the frequencies, or count the features, once the widths are known."""
-        names = _operators_of(widths)
-        if self._is_random:
-            # Drawn from the seed and the widths alone, so that all workers have the same ones.
-            rng = np.random.default_rng(self._seed)
-            self._maps = {}
-            for name, width in widths.items():
-                self._maps[name] = FourierMap(draw_frequencies(width, self._num_features, rng))
-            sizes = dict.fromkeys(names, 2 * self._num_features)
-        else:
+    def _begun(self, widths: dict[str, int]) -> StreamState:
+        """A state without items, once the widths are known."""
+        names = operators_of(widths)
+        sizes = dict.fromkeys(names, 2 * self._num_features)
+        if not self._is_random:
             sizes = self._exact_sizes(widths)
-        self._widths = widths
-        self._moments = {name: FeatureMoments(sizes[name], self._is_random) for name in names}
+        moments = {name: FeatureMoments(sizes[name], self._is_random) for name in names}
+        return StreamState(widths=widths, moments=moments)
+
+    def _drawn(self, widths: Mapping[str, int]) -> dict[str, FourierMap]:
+        """Frequencies, from the seed and the widths alone, so that all workers have the same."""
+        rng = np.random.default_rng(self._seed)
+        maps = {}
+        for name, width in widths.items():
+            maps[name] = FourierMap(draw_frequencies(width, self._num_features, rng))
+        return maps
 
     def _exact_sizes(self, widths: dict[str, int]) -> dict[str, int]:
         """Number of exact features of each operator; those of pairs are products."""
@@ -175,10 +180,12 @@ class Metric:
             )
         return sizes
 
-    def _features(self, rows: dict[str, Array]) -> tuple[dict[str, Array], float]:
+    def _features(
+        self, rows: dict[str, Array], maps: Mapping[str, FourierMap]
+    ) -> tuple[dict[str, Array], float]:
         """Features of the outputs, the prompts and the pairs, and the noise of their moments."""
         if self._is_random:
-            return self._random_features(rows), 0.0
+            return self._random_features(rows, maps), 0.0
         features, noise = {}, 0.0
         for name, side in rows.items():
             kernel = self._kernels[name]
@@ -192,11 +199,13 @@ class Metric:
             features["joint"] = array_namespace(product).reshape(product, (product.shape[0], -1))
         return features, noise
 
-    def _random_features(self, rows: dict[str, Array]) -> dict[str, Array]:
+    def _random_features(
+        self, rows: dict[str, Array], maps: Mapping[str, FourierMap]
+    ) -> dict[str, Array]:
         """Random Fourier features. The phases of a pair add up, because its kernels multiply."""
         phases = {}
         for name, side in rows.items():
-            phases[name] = self._maps[name].phases(_in_bandwidths(side, self._kernels[name]))
+            phases[name] = maps[name].phases(_in_bandwidths(side, self._kernels[name]))
         if "t" in phases:
             phases["joint"] = phases["x"] + phases["t"]
         return {name: FourierMap.features(block) for name, block in phases.items()}
@@ -209,23 +218,31 @@ class Metric:
             )
         if other.n == 0:
             return
-        if self.n and self._widths != other._widths:
-            raise DataError(
-                f"metrics of different widths cannot be merged: {self._widths} and {other._widths}."
-            )
-        if not self._widths:
-            self._begin(dict(other._widths))
-        for name, moments in self._moments.items():
-            moments.merge(other._moments[name])
-        self._noise = max(self._noise, other._noise)
-        self.n += other.n
+        theirs = other._state
+        if self.n and self._state.widths != theirs.widths:
+            widths = f"{dict(self._state.widths)} and {dict(theirs.widths)}"
+            raise DataError(f"metrics of different widths cannot be merged: {widths}.")
+        try:
+            check_state(theirs, self._kernels)
+        except (ValueError, AttributeError, KeyError, TypeError) as error:
+            raise DataError(f"the other metric is not a valid state: {error}.") from None
+        own = self._state
+        if own.n == 0:
+            own = self._begun(dict(theirs.widths))
+        if own.n + theirs.n >= MOST_ITEMS:
+            raise DataError(f"a metric counts to {MOST_ITEMS:,} items.")
+        self._state = own.merged(theirs)
 
     def compute(self) -> Evaluation:
         """The scores of all chunks so far."""
         if self.n == 0:
             raise DataError("nothing has been seen yet: call update first.")
         start = time.perf_counter()
-        spectra = {name: moments.spectrum(self._noise) for name, moments in self._moments.items()}
+        # Sums of n terms round by about sqrt(n) of that, in an order that chunks decide.
+        noise = max(self._state.noise, _ROUNDING_OF_SUMS * math.sqrt(self.n))
+        spectra = {}
+        for name, moments in self._state.moments.items():
+            spectra[name] = moments.spectrum(noise)
         settings = Settings(
             kernel_x=self._kernels["x"],
             kernel_t=self._kernels.get("t"),
@@ -268,71 +285,91 @@ class Metric:
 
     def save(self, path: str | Path) -> None:
         """Write the state to a file, in one step: an archive of plain arrays (.npz) for `load`."""
-        target = Path(path)
+        state = self._state
         header = {
             "format": _FORMAT,
             "settings": self._settings(),
-            "n": self.n,
-            "widths": self._widths,
-            "noise": self._noise,
+            "n": state.n,
+            "widths": dict(state.widths),
+            "noise": state.noise,
         }
-        arrays = {f"total_{name}": moments.total for name, moments in self._moments.items()}
-        arrays["header"] = np.array(json.dumps(header))
-        try:
-            write_whole(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
-        except OSError as error:
-            raise DataError(f"cannot write {target}: {error.strerror}.") from None
+        arrays = {f"total_{name}": moments.total for name, moments in state.moments.items()}
+        write_archive(path, header, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> "Metric":
-        """A metric from a file that `save` wrote. Nothing in the file is executed."""
+        """A metric from a file that `save` wrote.
+
+        Nothing in the file is executed, and a state that no stream can have is refused.
+        """
         with open_archive(path, _FORMAT, "a state of Metric") as (header, archive):
+            require_keys(header, {"format", "settings", "n", "widths", "noise"}, "its header")
             settings = header["settings"]
-            spellings = settings["kernels"].values()
-            kernels = [registry.parse(text, registry.KERNELS, "kernel") for text in spellings]
-            metric = cls(
-                *kernels,
-                # Exact features record 0, which is no valid number of random ones.
-                num_features=settings["num_features"] or 8,
-                order=settings["order"],
-                truncation=settings["truncation"],
-                rng=settings["rng"],
-            )
-            metric._restore(header, archive)
+            metric = cls._with_settings(settings)
+            # As texts: 1 and true are equal in Python, but not in JSON.
+            given = json.dumps(settings, sort_keys=True)
+            if given != json.dumps(metric._settings(), sort_keys=True):
+                raise ValueError("its settings are not as `save` writes them")
+            metric._state = metric._restored(header, archive)
             return metric
 
-    def _restore(self, header: Mapping[str, Any], archive: Mapping[str, np.ndarray]) -> None:
-        """Read the state, trusting nothing: the file may come from anywhere.
+    @classmethod
+    def _with_settings(cls, settings: Any) -> "Metric":
+        """An empty metric with the settings of a header."""
+        keys = {"kernels", "num_features", "order", "truncation", "rng"}
+        require_keys(settings, keys, "its header")
+        spellings = settings["kernels"]
+        sides = {"x"}
+        if "t" in spellings:
+            sides = {"x", "t"}
+        require_keys(spellings, sides, "its header")
+        kernels = {}
+        for name, text in spellings.items():
+            kernels[f"kernel_{name}"] = registry.parse(text, registry.KERNELS, "kernel")
+        return cls(
+            **kernels,
+            # Exact features record 0, which is no valid number of random ones.
+            num_features=settings["num_features"] or 8,
+            order=settings["order"],
+            truncation=settings["truncation"],
+            rng=settings["rng"],
+        )
+
+    def _restored(
+        self, header: Mapping[str, Any], archive: Mapping[str, np.ndarray]
+    ) -> StreamState:
+        """The state in a file, trusting nothing: the file may come from anywhere.
 
         `open_archive` turns a ValueError into a message that names the file.
         """
         n, widths = header["n"], header["widths"]
+        state = StreamState(n=n, noise=header["noise"])
         # An empty metric has no widths yet, because these come with the first chunk.
-        expected = set(self._kernels)
+        sides: Mapping[str, Kernel] = self._kernels
+        operators = operators_of(sides)
         if n == 0:
-            expected = set()
-        # bool is an int, so the type is compared exactly.
-        # The mass is a float, which counts no further than 2^53.
-        if type(n) is not int or not 0 <= n < 2**53 or set(widths) != expected:
-            raise ValueError("its header does not fit")
-        if n == 0:
-            return
-        totals = {name: archive[f"total_{name}"] for name in _operators_of(widths)}
-        self._check_sizes(widths, totals)
-        self._begin(dict(widths))
-        self._noise = float(header["noise"])
-        for name, moments in self._moments.items():
-            _check_moments(totals[name], moments.total, n, name)
-            moments.total, moments.mass = totals[name], float(n)
-        self.n = n
+            sides, operators = {}, []
+        require_keys(widths, set(sides), "its header")
+        require_keys(archive, {f"total_{name}" for name in operators}, "the file")
+        if n != 0:
+            totals = {name: archive[f"total_{name}"] for name in operators}
+            self._check_sizes(widths, totals)
+            # In the order of the kernels, in which the frequencies are drawn.
+            empty = self._begun({name: widths[name] for name in sides})
+            moments = {}
+            for name, total in totals.items():
+                moments[name] = empty.moments[name].restored(total, float(n))
+            state = replace(state, widths=empty.widths, moments=moments)
+        check_state(state, self._kernels)
+        return state
 
     def _check_sizes(self, widths: Mapping[str, Any], totals: Mapping[str, np.ndarray]) -> None:
         """Require the widths to fit the arrays before memory is allocated for them."""
         for width in widths.values():
             if type(width) is not int or not 0 < width <= _WIDEST:
                 raise ValueError("its header does not fit its arrays")
-        largest = max(len(total) for total in totals.values())
-        if self._is_random and largest != 2 * self._num_features:
+        sizes = {len(total) for total in totals.values()}
+        if self._is_random and sizes != {2 * self._num_features}:
             raise ValueError("its header does not fit its arrays")
 
 
@@ -357,23 +394,6 @@ def _require_finite(features: Mapping[str, Array]) -> None:
             )
 
 
-def _operators_of(widths: Mapping[str, Any]) -> list[str]:
-    """The operators of the sides that a stream has, pairs included."""
-    if "t" in widths:
-        return [*widths, "joint"]
-    return list(widths)
-
-
-def _check_moments(total: np.ndarray, expected: np.ndarray, n: int, name: str) -> None:
-    """Require an array to be the second moments of n features of unit length."""
-    is_like = total.shape == expected.shape and total.dtype == np.float64
-    if not is_like or not np.isfinite(total).all():
-        raise ValueError(f"the moments of {name} do not fit")
-    has_trace = abs(np.trace(total) - n) <= _TRACE_ERROR * n
-    if not has_trace or not np.allclose(total, total.T, atol=_SYMMETRY_ERROR * n):
-        raise ValueError(f"the moments of {name} are not those of {n} items")
-
-
 def _in_bandwidths(rows: Array, kernel: Kernel) -> Points:
     """Rows divided by the bandwidth.
 
@@ -382,10 +402,6 @@ def _in_bandwidths(rows: Array, kernel: Kernel) -> Points:
     """
     assert kernel.bandwidth is not None
     xp = array_namespace(rows)
-    # No row is longer than this number of bandwidths. Frequencies are standard normal, so it is
-    # also the size of the largest phases.
-    phase = float(xp.max(xp.abs(rows))) * rows.shape[1] ** 0.5 / kernel.bandwidth
-    dtype = xp.float32
-    if rows.dtype == xp.float64 or phase > _LARGEST_SINGLE_PHASE:
-        dtype = xp.float64
-    return Points(xp.astype(rows, dtype) / kernel.bandwidth)
+    # In double precision also for single precision data: sums in single precision would depend on
+    # the cut into chunks, and leave spurious eigenvalues that count below order 1.
+    return Points(xp.astype(rows, xp.float64) / kernel.bandwidth)

@@ -1,5 +1,6 @@
 """Mergeable states: second moments of features, updated chunk by chunk (update, merge, spectra)."""
 
+import copy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -50,10 +51,21 @@ class FeatureMoments:
         self.total += to_numpy(scaled.T @ scaled)
         self.mass += float(weights.sum())
 
-    def merge(self, other: "FeatureMoments") -> None:
-        """Add the items of another state over the same features."""
-        self.total += other.total
-        self.mass += other.mass
+    def updated(self, features: Array) -> "FeatureMoments":
+        """These moments and items of weight one, a row of features each, as a new object."""
+        product = np.asarray(to_numpy(features.T @ features), np.float64)
+        return self.restored(self.total + product, self.mass + features.shape[0])
+
+    def merged(self, other: "FeatureMoments") -> "FeatureMoments":
+        """These moments and those of other items over the same features, as a new object."""
+        return self.restored(self.total + other.total, self.mass + other.mass)
+
+    def restored(self, total: np.ndarray, mass: float) -> "FeatureMoments":
+        """Other sums over the same features, as from a file, as a new object."""
+        # A new object: whoever holds this one sees all of a chunk or nothing of it.
+        moments = copy.copy(self)
+        moments.total, moments.mass = total, mass
+        return moments
 
     def spectrum(self, noise: float = 0.0) -> Spectrum:
         """Eigenvalues of the mean of phi phi'.

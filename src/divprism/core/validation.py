@@ -33,6 +33,7 @@ __all__ = [
     "clean_rows",
     "holds_text",
     "like",
+    "require_dense",
     "whole_number",
 ]
 
@@ -41,6 +42,9 @@ _CHUNK_ENTRIES = 1 << 23
 
 # How far the sum of weights may be from one: rounding in single precision.
 _SUM_TOLERANCE = 1e-6
+
+# Dtypes of torch with eight bits or fewer, quantized or not, that have next to no operations.
+_NARROW_DTYPES = ("torch.float8", "torch.float4", "torch.q", "torch.bits")
 
 _UNITS = {
     "": 1,
@@ -68,10 +72,7 @@ def _as_array(x: Any, name: str) -> Array:
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
         raise DataError(f"`{name}` is a masked array with masked entries. Fill or drop them first.")
     if is_torch_array(x):
-        if str(x.layout) != "torch.strided":
-            raise DataError(
-                f"`{name}` is a sparse tensor; scores need a dense one: call to_dense() first."
-            )
+        require_dense(x, name)
         return x.detach()
     if is_array_api_obj(x) and not is_numpy_array(x):
         return x
@@ -80,6 +81,23 @@ def _as_array(x: Any, name: str) -> Array:
         return np.asarray(x)
     except ValueError as error:  # rows of different lengths
         raise DataError(f"`{name}` is not a rectangular array: {error}.") from None
+
+
+def require_dense(x: Any, name: str) -> None:
+    """Raise DataError for a tensor of torch that is not a block of ordinary numbers."""
+    if not is_torch_array(x):
+        return
+    # Most operations of torch fail on these, each with an error of its own.
+    if x.is_nested:
+        raise DataError(f"`{name}` is a nested tensor; items must all have the same shape.")
+    if str(x.layout) != "torch.strided":
+        raise DataError(
+            f"`{name}` is a sparse tensor; scores need a dense one: call to_dense() first."
+        )
+    if x.is_meta:
+        raise DataError(f"`{name}` is a meta tensor, which has a shape but no values.")
+    if str(x.dtype).startswith(_NARROW_DTYPES):
+        raise DataError(f"`{name}` has dtype {x.dtype}; convert it first: {name}.float().")
 
 
 def clean_rows(x: Any, name: str) -> Array:
@@ -249,7 +267,7 @@ def check_order(order: Any) -> float:
     """
     try:
         value = float(order)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise ArgumentError(
             f"`order` must be a positive number (or math.inf); got {order!r}."
         ) from None

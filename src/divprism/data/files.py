@@ -1,35 +1,20 @@
-"""Atomic writes, file hashes, and `.npz` archives with a JSON header."""
+"""Atomic writes and file hashes."""
 
 import hashlib
-import json
 import os
 import tempfile
-import tokenize
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import numpy as np
-
-from divprism.data.wording import first_line
 from divprism.errors import DataError
 
-__all__ = ["TEMPORARY", "file_digest", "open_archive", "write_text", "write_whole"]
+__all__ = ["TEMPORARY", "file_digest", "write_text", "write_whole"]
 
 TEMPORARY = ".partial"
 """Suffix of files that are still being written."""
 
 _BLOCK = 1 << 20  # bytes hashed at a time
-
-# NumPy's reader, zipfile and json raise whatever a damaged file triggers inside them.
-_UNREADABLE = (
-    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError,
-    OSError, RecursionError, RuntimeError, SyntaxError, TypeError, ValueError,
-    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object], *, sync: bool = False) -> None:
@@ -77,55 +62,6 @@ def write_text(path: str | Path, text: str) -> None:
             write_whole(target, lambda file: file.write(text.encode()))
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror}.") from None
-
-
-@contextmanager
-def open_archive(
-    path: str | Path, version: object, description: str
-) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Open a file that `np.savez` wrote, and yield its JSON header and its arrays.
-
-    Pickles are never loaded, and compressed archives are refused: their arrays could expand to
-    any size. Every error inside the `with` block becomes one sentence.
-
-    Parameters
-    ----------
-    path : str or Path
-        The archive.
-    version : object
-        The value that `format` in the header must have.
-    description : str
-        What the file should be, for the message ("a bank").
-
-    Raises
-    ------
-    DataError
-        If the file is missing, damaged, or of another version.
-    """
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            # The `with` block of the caller runs here, so its errors are caught below, too.
-            yield _archive_header(archive, path, version), archive
-    except FileNotFoundError:
-        raise DataError(f"cannot read {path}: no such file.") from None
-    except DataError:
-        raise
-    except _UNREADABLE as error:
-        raise DataError(f"{path} is not {description}: {first_line(error)}.") from None
-
-
-def _archive_header(archive: Any, path: str | Path, version: object) -> dict[str, Any]:
-    methods = {entry.compress_type for entry in archive.zip.infolist()}
-    if methods - {zipfile.ZIP_STORED}:
-        raise ValueError("its arrays are compressed")
-    # Stored as an array of one string, because `np.savez` stores nothing but arrays.
-    header = json.loads(str(archive["header"]))
-    if header["format"] != version:
-        raise DataError(
-            f"{path} has format {header['format']!r}, but this version of divprism reads "
-            f"{version}; use the version that wrote it."
-        )
-    return header
 
 
 def file_digest(path: Path) -> bytes:

@@ -1,12 +1,18 @@
 """Checks of saved banks: their files come from anywhere, and nothing in them is trusted."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from divprism.data.archives import require_keys
+
 __all__ = ["BankContent", "checked_content"]
+
+_KEYS = {"format", "capacity", "dtype", "shape", "arrived", "kind"}
+_MOST_SIDES = 32  # dimensions of a sample; array libraries support 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,17 +37,25 @@ def checked_content(
     ValueError
         If anything in it is inconsistent.
     """
+    require_keys(header, _KEYS, "its header")
     arrived, kind = header["arrived"], header["kind"]
     # bool is an int, and counts from 2^53 on would not be exact in every reader of JSON.
     if type(arrived) is not int or not 0 <= arrived < 2**53:
         raise ValueError("its header does not fit")
     if arrived == 0:
+        require_keys(archive, set(), "an empty bank")
+        if header["shape"] is not None or kind is not None:
+            raise ValueError("its header does not fit its arrays")
         return None
+    names = {"latents", "arrivals"}
+    if "prompts" in archive:
+        names.add("prompts")
+    require_keys(archive, names, "the file")
     latents, arrivals = archive["latents"], archive["arrivals"]
     prompts = archive.get("prompts")
     shape = _checked_shape(header["shape"])
-    # The product is taken in floating point because untrusted integers may overflow.
-    is_table = latents.ndim == 2 and latents.shape[1] == np.prod(shape, dtype=float)
+    # Not NumPy's product, in which untrusted integers may overflow.
+    is_table = latents.ndim == 2 and latents.shape[1] == math.prod(shape)
     if not is_table or not 0 < len(latents) <= capacity:
         raise ValueError("its header does not fit its arrays")
     _check_finite(latents, dtype)
@@ -60,7 +74,9 @@ def _check_finite(rows: np.ndarray, dtype: str) -> None:
 
 def _checked_shape(sides: Any) -> tuple[int, ...]:
     """Return the shape of a sample from a header, or (0,), which no array fits."""
-    if not sides or not all(type(side) is int and side > 0 for side in sides):
+    if not isinstance(sides, list) or not 0 < len(sides) <= _MOST_SIDES:
+        return (0,)
+    if not all(type(side) is int and side > 0 for side in sides):
         return (0,)
     return tuple(sides)
 

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from divprism.core.arrays import Array
+from divprism.core.validation import require_dense
 from divprism.errors import ArgumentError, DataError
 from divprism.guidance._hooks import Pipeline, Scheduler
 
@@ -12,15 +13,19 @@ __all__ = [
     "clamped_sum",
     "push_copies",
     "require_tensor",
+    "scaled_push",
     "unit_rows",
     "without_negatives",
 ]
+
+_PROMPT_KINDS = "`prompts` must be embeddings, or a list of texts or whole numbers; got {}."
 
 # Attributes in which schedulers of several stages keep latents to continue from.
 _SCHEDULER_COPIES = ("sample", "last_sample", "cur_sample")
 # Devices without double precision: there gradients are computed, and banks kept, on the CPU.
 _SINGLE_PRECISION_DEVICES = ("mps",)
 # Pipelines that put the prompts before the negative prompts; all others put the negatives first.
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _PROMPTS_FIRST = {
     "LuminaPipeline",
     "LuminaText2ImgPipeline",
@@ -32,11 +37,23 @@ _PROMPTS_FIRST = {
 
 
 def require_tensor(latents: object) -> None:
-    """Refuse latents that are no tensor: samplers of diffusers take nothing else."""
+    """Refuse latents that are no batch of samples as samplers of diffusers take them."""
     if not isinstance(latents, torch.Tensor):
         raise ArgumentError(
             f"`latents` must be a torch tensor; got {type(latents).__name__}. "
             "score_gradient takes any array."
+        )
+    require_dense(latents, "latents")
+    if latents.dtype not in _DTYPES:
+        dtype = str(latents.dtype).split(".")[-1]
+        raise DataError(
+            "`latents` must be floating-point numbers of 16, 32 or 64 bits; got dtype "
+            f"{dtype}. Convert them: latents.float()."
+        )
+    if latents.ndim < 2 or 0 in latents.shape:
+        raise DataError(
+            "`latents` must have shape (b, ...), at least one sample; "
+            f"got shape {tuple(latents.shape)}. A single sample is latents[None]."
         )
 
 
@@ -46,6 +63,9 @@ def as_prompts(prompts: Array) -> Array:
     Sequences of different numbers of tokens are replaced by their means.
     """
     if isinstance(prompts, torch.Tensor):
+        require_dense(prompts, "prompts")
+        if not prompts.ndim:
+            raise DataError(_PROMPT_KINDS.format("a tensor of shape ()"))
         return prompts
     # A single text is the prompt of the whole batch.
     if isinstance(prompts, str):
@@ -56,11 +76,12 @@ def as_prompts(prompts: Array) -> Array:
         array = np.asarray(prompts)
     except ValueError:  # rows of different lengths
         array = np.array(None)
-    if array.ndim == 0 or array.dtype == object:
-        raise DataError(
-            "`prompts` must be embeddings, or a list of texts or whole numbers; "
-            f"got {type(prompts).__name__}."
-        )
+    is_number = array.dtype.kind in "fiub"
+    if array.ndim == 0 or not (is_number or (array.ndim == 1 and array.dtype.kind == "U")):
+        raise DataError(_PROMPT_KINDS.format(type(prompts).__name__))
+    if array.dtype.kind == "f" and (array.dtype.itemsize > 8 or not array.dtype.isnative):
+        # torch supports neither long doubles nor the byte order of other machines.
+        return array.astype(np.float64)
     return array
 
 
@@ -93,13 +114,32 @@ def unit_rows(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         a = a.cpu()
     rows = a.flatten(1).double()
     norms = rows.norm(dim=1, keepdim=True)
-    return rows / torch.where(norms == 0, 1.0, norms), norms
+    if _in_range(norms):
+        return rows / torch.where(norms == 0, 1.0, norms), norms
+    # Squares of huge or tiny numbers leave the range: the entries are scaled to at most one first.
+    sizes = rows.abs().amax(dim=1, keepdim=True)
+    sizes = torch.where(sizes == 0, 1.0, sizes)
+    scaled = rows / sizes
+    lengths = scaled.norm(dim=1, keepdim=True)
+    # A norm may exceed the largest number, while its row does not.
+    norms = (lengths * sizes).clamp(max=torch.finfo(torch.float64).max)
+    return scaled / torch.where(lengths == 0, 1.0, lengths), norms
+
+
+def _in_range(norms: torch.Tensor) -> bool:
+    """Whether sums of squares in double precision have neither overflowed nor underflowed."""
+    # 1e-140 squared is 1e-280, where the last of d squares still count.
+    return bool(torch.all(torch.isfinite(norms) & (norms > 1e-140)))
 
 
 def _norms(latents: torch.Tensor) -> torch.Tensor:
-    """Return the norms of latents in single precision, in a shape that broadcasts with them."""
-    # In half precision the sum of squares would overflow.
-    norms = latents.flatten(1).float().norm(dim=1)
+    """Return the norms of latents, at least in single precision, that broadcast with them."""
+    if latents.dtype == torch.float64:
+        _, norms = unit_rows(latents)
+        norms = norms.flatten()
+    else:
+        # In half precision the sum of squares would overflow.
+        norms = latents.flatten(1).float().norm(dim=1)
     return norms.reshape(-1, *[1] * (latents.ndim - 1))
 
 
@@ -108,6 +148,13 @@ def clamped_sum(latents: torch.Tensor, push: torch.Tensor) -> torch.Tensor:
     largest = torch.finfo(latents.dtype).max
     # Half precision would round large sums to infinity, from which no sampler recovers.
     return (latents + push).clamp(-largest, largest).to(latents.dtype)
+
+
+def scaled_push(directions: torch.Tensor, strength: float, norms: torch.Tensor) -> torch.Tensor:
+    """Return directions of length strength |latent|, clamped to the range of double precision."""
+    largest = torch.finfo(torch.float64).max
+    # Directions first: their entries are at most one, so no product of infinity and zero occurs.
+    return (float(strength) * directions * norms).clamp(-largest, largest)
 
 
 def push_copies(scheduler: Scheduler, latents: torch.Tensor, push: torch.Tensor) -> None:

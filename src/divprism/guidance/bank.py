@@ -1,6 +1,5 @@
 """Bank: a sliding window of earlier samples and their prompts, to compare new samples with."""
 
-import json
 from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,8 +17,8 @@ from divprism.core.arrays import (
 )
 from divprism.core.kernels import Cosine
 from divprism.core.tiles import row_blocks
-from divprism.core.validation import check_pairing, like, whole_number
-from divprism.data.files import open_archive, write_whole
+from divprism.core.validation import check_pairing, like, require_dense, whole_number
+from divprism.data.archives import open_archive, write_archive
 from divprism.errors import ArgumentError, DataError
 from divprism.guidance._bank_files import checked_content
 from divprism.guidance._inputs import (
@@ -384,7 +383,6 @@ class Bank:
 
         The file appears complete or not at all.
         """
-        target = Path(path)
         header = {
             "format": _FORMAT,
             "capacity": self.capacity,
@@ -393,16 +391,13 @@ class Bank:
             "arrived": self.arrived,
             "kind": self._kind,
         }
-        arrays = {"header": np.array(json.dumps(header))}
+        arrays = {}
         if len(self):
             arrays["latents"] = to_numpy(self._in_order(self._latents))
             arrays["arrivals"] = self._arrivals[self._order()]
         if self.has_prompts:
             arrays["prompts"] = to_numpy(self.prompts)
-        try:
-            write_whole(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
-        except OSError as error:
-            raise DataError(f"cannot write {target}: {error.strerror}.") from None
+        write_archive(path, header, arrays)
 
     @classmethod
     def load(cls, path: str | Path, *, like: Array = None) -> "Bank":
@@ -415,6 +410,8 @@ class Bank:
                 "`like` must be an array of the library in which the bank is to live; "
                 f"got {type(like).__name__}."
             )
+        if like is not None:
+            require_dense(like, "like")
         with open_archive(path, _FORMAT, "a bank") as (header, archive):
             bank = cls(header["capacity"], dtype=header["dtype"])
             content = checked_content(header, archive, bank.capacity, bank.dtype)

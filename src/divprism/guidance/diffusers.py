@@ -20,6 +20,7 @@ from what its image shows. One latent per sample also serves any sampler.
 import functools
 import importlib.util
 import math
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +55,7 @@ from divprism.guidance._latents import (  # noqa: E402
     clamped_sum,
     push_copies,
     require_tensor,
+    scaled_push,
     unit_rows,
     without_negatives,
 )
@@ -189,6 +191,8 @@ class DiversityGuidance:
                 "pass callback_on_step_end_tensor_inputs=guide.tensor_inputs."
             )
         latents = tensors["latents"]
+        require_tensor(latents)
+        whole_number(step, "step", 0)
         prompts = None
         if self._objective.conditional:
             if self.prompt_tensor not in tensors:
@@ -198,8 +202,10 @@ class DiversityGuidance:
                 )
             prompts = without_negatives(pipe, tensors[self.prompt_tensor], latents.shape[0])
         # Pipelines that run only a part of the schedule state its length; others leave it out.
-        steps = getattr(pipe, "num_timesteps", None) or len(pipe.scheduler.timesteps)
-        moved = self._after_step(pipe, latents, prompts, step, int(steps))
+        steps = getattr(pipe, "num_timesteps", None)
+        if not isinstance(steps, int) or not 0 < steps < sys.maxsize:
+            steps = len(pipe.scheduler.timesteps)
+        moved = self._after_step(pipe, latents, prompts, step, steps)
         if moved is latents:
             return tensors
         return {**tensors, "latents": moved}
@@ -267,11 +273,12 @@ class DiversityGuidance:
             uphill = slopes - (slopes * rows).sum(1, keepdim=True) * rows
             lengths = uphill.norm(dim=1, keepdim=True)
             assert isinstance(result.kernel_x, Gaussian)
-            is_flat = lengths <= _ROUNDING / result.kernel_x.bandwidth**2
+            is_flat = lengths <= _ROUNDING / result.kernel_x.bandwidth / result.kernel_x.bandwidth
             # The inner `where` keeps 0 / 0 out, which would be NaN.
             directions = torch.where(is_flat, 0.0, uphill / torch.where(is_flat, 1.0, lengths))
-            push = (self.strength * norms * directions).reshape(latents.shape)
-            return push.to(dtype).to(latents.device)
+            push = scaled_push(directions, self.strength, norms).reshape(latents.shape)
+            largest = torch.finfo(dtype).max
+            return push.clamp(-largest, largest).to(dtype).to(latents.device)
 
     def remember(self, latents: torch.Tensor, prompts: Array = None) -> None:
         """Put finished latents into the bank, scaled to norm one.
@@ -420,7 +427,8 @@ def _stops_early(pipe: Pipeline) -> bool:
 def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return False
-    return math.isfinite(value)
+    # Python's integers may be larger than any float, of which `isfinite` raises.
+    return abs(value) <= sys.float_info.max
 
 
 def _check_bandwidth(bandwidth: float | None, name: str) -> None:

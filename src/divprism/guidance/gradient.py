@@ -287,7 +287,10 @@ def _gaussian(pool: Pool, coupling: Array) -> Array:
     dtype = pool.precision
     if is_far:
         dtype = xp.float64
-    centre = xp.mean(xp.astype(pool.new, dtype), axis=0)
+    with np.errstate(over="ignore"):
+        centre = xp.mean(xp.astype(pool.new, dtype), axis=0)
+    # The sum of huge rows overflows. Any other point among them serves as well.
+    centre = xp.where(xp.isfinite(centre), centre, xp.astype(pool.new[0, :], dtype))
 
     # The sum over differences x_j - x_a is taken as a matrix product minus a multiple of x_a, so a
     # common shift of all rows changes its rounding only.
@@ -324,7 +327,9 @@ def _is_far(pool: Pool, weights: Array) -> bool:
     mean_exponent = 2 * float(xp.sum(importance * exponents)) / total
     mean_square = mean_exponent * bandwidth * bandwidth
     new = xp.astype(pool.new, xp.float64)
-    return mean_square < _FAR * float(xp.mean(xp.vecdot(new, new)))
+    # Squares that overflow are infinite: such samples are far indeed.
+    with np.errstate(over="ignore"):
+        return mean_square < _FAR * float(xp.mean(xp.vecdot(new, new)))
 
 
 def _cosine(pool: Pool, coupling: Array) -> Array:
@@ -339,9 +344,12 @@ def _cosine(pool: Pool, coupling: Array) -> Array:
     double = xp.astype(pool.new, xp.float64)
     size = xp.max(xp.abs(double), axis=1, keepdims=True)
     scaled = double / size
-    coupling = coupling / xp.sqrt(xp.vecdot(scaled, scaled))[:, None] / size
+    lengths = xp.sqrt(xp.vecdot(scaled, scaled))[:, None]
     radial = xp.astype(xp.vecdot(coupling, pool.x.values), dtype)[:, None] * unit_rows(pool.new)
-    return _weighted_rows(pool, xp.astype(coupling, dtype), unit_rows) - radial
+    slopes = _weighted_rows(pool, xp.astype(coupling, dtype), unit_rows) - radial
+    # Divided last: a tiny |x_a| makes slopes overflow, and a difference of infinities is NaN.
+    with np.errstate(over="ignore"):
+        return xp.astype(slopes, xp.float64) / lengths / size
 
 
 def _weighted_rows(pool: Pool, weights: Array, prepared: Callable[[Array], Array]) -> Array:

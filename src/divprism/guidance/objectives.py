@@ -75,6 +75,7 @@ OBJECTIVES = _objectives()
 # keeps every eigenvalue of a window of 300 samples and is left out.
 _PAPER_SETTINGS = {"strength": 0.03, "every": 10, "bandwidth_z": 0.8}
 _PAPER_BANDWIDTH_T = 0.3
+_LONGEST = 100  # letters of an objective with its settings
 
 
 def objective(text: str) -> Objective:
@@ -87,8 +88,11 @@ def objective(text: str) -> Objective:
     """
     name, parenthesis, rest = text.strip().partition("(")
     name = name.strip()
-    if name not in OBJECTIVES or (parenthesis and not rest.endswith(")")):
-        raise ArgumentError(f"there is no objective {text!r}; choose from {', '.join(OBJECTIVES)}.")
+    is_closed = not parenthesis or rest.endswith(")")
+    if name not in OBJECTIVES or not is_closed or len(text) > _LONGEST:
+        raise ArgumentError(
+            f"there is no objective {text[:_LONGEST]!r}; choose from {', '.join(OBJECTIVES)}."
+        )
     base = OBJECTIVES[name]
     accepted = ["truncation"]
     # The name "rke" means order 2, so another order would contradict it.
@@ -120,7 +124,8 @@ def guidance_settings(name: str) -> dict[str, Any]:
     >>> guidance_settings("rke")
     {'score': 'rke', 'strength': 0.03, 'every': 10, 'bandwidth_z': 0.8}
     """
-    if name not in OBJECTIVES:
+    # Other types may have no hash, without which `in` raises.
+    if not isinstance(name, str) or name not in OBJECTIVES:
         raise ArgumentError(
             f"there is no guidance preset {name!r}; choose from {', '.join(OBJECTIVES)}."
         )

@@ -105,7 +105,7 @@ def finite_number(value: object, name: str, requirement: str) -> float:
     """`value` as a finite float, or an ArgumentError that states the requirement."""
     try:
         number = float(value)  # type: ignore[arg-type]  # anything that float() takes
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
         raise ArgumentError(f"`{name}` must be {requirement}; got {value!r}.")
