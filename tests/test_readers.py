@@ -50,9 +50,13 @@ def test_standard_input_is_recognised_by_its_first_bytes(name, monkeypatch):
     np.testing.assert_array_equal(read_array("-", "outputs"), X)
 
 
-def test_an_npy_file_is_memory_mapped(tmp_path):
-    np.save(tmp_path / "x.npy", X)
-    assert isinstance(read_array(tmp_path / "x.npy", "outputs"), np.memmap)
+def test_only_a_large_npy_file_is_memory_mapped(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.asfortranarray(X))
+    assert not isinstance(read_array(tmp_path / "x.npy", "outputs"), np.memmap)
+    monkeypatch.setattr("divprism.data.readers.npy.MAX_READ", X.nbytes - 1)
+    mapped = read_array(tmp_path / "x.npy", "outputs")
+    assert isinstance(mapped, np.memmap)
+    np.testing.assert_array_equal(mapped, X)
 
 
 def test_a_column_of_weights_is_a_flat_array(tmp_path):

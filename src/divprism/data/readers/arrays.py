@@ -4,38 +4,29 @@ Nothing in a file is ever executed: pickles are refused.
 """
 
 import io
-import tokenize
+import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from divprism.data.readers.guards import MAX_EXPANSION, shown, standard_input
+from divprism.data.readers.npy import MAGIC, Header, read_header, read_npy, read_values
+from divprism.data.readers.tensors import read_tensor, tensor_names
 from divprism.data.wording import counted, first_line
-from divprism.errors import ArgumentError, DataError, MissingExtraError
+from divprism.errors import ArgumentError, DataError
 
 __all__ = ["ARRAY_SUFFIXES", "array_names", "from_bytes", "is_binary", "numbers_in", "read_array"]
 
-_NPY, _ZIP = b"\x93NUMPY", b"PK\x03\x04"  # the first bytes of .npy and .npz files
-_SIGNATURE = 8  # bytes that are enough to recognise both
+_ZIP = b"PK\x03\x04"  # the first bytes of .npz files
+_SIGNATURE = 8  # bytes that are enough to recognise .npy and .npz files
+_ENCRYPTED = 1  # bit of the flags of a zip member
 _FREE_ARRAY = 256 << 20  # bytes of an array that may decompress from anything
 
-# What NumPy raises for headers that are truncated, garbled, or wrong about the size.
-_NPY_ERRORS = (
-    ValueError,
-    EOFError,
-    OSError,
-    SyntaxError,
-    OverflowError,
-    MemoryError,
-    TypeError,
-    KeyError,
-    tokenize.TokenError,
-)
 _ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
@@ -43,7 +34,11 @@ _ZIP_ERRORS = (
     NotImplementedError,
     RuntimeError,
     OSError,
-    UnicodeDecodeError,
+    LookupError,
+    ValueError,
+    OverflowError,
+    MemoryError,
+    struct.error,
 )
 _NAMES = {"outputs": ("outputs", "x"), "prompts": ("prompts", "t")}
 _CONTENTS = {
@@ -56,7 +51,7 @@ _CONTENTS = {
 def read_array(source: str | Path, role: str) -> np.ndarray:
     """Return the array in a file or on standard input.
 
-    An `.npy` file is memory-mapped. From an `.npz` or `.safetensors` file with several arrays,
+    An `.npy` file of over 1 GB is memory-mapped. From an `.npz` or `.safetensors` file with several arrays,
     the one named after `role` is read. A `.csv` file contains rows of numbers, with or without a
     header of words; labels in a `.csv` file are one word or number per line, without a header.
 
@@ -99,8 +94,7 @@ def array_names(path: Path) -> list[str]:
     """Return the names of the arrays in an .npz or .safetensors file; [] for other files."""
     suffix = path.suffix.lower()
     if suffix == ".safetensors":
-        with _safetensors(path, shown(path)) as tensors:
-            return sorted(tensors.keys())
+        return sorted(tensor_names(path, shown(path)))
     if suffix == ".npz":
         with _zip_archive(path, shown(path)) as archive:
             return _members(archive)
@@ -109,7 +103,7 @@ def array_names(path: Path) -> list[str]:
 
 def _kind_of_content(start: bytes) -> str:
     """Return the suffix that the first bytes of a file stand for; anything else may be CSV."""
-    if start.startswith(_NPY):
+    if start.startswith(MAGIC):
         return ".npy"
     if start.startswith(_ZIP):
         return ".npz"
@@ -139,42 +133,53 @@ def from_bytes(content: bytes, role: str) -> np.ndarray:
 
 
 def _read_npy(source: Path | bytes, name: str, role: str) -> np.ndarray:
-    try:
-        if isinstance(source, Path):
-            # Mapped: embeddings may exceed memory, and readers of a part touch only that.
-            return np.load(source, mmap_mode="r", allow_pickle=False)
-        return np.load(io.BytesIO(source), allow_pickle=False)
-    except _NPY_ERRORS as error:
-        raise DataError(_npy_problem(name, error)) from None
+    if isinstance(source, Path):
+        return read_npy(source, name)
+    file = io.BytesIO(source)
+    header = read_header(file, name)
+    _check_length(header, len(source), name)
+    return read_values(file, header, name)
 
 
-def _npy_problem(name: str, error: Exception) -> str:
-    """Return one sentence for an error of NumPy, whose text is the only clue to its cause."""
-    text = str(error)
-    # NumPy has no exception of its own for this; the wording differs between versions.
-    if "allow_pickle" in text or "Python objects" in text:
-        return (
-            f"{name} contains pickled objects, which could run code when loaded; "
-            "save it as a plain array of numbers."
-        )
-    if "mmap length" in text or isinstance(error, EOFError) or "reading array data" in text:
-        return f"{name} is truncated: it ends before its array does."
-    return f"{name} is not a readable NumPy array: {first_line(error)}."
+def _check_length(header: Header, size: int, name: str) -> None:
+    if header.nbytes > size - header.offset:
+        raise DataError(f"{name} is truncated: it ends before its array does.")
 
 
 def _read_npz(source: Path | bytes, name: str, role: str) -> np.ndarray:
     with _zip_archive(source, name) as archive:
         chosen = _choose(_members(archive), name, role)
-        # Sizes from the directory of the archive, before anything is decompressed.
+        label = f"{shown(chosen[:60])} in {name}"
         entry = archive.getinfo(f"{chosen}.npy")
-        limit = max(_FREE_ARRAY, MAX_EXPANSION * entry.compress_size)
-        if entry.file_size > limit:
-            raise DataError(
-                f"{shown(chosen)} in {name} decompresses to over {MAX_EXPANSION} times its size; "
-                "decompress it yourself if you trust it."
-            )
+        _check_entry(entry, label)
         with archive.open(entry) as member:
-            return _read_npy(member.read(), f"{shown(chosen)} in {name}", role)
+            # Sizes in the directory may be wrong, so only bytes that arrive are kept.
+            header = read_header(member, label)
+            _check_length(header, entry.file_size, label)
+            packed = min(entry.compress_size, _size(source))
+            if header.nbytes > max(_FREE_ARRAY, MAX_EXPANSION * packed):
+                raise DataError(
+                    f"{label} decompresses to over {MAX_EXPANSION} times its size; "
+                    "decompress it yourself if you trust it."
+                )
+            return read_values(member, header, label)
+
+
+def _check_entry(entry: zipfile.ZipInfo, label: str) -> None:
+    """Refuse what NumPy does not write; Python unpacks bzip2 and LZMA without a limit."""
+    if entry.flag_bits & _ENCRYPTED:
+        raise DataError(f"{label} is encrypted; save it without a password.")
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise DataError(
+            f"{label} is compressed by a method that NumPy does not use; save it again with "
+            "`np.savez_compressed`."
+        )
+
+
+def _size(source: Path | bytes) -> int:
+    if isinstance(source, bytes):
+        return len(source)
+    return source.stat().st_size
 
 
 @contextmanager
@@ -182,6 +187,8 @@ def _zip_archive(source: Path | bytes, name: str) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(_handle(source)) as archive:
             yield archive
+    except DataError:
+        raise
     except _ZIP_ERRORS as error:
         raise DataError(f"{name} is not a readable .npz archive: {first_line(error)}.") from None
 
@@ -194,55 +201,18 @@ def _handle(source: Path | bytes) -> Path | io.BytesIO:
 
 def _members(archive: zipfile.ZipFile) -> list[str]:
     # Other members, such as scripts, are never opened.
-    names = archive.namelist()
-    return [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
-
-
-@contextmanager
-def _safetensors(path: Path, name: str) -> Iterator[Any]:
-    """Yield an open .safetensors file; errors while reading become one sentence."""
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError:
-        raise MissingExtraError(
-            "Reading .safetensors needs safetensors, which is not installed: "
-            "pip install 'divprism[safetensors]'."
-        ) from None
-    errors = (
-        SafetensorError,
-        OSError,
-        ValueError,
-        TypeError,
-        OverflowError,
-        MemoryError,
-        AttributeError,
-    )
-    try:
-        with safe_open(path, framework="numpy") as tensors:
-            yield tensors
-    except DataError:
-        raise
-    except errors as error:
-        if "bfloat16" in str(error):
-            raise DataError(_bfloat16_problem(name)) from None
-        raise DataError(
-            f"{name} is not a readable .safetensors file: {first_line(error)}."
-        ) from None
-
-
-def _bfloat16_problem(name: str) -> str:
-    return f"{name} contains bfloat16, which NumPy does not support; save it as float32."
+    names = [name for name in archive.namelist() if name.endswith(".npy")]
+    # One of the two would win, and which one depends on the program that reads the archive.
+    if len(set(names)) < len(names):
+        repeated, _ = Counter(names).most_common(1)[0]
+        raise zipfile.BadZipFile(f"it contains {shown(repeated[:60])} twice")
+    return [name.removesuffix(".npy") for name in names]
 
 
 def _read_safetensors(source: Path | bytes, name: str, role: str) -> np.ndarray:
     assert isinstance(source, Path)  # standard input has no signature to recognise it by
-    with _safetensors(source, name) as tensors:
-        chosen = _choose(list(tensors.keys()), name, role)
-        array = np.asarray(tensors.get_tensor(chosen))
-        # NumPy has this type only if another package (ml_dtypes) has registered it.
-        if array.dtype.name == "bfloat16":
-            raise DataError(_bfloat16_problem(name))
-        return array
+    chosen = _choose(tensor_names(source, name), name, role)
+    return read_tensor(source, chosen, name)
 
 
 def _choose(members: list[str], name: str, role: str) -> str:

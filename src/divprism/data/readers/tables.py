@@ -1,24 +1,19 @@
 """Tables of records: JSONL, JSON, CSV, TSV, text, Parquet and Arrow."""
 
 import csv
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from divprism.data.readers.columnar import columnar_rows
 from divprism.data.readers.guards import MAX_LINE, parse_json, read_lines, read_whole, shown
-from divprism.data.wording import counted, first_line
-from divprism.errors import DataError, MissingExtraError
+from divprism.data.wording import counted
+from divprism.errors import DataError
 
 __all__ = ["TABLE_SUFFIXES", "Record", "header", "kind_of", "read_table"]
-
-# Parquet stores repeated rows in almost no space: a small file can claim billions of them.
-# This number of rows is always read; a larger table needs at least one byte for each row.
-_FREE_ROWS = 1_000_000
-_BATCH_ROWS = 256  # rows of a Parquet file that are in memory at a time
 
 _JSON_NAMES: dict[type, str] = {
     type(None): "null",
@@ -222,68 +217,17 @@ def _lines(source: Path | bytes, name: str) -> Iterator[Record]:
 
 
 def _parquet(source: Path | bytes, name: str) -> Iterator[Record]:
-    with _pyarrow(name) as pyarrow:
-        from pyarrow import parquet
-
-        if isinstance(source, bytes):
-            handle, size = pyarrow.BufferReader(source), len(source)
-        else:
-            handle, size = str(source), source.stat().st_size
-        with parquet.ParquetFile(handle) as file:
-            # From the footer, before any row is materialised.
-            num_rows = file.metadata.num_rows
-            if num_rows > max(_FREE_ROWS, size):
-                raise DataError(
-                    f"{name} claims {num_rows:,} rows in {size:,} bytes, too many to be real data."
-                )
-            yield from _rows(file.iter_batches(batch_size=_BATCH_ROWS), name)
+    return _columnar(source, "parquet", name)
 
 
 def _arrow(source: Path | bytes, name: str) -> Iterator[Record]:
     """Yield the rows of a file in the stream format that Hugging Face datasets writes."""
-    with _pyarrow(name) as pyarrow:
-        if isinstance(source, bytes):
-            handle = pyarrow.BufferReader(source)
-        else:
-            # Mapped, because a data set may be larger than memory.
-            handle = pyarrow.memory_map(str(source))
-        with handle, pyarrow.ipc.open_stream(handle) as stream:
-            yield from _rows(stream, name)
+    return _columnar(source, "arrow", name)
 
 
-def _rows(batches: Iterable[Any], name: str) -> Iterator[Record]:
-    number = itertools.count(1)
-    for batch in batches:
-        # Without the full check, offsets in a damaged file could read beyond its buffers.
-        batch.validate(full=True)
-        for row in batch.to_pylist():
-            yield Record(row, f"row {next(number):,} of {name}")
-
-
-@contextmanager
-def _pyarrow(name: str) -> Iterator[Any]:
-    """Yield pyarrow; its errors while reading become one sentence about the table."""
-    try:
-        import pyarrow
-        import pyarrow.ipc
-    except ImportError:
-        raise MissingExtraError(
-            "Reading Parquet and Arrow needs pyarrow, which is not installed: "
-            "pip install 'divprism[parquet]'."
-        ) from None
-    errors = (
-        pyarrow.ArrowException,
-        OSError,
-        UnicodeDecodeError,
-        OverflowError,
-        MemoryError,
-    )
-    try:
-        yield pyarrow
-    except errors as error:
-        # pyarrow quotes the content of the file, which may be long or unprintable.
-        reason = shown(first_line(error)[:200])
-        raise DataError(f"{name} is not a readable table: {reason}.") from None
+def _columnar(source: Path | bytes, kind: str, name: str) -> Iterator[Record]:
+    for number, row in columnar_rows(source, kind, name):
+        yield Record(row, f"row {number:,} of {name}")
 
 
 _READERS: dict[str, Callable[[Path | bytes, str], Iterator[Record]]] = {

@@ -1,0 +1,161 @@
+"""Parquet and Arrow files as rows, decoded in another process with limits of memory and time."""
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from divprism.data.readers import decoder
+from divprism.data.readers.guards import shown
+from divprism.data.wording import first_line
+from divprism.errors import DataError, MissingExtraError
+
+__all__ = ["columnar_rows"]
+
+_REASONS = {
+    "SIGXCPU": "takes longer to decode than its size allows",
+    # The processor time beyond SIGXCPU, or the memory killer of the system.
+    "SIGKILL": "takes more time or memory to decode than its size allows",
+    "SIGBUS": "changed while it was read",
+}
+_CRASHED = "is not a readable table: its decoder crashed"
+
+
+def columnar_rows(
+    source: Path | bytes, kind: str, name: str
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the fields of each row of a table.
+
+    Parameters
+    ----------
+    source : Path or bytes
+        The file, or its content.
+    kind : str
+        "parquet" or "arrow".
+    name : str
+        Its name in messages.
+
+    Raises
+    ------
+    DataError
+        If the file is damaged, or unpacks to more than its size allows.
+    MissingExtraError
+        If pyarrow is not installed.
+    """
+    number = itertools.count(1)
+    with _opened(source, name) as (file, size):
+        for batch in _batches(file, size, kind, name):
+            for row in batch.to_pylist():
+                yield next(number), row
+
+
+@contextlib.contextmanager
+def _opened(source: Path | bytes, name: str) -> Iterator[tuple[BinaryIO, int]]:
+    """Yield an open file, which another process can read as well, and its size."""
+    if isinstance(source, bytes):
+        with tempfile.TemporaryFile() as file:
+            file.write(source)
+            file.seek(0)
+            yield file, len(source)
+        return
+    try:
+        opened = source.open("rb")
+    except OSError as error:
+        raise DataError(f"cannot read {name}: {error.strerror}.") from None
+    with opened:
+        yield opened, os.fstat(opened.fileno()).st_size
+
+
+def _batches(file: BinaryIO, size: int, kind: str, name: str) -> Iterator[Any]:
+    # A frozen program is its own interpreter: starting it would run the program again.
+    if sys.executable and not getattr(sys, "frozen", False):
+        yield from _isolated(file, size, kind, name)
+        return
+    with _pyarrow(name) as pyarrow:
+        try:
+            yield from decoder.batches(kind, pyarrow.PythonFile(file, mode="r"), size)
+        except decoder.Refused as error:
+            raise DataError(f"{name} {error}.") from None
+
+
+def _isolated(file: BinaryIO, size: int, kind: str, name: str) -> Iterator[Any]:
+    """Yield batches from the program in `decoder`, which reads the open file."""
+    call = [sys.executable, "-I", "-W", "ignore", decoder.__file__, kind, str(size)]
+    folders = [os.path.abspath(folder) for folder in sys.path if folder]
+    # The default allocator reserves more address space than the limit leaves.
+    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    try:
+        child = subprocess.Popen(
+            [*call, *folders],
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
+    except OSError as error:
+        raise DataError(f"cannot decode {name}: {error.strerror}.") from None
+    with child:
+        try:
+            # While the child starts, pyarrow is imported here.
+            with _pyarrow(name) as pyarrow:
+                yield from _received(child, pyarrow, name)
+        finally:
+            # Also if the reader stops after the first rows, or at an interrupt.
+            child.kill()
+
+
+def _received(child: Any, pyarrow: Any, name: str) -> Iterator[Any]:
+    try:
+        with pyarrow.ipc.open_stream(child.stdout) as stream:
+            yield from stream
+    except (pyarrow.ArrowException, OSError):
+        # A stream that breaks off; the exit code below says why.
+        pass
+    reason = child.stderr.read(1000).decode("ascii", "replace").splitlines()
+    code = child.wait()
+    if code == decoder.REFUSED and reason:
+        raise DataError(f"{name} {shown(reason[0])}.")
+    if code < 0:
+        number = -code
+        raise DataError(f"{name} {_REASONS.get(_signal_name(number), _CRASHED)}.")
+    if code != 0:
+        raise DataError(f"{name} {_CRASHED}.")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return ""
+
+
+@contextlib.contextmanager
+def _pyarrow(name: str) -> Iterator[Any]:
+    """Yield pyarrow; its errors while reading become one sentence about the table."""
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError:
+        raise MissingExtraError(
+            "Reading Parquet and Arrow needs pyarrow, which is not installed: "
+            "pip install 'divprism[parquet]'."
+        ) from None
+    errors = (
+        pyarrow.ArrowException,
+        OSError,
+        UnicodeDecodeError,
+        OverflowError,
+        MemoryError,
+    )
+    try:
+        yield pyarrow
+    except errors as error:
+        # pyarrow quotes the content of the file, which may be long or unprintable.
+        reason = shown(first_line(error)[:200])
+        raise DataError(f"{name} is not a readable table: {reason}.") from None
