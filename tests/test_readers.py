@@ -110,7 +110,7 @@ BAD = {
         "the first line of .*columns.csv counts 0, 1, ...: remove it if it is a header",
     ),
     "brace.npy": (_npy(X).replace(b"}", b" "), "is not a readable NumPy array"),
-    "latin.csv": (b"1,2\n\xff,3\n", "is not text in UTF-8: byte 4 is invalid"),
+    "latin.csv": (b"1,2\n\xff,3\n", "line 2 of .* is not text in UTF-8: byte 0 is invalid"),
 }
 
 

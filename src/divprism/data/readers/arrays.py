@@ -4,9 +4,12 @@ Nothing in a file is ever executed: pickles are refused.
 """
 
 import io
+import itertools
+import re
 import struct
 import zipfile
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from divprism.data.readers.guards import MAX_EXPANSION, shown, standard_input
+from divprism.data.readers.decoder import MAX_NAME
+from divprism.data.readers.guards import MAX_EXPANSION, read_lines, shown, standard_input
 from divprism.data.readers.npy import MAGIC, Header, read_header, read_npy, read_values
 from divprism.data.readers.tensors import read_tensor, tensor_names
 from divprism.data.wording import counted, first_line
@@ -40,6 +44,7 @@ _ZIP_ERRORS = (
     MemoryError,
     struct.error,
 )
+_NUMERIC = re.compile(r"[0-9eE+\-., \t\r\n]+")
 _NAMES = {"outputs": ("outputs", "x"), "prompts": ("prompts", "t")}
 _CONTENTS = {
     ".npy": "a NumPy array",
@@ -234,52 +239,74 @@ def _choose(members: list[str], name: str, role: str) -> str:
 
 
 def _read_csv(source: Path | bytes, name: str, role: str) -> np.ndarray:
-    content = source
-    if isinstance(content, Path):
-        content = content.read_bytes()
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name} is not text in UTF-8: byte {error.start:,} is invalid.") from None
-    # Numbered before blank lines are dropped, so that messages name the line of the file.
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = _filled_lines(source, name)
     if role == "labels":
         return _labels(lines, name)
-    if lines and _is_header(lines[0][1], name):
-        lines = lines[1:]
-    if not lines:
-        raise DataError(f"{name} contains no rows of numbers.")
+    first = next(lines, None)
+    if first is not None and not _is_header(first[1], name):
+        lines = itertools.chain([first], lines)
     values = _numbers(lines, name)
     if role == "weights" and values.shape[1] == 1:
         return values[:, 0]
     return values
 
 
-def _numbers(lines: list[tuple[int, str]], name: str) -> np.ndarray:
-    rows = []
-    # The first row sets the width; a later row that differs is the broken one.
-    width = lines[0][1].count(",") + 1
+def _filled_lines(source: Path | bytes, name: str) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line that is not blank."""
+    number = 0
+    for _, text in read_lines(source, name):
+        # Old programs of the Mac end lines with a carriage return.
+        for line in text.splitlines():
+            number += 1
+            if line.strip():
+                yield number, line
+
+
+def _numbers(lines: Iterator[tuple[int, str]], name: str) -> np.ndarray:
+    # Not lists, which take four times the memory.
+    values = array("d")
+    numbers = array("q")
+    width = 0
     for number, line in lines:
         row = numbers_in(line)
         if row is None:
             raise DataError(f"line {number:,} of {name} is not a row of numbers: {line[:60]!r}.")
+        # The first row sets the width; a later row that differs is the broken one.
+        width = width or len(row)
         if len(row) != width:
             length = counted(len(row), "number", "numbers")
             raise DataError(
                 f"line {number:,} of {name} has {length}, but the first row has {width}."
             )
-        rows.append(row)
-    return np.array(rows)
+        values.extend(row)
+        numbers.append(number)
+    if not numbers:
+        raise DataError(f"{name} contains no rows of numbers.")
+    rows = np.array(values).reshape(len(numbers), width)
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        number = numbers[int(np.argmin(finite))]
+        raise DataError(f"line {number:,} of {name} contains a number too large for a float.")
+    return rows
 
 
-def _labels(lines: list[tuple[int, str]], name: str) -> np.ndarray:
+def _labels(lines: Iterator[tuple[int, str]], name: str) -> np.ndarray:
+    labels = []
     for number, line in lines:
         # A label with a comma is more likely a column too many.
         if "," in line:
             raise DataError(
                 f"line {number:,} of {name} has several cells; labels are one per line."
             )
-    return np.array([line.strip() for _, line in lines], dtype=str)
+        label = line.strip()
+        # An array of strings gives every label the length of the longest.
+        if len(label) > MAX_NAME:
+            raise DataError(
+                f"line {number:,} of {name} is a label of {len(label):,} characters; at most "
+                f"{MAX_NAME:,} are read."
+            )
+        labels.append(label)
+    return np.array(labels, dtype=str)
 
 
 def _is_header(line: str, name: str) -> bool:
@@ -292,11 +319,29 @@ def _is_header(line: str, name: str) -> bool:
             "remove it if it is a header, or write 0.0 if it is data."
         )
     # An empty cell is a missing number, so a line with one is not a header.
-    return all(cell and numbers_in(cell) is None for cell in cells)
+    return all(cell and not _looks_numeric(cell) for cell in cells)
+
+
+def _looks_numeric(cell: str) -> bool:
+    """Whether Python reads a cell as a number: `nan` and `1_0` are not words of a header."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def numbers_in(line: str) -> list[float] | None:
-    """Return the comma-separated numbers of a line; None if it contains anything else."""
+    """Return the comma-separated numbers of a line; None if it contains anything else.
+
+    Digits of other scripts, underscores and words such as `nan`, which Python's `float` accepts,
+    are no numbers of CSV.
+
+    >>> numbers_in("1, -2.5e3"), numbers_in("1_0"), numbers_in("nan")
+    ([1.0, -2500.0], None, None)
+    """
+    if not _NUMERIC.fullmatch(line):
+        return None
     try:
         return [float(cell) for cell in line.split(",")]
     except ValueError:

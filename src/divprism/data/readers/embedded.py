@@ -6,6 +6,7 @@ from typing import Any
 
 from divprism.data.readers.arrays import read_array
 from divprism.data.readers.guards import Root, parse_json, shown
+from divprism.data.readers.records import model_name
 from divprism.data.readers.tables import Record, read_table
 from divprism.data.samples import Samples, Side, Text, clean_text
 from divprism.errors import DataError, Notice
@@ -43,7 +44,7 @@ def read_embedded(folder: Path, root: Root, name: str, *, keep_items: bool) -> S
     models = None
     # Names of models are printed, so they are made printable like any other text.
     if records is not None and description.get("models"):
-        models = tuple(shown(clean_text(str(record.fields.get("model")))) for record in records)
+        models = tuple(model_name([entry.fields.get("model")], entry.where) for entry in records)
     prompts = None
     if (folder / _PROMPTS).is_file():
         prompts = read_array(root.find(_PROMPTS, mark), "prompts")

@@ -1,5 +1,6 @@
 """The fields of a table: which contain prompts, outputs and models, and of what kind."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,7 @@ FIELD_NAMES = frozenset((*_TEXTS, *_FILES, *_VECTORS, *_PROMPTS, *_MODELS, *_IDS
 """Known field names; in the first line of a CSV file, they distinguish a table from numbers."""
 
 _LISTED = 12  # field names that a message lists
+_SHOWN_NAME = 60  # characters of a name that a message shows
 
 
 @dataclass(frozen=True)
@@ -256,9 +258,9 @@ def _first_known(record: dict[str, Any], names: Iterable[str]) -> str | None:
 
 def listed(record: dict[str, Any]) -> str:
     """Return the field names of a record for a message, shortened if there are many."""
-    names = [shown(name) for name in record]
-    if len(names) > _LISTED:
-        names = [*names[:_LISTED], "..."]
+    names = [shown(name[:_SHOWN_NAME]) for name in itertools.islice(record, _LISTED)]
+    if len(record) > _LISTED:
+        names.append("...")
     return ", ".join(names)
 
 

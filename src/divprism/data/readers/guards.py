@@ -302,6 +302,9 @@ def parse_json(text: str, where: str) -> Any:
         raise DataError(f"{where} is nested too deeply.") from None
     except ValueError as error:
         reason = str(error).rstrip(".")
+        # Python limits the digits of an integer, and its message is about Python.
+        if "integer string conversion" in reason:
+            raise DataError(f"{where} contains an integer with too many digits.") from None
         # `where` names the line of the file; the parser counts lines inside of the text.
         if isinstance(error, json.JSONDecodeError):
             reason = f"{error.msg} (character {error.pos + 1})"

@@ -27,6 +27,7 @@ _MODEL_NAMES = frozenset(
 )
 _MAX_VALUES = 200  # distinct values of a field beyond which they are not models
 _MAX_LENGTH = 120  # characters: a longer value is a text, not a name
+_MAX_FIELDS = 1_000  # fields of a record beyond which none is looked at
 _MIN_ROWS = 2  # outputs that each value must have: names that occur once are ids
 _CROSSED = 0.5  # share of the prompts that every value must have
 _SHOWN_VALUES = 3
@@ -103,10 +104,14 @@ class UnusedFields:
         # Numbers take less memory than prompts; a collision changes no count noticeably.
         key = hash(prompt)
         self._prompts.add(key)
+        # Hundreds of fields are measurements; looking at each would cost more than reading.
+        if len(record) > _MAX_FIELDS:
+            self._is_watching = False
+            return
         for name, value in record.items():
             if name in self._used or name in self._dropped or name.lower() in FIELD_NAMES:
                 continue
-            if not _is_name(value):
+            if len(name) > _MAX_LENGTH or not _is_name(value):
                 self._drop(name)
                 continue
             column = self._columns.setdefault(name, _Column())
@@ -121,6 +126,8 @@ class UnusedFields:
 
     def warn(self, source: str, findings: Findings) -> None:
         """Warn about the field that most looks like the name of the model, if there is one."""
+        if not self._is_watching:
+            return
         candidates = [name for name in self._columns if self._holds_models(name)]
         # A telling name first, then the order of the fields.
         candidates.sort(key=lambda name: not _is_telling(name))

@@ -93,7 +93,10 @@ def load(
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise ArgumentError(f"`limit` must be an integer of at least 1; got {limit!r}.")
     findings = Findings(strict)
-    samples = _Source(source, fields, findings, allow_outside, limit).read(prompts)
+    try:
+        samples = _Source(source, fields, findings, allow_outside, limit).read(prompts)
+    except RecursionError:
+        raise DataError(f"{shown(source)} is nested too deeply.") from None
     # An array of strings is a list of texts, whichever file it came from.
     samples = _with_texts(samples)
     empty = samples.empty_rows()
@@ -381,7 +384,7 @@ class _Source:
         if missing:
             how_many = counted(len(missing), "output has", "outputs have")
             raise DataError(
-                f"{how_many} a prompt_id that {name} does not contain (first: {shown(missing[0])})."
+                f"{how_many} a prompt_id that {name} does not contain (first: {shown(str(missing[0])[:60])})."
             )
         num_unused = len(row_of) - len({str(key) for key in ids})
         if num_unused:
@@ -409,7 +412,7 @@ def _check_agreement(side: Side, ids: Sequence[object], name: str, prompts: str)
         content = _content(side, row)
         if content_of.setdefault(str(key), content) != content:
             raise DataError(
-                f"paired row by row, outputs of {name} with the same prompt_id ({shown(key)}) "
+                f"paired row by row, outputs of {name} with the same prompt_id ({shown(str(key)[:60])}) "
                 f"would get different prompts; add the prompt_id to those in {prompts}."
             )
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from divprism.data.readers.decoder import MAX_NAME
 from divprism.data.readers.fields import (
     ChosenFields,
     Fields,
@@ -26,7 +27,7 @@ from divprism.data.readers.values import Value, outputs_in, prompt_in
 from divprism.data.samples import Item, Samples, Side, clean_text, is_empty
 from divprism.errors import DataError
 
-__all__ = ["samples_from_records", "side_from_records"]
+__all__ = ["model_name", "samples_from_records", "side_from_records"]
 
 
 def samples_from_records(
@@ -108,6 +109,13 @@ def _peek(records: Iterable[Record], source: str) -> tuple[Record, Iterator[Reco
     first = next(stream, None)
     if first is None:
         raise DataError(f"{source} contains no records.")
+    longest = max(map(len, first.fields), default=0)
+    # Names of fields are part of notes and messages.
+    if longest > MAX_NAME:
+        raise DataError(
+            f"{first.where} has a field with a name of {longest:,} characters; at most "
+            f"{MAX_NAME:,} are read."
+        )
     return first, itertools.chain([first], stream)
 
 
@@ -125,12 +133,19 @@ class _Rows:
 
     def add(self, record: Record) -> None:
         """Add the outputs of a record, each with the record's prompt."""
+        try:
+            self._add(record)
+        # Values that the parser of JSON could still read may be too deep for what follows.
+        except RecursionError:
+            raise DataError(f"{record.where} is nested too deeply.") from None
+
+    def _add(self, record: Record) -> None:
         choice, where = self.choice, record.where
         prompt: Value | None = None
         if choice.prompt is not None:
             value = _prompt_value(record, choice.prompt)
             prompt = prompt_in(value, choice.prompt_kind, where, self.root)
-        model = " / ".join(shown(clean_text(str(value_of(record, name)))) for name in choice.models)
+        model = model_name([value_of(record, name) for name in choice.models], where)
         prompt_id = prompt_id_of(record.fields)
         for name in choice.outputs:
             value = value_of(record, name)
@@ -161,6 +176,16 @@ class _Rows:
         if choice.models:
             models = tuple(self.models)
         return Samples(outputs, prompts, models, source)
+
+
+def model_name(values: Sequence[object], where: str) -> str:
+    """Return the name of a model that one or several fields give, made printable."""
+    name = " / ".join(shown(clean_text(str(value))) for value in values)
+    if len(name) > MAX_NAME:
+        raise DataError(
+            f"{where} names a model by {len(name):,} characters; at most {MAX_NAME:,} are read."
+        )
+    return name
 
 
 def _side(values: Sequence[Any], kind: str, source: str) -> Side:

@@ -1,6 +1,7 @@
 """Tables of records: JSONL, JSON, CSV, TSV, text, Parquet and Arrow."""
 
 import csv
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from divprism.data.readers.columnar import columnar_rows
+from divprism.data.readers.decoder import MAX_FIELDS
 from divprism.data.readers.guards import MAX_LINE, parse_json, read_lines, read_whole, shown
 from divprism.data.wording import counted
 from divprism.errors import DataError
 
 __all__ = ["TABLE_SUFFIXES", "Record", "header", "kind_of", "read_table"]
+
+_CSV_ROWS = 256  # rows of a CSV file that are parsed at a time
+_CSV_CHARACTERS = 1 << 20  # characters after which no further row is parsed
+_CSV_LOCK = threading.Lock()
 
 _JSON_NAMES: dict[type, str] = {
     type(None): "null",
@@ -70,13 +76,9 @@ def read_table(source: Path | bytes, kind: str, name: str) -> Iterator[Record]:
 
 def header(source: Path | bytes, name: str) -> list[str]:
     """Return the cells of the first line of a CSV file."""
-    with _csv_limit():
-        rows = csv.reader(line for _, line in read_lines(source, name))
-        try:
-            first = next(rows, [])
-        except csv.Error as error:
-            raise DataError(f"line 1 of {name} is not CSV: {error}.") from None
-    return [cell.strip() for cell in first]
+    for _, cells in _cells(source, name, ",", is_strict=False):
+        return [cell.strip() for cell in cells]
+    return []
 
 
 def _jsonl(source: Path | bytes, name: str) -> Iterator[Record]:
@@ -88,6 +90,7 @@ def _jsonl(source: Path | bytes, name: str) -> Iterator[Record]:
         value = parse_json(line, where)
         if not isinstance(value, dict):
             raise DataError(f"{where} is a {_json_name(value)}, not a JSON object.")
+        _check_width(len(value), where)
         yield Record(value, where)
 
 
@@ -105,6 +108,7 @@ def _json(source: Path | bytes, name: str) -> Iterator[Record]:
         where = f"record {number:,} of {name}"
         if not isinstance(record, dict):
             raise DataError(f"{where} is a {_json_name(record)}, not a JSON object.")
+        _check_width(len(record), where)
         yield Record(record, where)
 
 
@@ -137,20 +141,9 @@ def _json_name(value: object) -> str:
     return _JSON_NAMES.get(type(value), type(value).__name__)
 
 
-class _NumberedLines:
-    """Lines for `csv.reader`, and the number of the last line that it consumed.
-
-    A quoted cell may span lines, so the number of rows does not give the line.
-    """
-
-    def __init__(self, source: Path | bytes, name: str) -> None:
-        self._lines = read_lines(source, name)
-        self.number = 0
-
-    def __iter__(self) -> Iterator[str]:
-        for number, line in self._lines:
-            self.number = number
-            yield line
+def _check_width(num_fields: int, where: str) -> None:
+    if num_fields > MAX_FIELDS:
+        raise DataError(f"{where} has {num_fields:,} fields; at most {MAX_FIELDS:,} are read.")
 
 
 def _csv(source: Path | bytes, name: str) -> Iterator[Record]:
@@ -162,29 +155,72 @@ def _tsv(source: Path | bytes, name: str) -> Iterator[Record]:
 
 
 def _delimited(source: Path | bytes, name: str, delimiter: str) -> Iterator[Record]:
+    rows = _cells(source, name, delimiter, is_strict=True)
+    _, first = next(rows, (0, []))
+    columns = _column_names(first, name)
+    for number, row in rows:
+        # The csv module returns [] for a blank line.
+        if not row:
+            continue
+        where = f"line {number:,} of {name}"
+        if len(row) != len(columns):
+            cells = counted(len(row), "cell", "cells")
+            raise DataError(f"{where} has {cells}, but the header has {len(columns)}.")
+        yield Record(dict(zip(columns, row, strict=True)), where)
+
+
+def _cells(
+    source: Path | bytes, name: str, delimiter: str, *, is_strict: bool
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each row, and the number of its last line.
+
+    A quoted cell may span lines, so the number of rows does not give the line. The limit for the
+    length of a cell belongs to the process, so rows are parsed some at a time: between them, and
+    while other code runs, the limit is what it was.
+    """
     lines = _NumberedLines(source, name)
-    with _csv_limit():
-        # Strict: an open quote is an error instead of one cell with the rest of the file.
-        rows = csv.reader(lines, delimiter=delimiter, strict=True)
-        try:
-            columns = _column_names(next(rows, []), name)
-            for row in rows:
-                # The csv module returns [] for a blank line.
-                if not row:
-                    continue
-                where = f"line {lines.number:,} of {name}"
-                if len(row) != len(columns):
-                    cells = counted(len(row), "cell", "cells")
-                    raise DataError(f"{where} has {cells}, but the header has {len(columns)}.")
-                yield Record(dict(zip(columns, row, strict=True)), where)
-        except csv.Error as error:
-            raise DataError(
-                f"line {lines.number:,} of {name} is not a row of cells: {error}."
-            ) from None
+    # Strict: an open quote is an error instead of one cell with the rest of the file.
+    reader = csv.reader(lines, delimiter=delimiter, strict=is_strict)
+    rows: list[tuple[int, list[str]]] = [(0, [])]
+    while rows:
+        rows = []
+        problem: Exception | None = None
+        with _csv_limit():
+            try:
+                lines.size = 0
+                while len(rows) < _CSV_ROWS and lines.size < _CSV_CHARACTERS:
+                    cells = next(reader, None)
+                    if cells is None:
+                        break
+                    rows.append((lines.number, cells))
+            except (csv.Error, DataError) as error:
+                problem = error
+        # The rows before a broken one come first: a reader of those may not reach it.
+        yield from rows
+        if isinstance(problem, csv.Error):
+            raise DataError(f"line {lines.number:,} of {name} is not a row of cells: {problem}.")
+        if problem is not None:
+            raise problem
+
+
+class _NumberedLines:
+    """Lines for `csv.reader`, the number of the last one that it consumed, and their size."""
+
+    def __init__(self, source: Path | bytes, name: str) -> None:
+        self._lines = read_lines(source, name)
+        self.number = 0
+        self.size = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for number, line in self._lines:
+            self.number = number
+            self.size += len(line)
+            yield line
 
 
 def _column_names(cells: list[str], name: str) -> list[str]:
     columns = [cell.strip() for cell in cells]
+    _check_width(len(columns), f"the header of {name}")
     if len(set(columns)) < len(columns):
         # Counted in one pass: a hostile header may have millions of cells.
         column, _ = Counter(columns).most_common(1)[0]
@@ -194,12 +230,13 @@ def _column_names(cells: list[str], name: str) -> list[str]:
 
 @contextmanager
 def _csv_limit() -> Iterator[None]:
-    """Allow cells as long as lines while reading; the limit belongs to the process."""
-    before = csv.field_size_limit(MAX_LINE)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
+    """Allow cells as long as lines, one thread at a time; nothing else may run inside."""
+    with _CSV_LOCK:
+        before = csv.field_size_limit(MAX_LINE)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)
 
 
 def _lines(source: Path | bytes, name: str) -> Iterator[Record]:

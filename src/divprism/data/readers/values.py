@@ -1,5 +1,6 @@
 """Field values as items: texts, chats, files, embedded images and vectors, alone or in lists."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,8 @@ def _vectors(value: object, where: str) -> Iterator[list[float]]:
         for vector in value:
             yield from _vectors(vector, where)
     elif all(_is_number(number) for number in value):
+        if not _all_finite(value):
+            raise DataError(f"{where} has an embedding with NaN or infinite values.")
         yield value
     else:
         raise DataError(f"{where} has an embedding with values that are not numbers.")
@@ -145,6 +148,17 @@ def _vectors(value: object, where: str) -> Iterator[list[float]]:
 def _is_number(value: object) -> bool:
     # In Python, True is an int; in an embedding it is a mistake.
     return isinstance(value, float | int) and not isinstance(value, bool)
+
+
+def _all_finite(vector: list[float]) -> bool:
+    # NaN and infinity stay in a sum, which is faster than a look at each number.
+    try:
+        total = sum(vector)
+        if total - total == 0:
+            return True
+        return all(map(math.isfinite, vector))
+    except OverflowError:
+        return True  # an integer too large for a float, which is reported later
 
 
 def _text(value: object, where: str) -> Text:
