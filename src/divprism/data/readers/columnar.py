@@ -18,6 +18,8 @@ from divprism.errors import DataError, MissingExtraError
 
 __all__ = ["columnar_rows"]
 
+_PIPE = 1 << 20  # bytes that may wait between the processes
+
 _REASONS = {
     "SIGXCPU": "takes longer to decode than its size allows",
     # The processor time beyond SIGXCPU, or the memory killer of the system.
@@ -97,6 +99,7 @@ def _isolated(file: BinaryIO, size: int, kind: str, name: str) -> Iterator[Any]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
+            pipesize=_PIPE,
         )
     except OSError as error:
         raise DataError(f"cannot decode {name}: {error.strerror}.") from None
@@ -112,7 +115,8 @@ def _isolated(file: BinaryIO, size: int, kind: str, name: str) -> Iterator[Any]:
 
 def _received(child: Any, pyarrow: Any, name: str) -> Iterator[Any]:
     try:
-        with pyarrow.ipc.open_stream(child.stdout) as stream:
+        source = pyarrow.input_stream(child.stdout, buffer_size=_PIPE)
+        with pyarrow.ipc.open_stream(source) as stream:
             yield from stream
     except (pyarrow.ArrowException, OSError):
         # A stream that breaks off; the exit code below says why.

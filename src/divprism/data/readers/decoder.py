@@ -36,7 +36,8 @@ _SHARED = (*_VIEWS, "dictionary")
 _UNREAD = ("union", "list_view", "large_list_view", "run_end_encoded")
 _MAX_DEPTH = 64  # levels of a type: lists of structs of lists
 
-_ROWS = 256  # rows decoded at a time
+_ROWS = 1024  # rows decoded at a time, unless they are large
+_MIN_ROWS = 16
 _BATCH_BYTES = 16 << 20  # bytes sent at a time, unless a single row has more
 
 _MEMORY = 640 << 20  # bytes of address space beyond those of the interpreter and the file
@@ -85,7 +86,7 @@ def _decoded(kind: str, handle: Any, limits: "_Limits") -> Iterator[Any]:
             _check_schema(file.schema_arrow)
             # From the footer, before any row is decoded; the rows are counted again later.
             limits.check_rows(file.metadata.num_rows)
-            yield from file.iter_batches(batch_size=_ROWS, use_threads=False)
+            yield from file.iter_batches(_rows_at_a_time(file.metadata), use_threads=False)
         return
     import pyarrow.ipc
 
@@ -93,6 +94,14 @@ def _decoded(kind: str, handle: Any, limits: "_Limits") -> Iterator[Any]:
     with pyarrow.ipc.open_stream(handle) as stream:
         _check_schema(stream.schema)
         yield from stream
+
+
+def _rows_at_a_time(metadata: Any) -> int:
+    """Return how many rows to decode at a time: fewer of those that the footer says are large."""
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    size = sum(max(0, group.total_byte_size) for group in groups)
+    rows = _BATCH_BYTES * metadata.num_rows // max(1, size)
+    return min(_ROWS, max(_MIN_ROWS, rows))
 
 
 def _check_start(handle: Any, size: int) -> None:
