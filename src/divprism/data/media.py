@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,9 @@ __all__ = [
     "IMAGE_SUFFIXES",
     "MAX_BYTES",
     "MAX_FRAMES",
+    "MAX_FRAME_PIXELS",
     "MAX_PIXELS",
+    "MAX_SCANS",
     "VIDEO_SUFFIXES",
     "evenly_spaced",
     "is_video",
@@ -50,11 +53,28 @@ VIDEO_SUFFIXES = frozenset(
     {".avi", ".gif", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm"}
 )
 MAX_PIXELS = 100_000_000
-"""Larger images and frames are refused before they are decoded."""
+"""Larger images are refused before they are decoded."""
+MAX_FRAME_PIXELS = 40_000_000
+"""Videos of larger frames are refused; 8K has 33 million pixels. Several are held at a time."""
 MAX_BYTES = 512 << 20
 """Larger image files are refused before they are read."""
 MAX_FRAMES = 100_000
 """Longer videos are refused; an hour at 25 frames per second fits."""
+
+MAX_SCANS = 100
+"""JPEG files of more scans are refused; programs write about ten."""
+
+_MAX_VISITS = 3 * 10**9  # pixels times scans of a JPEG file
+_MAX_SEGMENTS = 10_000
+_JPEG_START = b"\xff\xd8"
+# Not after a marker: the byte 0 that data have behind 255, restarts, the start, and filling.
+_JPEG_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]", re.DOTALL)
+_JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
+
+# Frames times pixels of a video that are always decoded, and how many a byte of the file allows:
+# an hour of a still screen, well compressed, has 10,000.
+_FREE_VISITS = 2 * 10**9
+_VISITS_PER_BYTE = 20_000
 
 _MAX_PATH = 4096  # characters: a longer string is a text, whatever it ends in
 
@@ -153,6 +173,8 @@ def _decoded(content: bytes, where: str) -> "PILImage":
     with Image.open(io.BytesIO(content), formats=available) as image:
         # The header is parsed, no pixel is decoded yet.
         _check_pixels(image.width, image.height, where)
+        if image.format in ("JPEG", "MPO"):
+            _check_scans(content, image.width * image.height, where)
         if _has_unknown_range(image):
             raise DataError(
                 f"{where} has 32-bit pixels, whose range is not defined; save it with 8 or 16 "
@@ -163,11 +185,35 @@ def _decoded(content: bytes, where: str) -> "PILImage":
         return _as_displayed(ImageOps.exif_transpose(image))
 
 
-def _check_pixels(width: int, height: int, where: str) -> None:
-    if width * height > MAX_PIXELS:
+def _check_pixels(width: int, height: int, where: str, limit: int = MAX_PIXELS) -> None:
+    if width * height > limit:
         raise DataError(
-            f"{where} is {width:,} x {height:,} pixels; at most {MAX_PIXELS:,} pixels are read."
+            f"{where} is {width:,} x {height:,} pixels; at most {limit:,} pixels are read."
         )
+
+
+def _check_scans(content: bytes, num_pixels: int, where: str) -> None:
+    """Refuse a JPEG file of too many scans before it is decoded.
+
+    A scan of a progressive file may be empty, a few bytes, and still visit every pixel.
+    """
+    num_scans = 0
+    position = len(_JPEG_START)
+    for _ in range(_MAX_SEGMENTS):
+        marker = _JPEG_MARKER.search(content, position)
+        if marker is None or marker[0][1] == _JPEG_END:
+            return
+        # Any other segment states its length; after the header of a scan come its data, in which
+        # the pattern of a marker does not occur.
+        start = marker.end()
+        position = start + int.from_bytes(content[start : start + 2], "big")
+        num_scans += marker[0][1] == _JPEG_SCAN
+        if num_scans > MAX_SCANS or num_scans * num_pixels > _MAX_VISITS:
+            raise DataError(
+                f"{where} is a JPEG file of {num_scans:,} scans or more; at most {MAX_SCANS} are "
+                f"read, and fewer of an image above {_MAX_VISITS // MAX_SCANS:,} pixels."
+            )
+    raise DataError(f"{where} is a JPEG file of more than {_MAX_SEGMENTS:,} segments.")
 
 
 def _has_unknown_range(image: "PILImage") -> bool:
@@ -232,11 +278,13 @@ def open_video(path: Path, count: int, where: str) -> "list[PILImage]":
     wanted = evenly_spaced(total, count)
     frames: dict[int, PILImage] = {}
     with _video_stream(path, where) as (container, stream):
-        _check_pixels(stream.codec_context.width, stream.codec_context.height, where)
+        width, height = stream.codec_context.width, stream.codec_context.height
+        _check_pixels(width, height, where, MAX_FRAME_PIXELS)
+        _check_visits(wanted[-1] * width * height, path, where)
         for index, frame in enumerate(container.decode(stream)):
             if index in wanted:
                 # A stream may change its size midway.
-                _check_pixels(frame.width, frame.height, where)
+                _check_pixels(frame.width, frame.height, where, MAX_FRAME_PIXELS)
                 frames[index] = frame.to_image().convert("RGB")
             # The rest of a long video need not be decoded.
             if index >= wanted[-1]:
@@ -246,6 +294,15 @@ def open_video(path: Path, count: int, where: str) -> "list[PILImage]":
             f"{where} is truncated: it has {total:,} packets, but not all of them can be decoded."
         )
     return [frames[index] for index in wanted]
+
+
+def _check_visits(visits: int, path: Path, where: str) -> None:
+    """Refuse a video whose frames are too large for its size: a frame that repeats takes no space."""
+    size = path.stat().st_size
+    if visits > max(_FREE_VISITS, _VISITS_PER_BYTE * size):
+        raise DataError(
+            f"{where} unpacks to {visits:,} pixels from {size:,} bytes, too many to be a real video."
+        )
 
 
 def _num_frames(path: Path, where: str) -> int:
@@ -262,6 +319,15 @@ def _num_frames(path: Path, where: str) -> int:
     return total
 
 
+def _check_canvas(path: Path, where: str) -> None:
+    """Refuse a GIF file of too many pixels: FFmpeg decodes its first frame when it opens it."""
+    with path.open("rb") as file:
+        start = file.read(10)
+    if start.startswith(b"GIF8"):
+        width, height = (int.from_bytes(start[at : at + 2], "little") for at in (6, 8))
+        _check_pixels(width, height, where, MAX_FRAME_PIXELS)
+
+
 @contextmanager
 def _video_stream(path: Path, where: str) -> Iterator[tuple[Any, Any]]:
     """Open a video file and yield its container and its first video stream."""
@@ -274,6 +340,7 @@ def _video_stream(path: Path, where: str) -> Iterator[tuple[Any, Any]]:
     # FFmpeg would print to stderr what the one sentence of the DataError already covers.
     av.logging.set_level(av.logging.PANIC)
     try:
+        _check_canvas(path, where)
         options = {"format_whitelist": _CONTAINERS}
         # An absolute path cannot be mistaken for a URL such as "http:..." or "concat:...".
         with av.open(str(path.absolute()), metadata_errors="replace", options=options) as container:

@@ -1,0 +1,169 @@
+"""Images and videos that are small on disk and large or slow to decode.
+
+Each function takes a random generator, so that a run with another seed tries other sizes.
+"""
+
+import io
+import re
+import struct
+import tempfile
+import zlib
+from pathlib import Path
+
+from PIL import Image
+from sample_files import write_video
+
+_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+
+
+def jpeg_segments(content):
+    """Return the segments of a JPEG file, the data of scans included, without start and end."""
+    segments, position = [], 2
+    while content[position + 1] != 0xD9:
+        end = position + 2 + int.from_bytes(content[position + 2 : position + 4], "big")
+        if content[position + 1] == 0xDA:
+            end = _MARKER.search(content, end).start()
+        segments.append(content[position:end])
+        position = end
+    return segments
+
+
+def progressive(side, count, mode="L", which=-1):
+    """Return a progressive JPEG whose scan is repeated."""
+    buffer = io.BytesIO()
+    Image.new(mode, (side, side), 128).save(buffer, "JPEG", progressive=True)
+    segments = jpeg_segments(buffer.getvalue())
+    scan = [segment for segment in segments if segment[1] == 0xDA][which]
+    return b"\xff\xd8" + b"".join(segments) + scan * count + b"\xff\xd9"
+
+
+def jpeg_scans(rng):
+    return progressive(int(rng.integers(500, 2000)), int(rng.integers(200, 6000)))
+
+
+def jpeg_first_scans(rng):
+    return progressive(int(rng.integers(500, 2000)), int(rng.integers(200, 6000)), which=1)
+
+
+def jpeg_color_scans(rng):
+    return progressive(int(rng.integers(200, 500)), int(rng.integers(200, 6000)), "RGB")
+
+
+def jpeg_scans_of_a_large_image(rng):
+    return progressive(9000, int(rng.integers(40, 80)))
+
+
+def jpeg_many_segments(rng):
+    content = progressive(64, 0)
+    return content[:2] + b"\xff\xfe\x00\x02" * int(rng.integers(20_000, 50_000)) + content[2:]
+
+
+def chunk(kind, content):
+    """Return a chunk of a PNG file."""
+    checksum = zlib.crc32(kind + content)
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)
+
+
+def _png(*chunks, side=8):
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
+    data = chunk(b"IDAT", zlib.compress(bytes(side * (side + 1))))
+    return b"\x89PNG\r\n\x1a\n" + header + b"".join(chunks) + data + chunk(b"IEND", b"")
+
+
+def png_profile(rng):
+    size = int(rng.integers(100, 200)) << 20
+    return _png(chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(size))))
+
+
+def png_text(rng):
+    size = int(rng.integers(100, 200)) << 20
+    return _png(chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(size))))
+
+
+def png_pixels(rng):
+    header = struct.pack(">IIBBBBB", int(rng.integers(2**20, 2**31)), 2**14, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+
+
+def gif_canvas(rng):
+    side = int(rng.integers(30_000, 65_535))
+    return b"GIF89a" + struct.pack("<HHBBB", side, side, 0, 0, 0) + b"\x2c" + bytes(9) + b"\x02\x00;"
+
+
+def bmp_pixels(rng):
+    size = int(rng.integers(20_000, 2**31 - 1))
+    info = struct.pack("<IiiHHIIiiII", 40, size, size, 1, 24, 0, 0, 0, 0, 0, 0)
+    return b"BM" + struct.pack("<IHHI", 54, 0, 0, 54) + info
+
+
+def ppm_pixels(rng):
+    return f"P6 {int(rng.integers(10**5, 10**9))} 99999 255\n".encode() + bytes(99)
+
+
+def tiff_pixels(rng):
+    tags = [(256, 4, 1, 2**20), (257, 4, 1, 2**20), (258, 3, 1, 8), (259, 3, 1, 1)]
+    tags += [(262, 3, 1, 1), (273, 4, 1, 8), (277, 3, 1, 1), (279, 4, 1, 2**30)]
+    entries = b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4)
+
+
+def tiff_overlapping_tags(rng):
+    """Thousands of tags that all contain the whole file."""
+    count, size = int(rng.integers(2000, 4000)), 200_000
+    entries = [struct.pack("<HHII", 1000 + index, 7, size, 8) for index in range(count)]
+    content = b"II*\0" + struct.pack("<IH", 8, count) + b"".join(entries) + bytes(4)
+    return content.ljust(size + 8, b"\0")
+
+
+def svg(rng):
+    return b'<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/passwd"/></svg>'
+
+
+IMAGES = {
+    make.__name__: make
+    for make in (
+        *(jpeg_scans, jpeg_first_scans, jpeg_color_scans, jpeg_scans_of_a_large_image),
+        *(jpeg_many_segments, png_profile, png_text, png_pixels, gif_canvas, bmp_pixels),
+        *(ppm_pixels, tiff_pixels, tiff_overlapping_tags, svg),
+    )
+}
+"""Images that must be refused, by name."""
+
+
+def _gif(side, frames):
+    """Return an animation whose frames change one pixel of a large canvas."""
+    start = b"GIF89a" + struct.pack("<HHBBB", side, side, 0x80, 0, 0) + bytes(3) + b"\xff" * 3
+    frame = b"\x21\xf9\x04" + bytes(5)
+    frame += b"\x2c" + struct.pack("<HHHHB", 0, 0, 1, 1, 0) + b"\x02\x02\x44\x01\x00"
+    return start + frame * frames + b";"
+
+
+def gif_frames(rng):
+    return _gif(int(rng.integers(2000, 9000)), int(rng.integers(2000, 9000)))
+
+
+def gif_more_frames(rng):
+    return _gif(16, int(rng.integers(100_001, 120_000)))
+
+
+def mp4_lying_count(rng):
+    """A video whose header claims four billion frames."""
+    with tempfile.TemporaryDirectory() as folder:
+        content = bytearray(write_video(Path(folder) / "a.mp4", frames=3).read_bytes())
+    start = content.find(b"stsz")
+    content[start + 12 : start + 16] = b"\xff\xff\xff" + bytes([int(rng.integers(256))])
+    return bytes(content)
+
+
+def playlist(rng):
+    return b"#EXTM3U\n#EXTINF:10,\nfile:///etc/passwd\n"
+
+
+VIDEOS = {
+    "gif_frames.gif": gif_frames,
+    "gif_more_frames.gif": gif_more_frames,
+    "gif_canvas.gif": gif_canvas,
+    "mp4_lying_count.mp4": mp4_lying_count,
+    "playlist.mp4": playlist,
+}
+"""Videos that must be refused, by file name."""
