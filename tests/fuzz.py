@@ -162,6 +162,8 @@ def peak() -> float:
 def main() -> None:
     """Run the mutations of one kind."""
     kind, count, seed, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+    # This is a process of its own already; a frozen program decodes without starting another.
+    sys.frozen = True
     rng = np.random.default_rng(seed)
     content = SEEDS[kind]()
     path = folder / f"a{kind}"

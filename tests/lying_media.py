@@ -87,7 +87,9 @@ def png_pixels(rng):
 
 def gif_canvas(rng):
     side = int(rng.integers(30_000, 65_535))
-    return b"GIF89a" + struct.pack("<HHBBB", side, side, 0, 0, 0) + b"\x2c" + bytes(9) + b"\x02\x00;"
+    return (
+        b"GIF89a" + struct.pack("<HHBBB", side, side, 0, 0, 0) + b"\x2c" + bytes(9) + b"\x02\x00;"
+    )
 
 
 def bmp_pixels(rng):
@@ -139,7 +141,7 @@ def _gif(side, frames):
 
 
 def gif_frames(rng):
-    return _gif(int(rng.integers(2000, 9000)), int(rng.integers(2000, 9000)))
+    return _gif(int(rng.integers(2000, 6000)), int(rng.integers(2000, 9000)))
 
 
 def gif_more_frames(rng):

@@ -297,11 +297,12 @@ def open_video(path: Path, count: int, where: str) -> "list[PILImage]":
 
 
 def _check_visits(visits: int, path: Path, where: str) -> None:
-    """Refuse a video whose frames are too large for its size: a frame that repeats takes no space."""
+    """Refuse more pixels than a file can hold: a frame that repeats takes almost no space."""
     size = path.stat().st_size
     if visits > max(_FREE_VISITS, _VISITS_PER_BYTE * size):
         raise DataError(
-            f"{where} unpacks to {visits:,} pixels from {size:,} bytes, too many to be a real video."
+            f"{where} unpacks to {visits:,} pixels from {size:,} bytes, too many to be a real "
+            "video."
         )
 
 

@@ -56,9 +56,10 @@ _CONTENTS = {
 def read_array(source: str | Path, role: str) -> np.ndarray:
     """Return the array in a file or on standard input.
 
-    An `.npy` file of over 1 GB is memory-mapped. From an `.npz` or `.safetensors` file with several arrays,
-    the one named after `role` is read. A `.csv` file contains rows of numbers, with or without a
-    header of words; labels in a `.csv` file are one word or number per line, without a header.
+    An `.npy` file of over 1 GB is memory-mapped. From an `.npz` or `.safetensors` file with
+    several arrays, the one named after `role` is read. A `.csv` file contains rows of numbers,
+    with or without a header of words; labels in a `.csv` file are one word or number per line,
+    without a header.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ def _batches(file: BinaryIO, size: int, kind: str, name: str) -> Iterator[Any]:
     with _pyarrow(name) as pyarrow:
         try:
             yield from decoder.batches(kind, pyarrow.PythonFile(file, mode="r"), size)
-        except decoder.Refused as error:
+        except decoder.RefusedError as error:
             raise DataError(f"{name} {error}.") from None
 
 
@@ -93,7 +93,7 @@ def _isolated(file: BinaryIO, size: int, kind: str, name: str) -> Iterator[Any]:
     # The default allocator reserves more address space than the limit leaves.
     environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
     try:
-        child = subprocess.Popen(
+        child = subprocess.Popen(  # noqa: S603 - our own program
             [*call, *folders],
             stdin=file,
             stdout=subprocess.PIPE,

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["MAX_FIELDS", "MAX_NAME", "REFUSED", "Refused", "batches", "plain_type"]
+__all__ = ["MAX_FIELDS", "MAX_NAME", "REFUSED", "RefusedError", "batches", "plain_type"]
 
 REFUSED = 3
 """Exit code after a refusal, whose reason is on standard error."""
@@ -44,7 +44,7 @@ _MEMORY = 640 << 20  # bytes of address space beyond those of the interpreter an
 _SECONDS = 5  # processor time, plus one second for each megabyte
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A table that is refused; the text completes a sentence that starts with its name."""
 
 
@@ -123,7 +123,9 @@ class _Limits:
     def check_rows(self, count: int) -> None:
         """Refuse a number of rows that the file cannot really contain."""
         if count > max(_FREE_ROWS, self.size):
-            raise Refused(f"claims {count:,} rows in {self.size:,} bytes, too many to be real data")
+            raise RefusedError(
+                f"claims {count:,} rows in {self.size:,} bytes, too many to be real data"
+            )
 
     def add_rows(self, count: int) -> None:
         """Count rows before they are looked at."""
@@ -134,13 +136,13 @@ class _Limits:
         """Count the values and bytes of a batch."""
         self.values += sum(map(_num_values, batch.columns))
         if self.values > max(_FREE_VALUES, _VALUES_PER_BYTE * self.size):
-            raise Refused(
+            raise RefusedError(
                 f"unpacks to over {self.values:,} values from {self.size:,} bytes, too many to be "
                 "real data"
             )
         self.bytes += batch.nbytes
         if self.bytes > max(_FREE_BYTES, _MAX_EXPANSION * self.size):
-            raise Refused(
+            raise RefusedError(
                 f"unpacks to over {self.bytes >> 20:,} MB from {self.size:,} bytes, too many to be "
                 "real data"
             )
@@ -175,7 +177,7 @@ def _small(batch: Any) -> Iterator[Any]:
 
 def _check_schema(schema: Any) -> None:
     if len(schema) > MAX_FIELDS:
-        raise Refused(f"has {len(schema):,} columns; at most {MAX_FIELDS:,} are read")
+        raise RefusedError(f"has {len(schema):,} columns; at most {MAX_FIELDS:,} are read")
     _check_names(schema.names, "column")
     for field in schema:
         plain_type(field.type)
@@ -185,10 +187,10 @@ def _check_names(names: Iterable[str], noun: str) -> None:
     seen = set()
     for name in names:
         if len(name) > MAX_NAME:
-            raise Refused(f"has a {noun} with a name of {len(name):,} characters")
+            raise RefusedError(f"has a {noun} with a name of {len(name):,} characters")
         # Records are dictionaries: one of two equal names would silently win.
         if name in seen:
-            raise Refused(f"has the {noun} {name[:60]!r} twice")
+            raise RefusedError(f"has the {noun} {name[:60]!r} twice")
         seen.add(name)
 
 
@@ -202,7 +204,7 @@ def plain_type(kind: Any, depth: int = 0) -> Any:
 
     types = pyarrow.types
     if depth > _MAX_DEPTH:
-        raise Refused(f"has a column of a type that is nested more than {_MAX_DEPTH} deep")
+        raise RefusedError(f"has a column of a type that is nested more than {_MAX_DEPTH} deep")
     if types.is_dictionary(kind):
         return plain_type(kind.value_type, depth + 1)
     if _is(kind, "string_view"):
@@ -210,10 +212,10 @@ def plain_type(kind: Any, depth: int = 0) -> Any:
     if _is(kind, "binary_view"):
         return pyarrow.large_binary()
     if any(_is(kind, name) for name in _UNREAD):
-        raise Refused(f"has a column of the type {str(kind)[:60]}, which is not read")
+        raise RefusedError(f"has a column of the type {str(kind)[:60]}, which is not read")
     if isinstance(kind, pyarrow.BaseExtensionType):
         if _contains(kind.storage_type, _SHARED):
-            raise Refused(f"has a column of the type {str(kind)[:60]}, which is not read")
+            raise RefusedError(f"has a column of the type {str(kind)[:60]}, which is not read")
         plain_type(kind.storage_type, depth + 1)
         return kind
     if types.is_nested(kind):
@@ -228,7 +230,7 @@ def _plain_nested(kind: Any, depth: int) -> Any:
     if types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         if len(fields) > MAX_FIELDS:
-            raise Refused(
+            raise RefusedError(
                 f"has a struct of {len(fields):,} fields; at most {MAX_FIELDS:,} are read"
             )
         _check_names([field.name for field in fields], "struct field")
@@ -347,7 +349,7 @@ if __name__ == "__main__":
     except Exception as error:  # whatever pyarrow raises becomes one sentence
         lines = str(error).splitlines() or [type(error).__name__]
         reason = lines[0].rstrip(".")[:200]
-        if not isinstance(error, Refused):
+        if not isinstance(error, RefusedError):
             reason = f"is not a readable table: {ascii(reason)[1:-1]}"
         sys.stderr.write(reason.encode("ascii", "backslashreplace").decode())
         sys.stderr.flush()

@@ -383,8 +383,9 @@ class _Source:
         missing = [key for key in ids if str(key) not in row_of]
         if missing:
             how_many = counted(len(missing), "output has", "outputs have")
+            first = shown(str(missing[0])[:60])
             raise DataError(
-                f"{how_many} a prompt_id that {name} does not contain (first: {shown(str(missing[0])[:60])})."
+                f"{how_many} a prompt_id that {name} does not contain (first: {first})."
             )
         num_unused = len(row_of) - len({str(key) for key in ids})
         if num_unused:
@@ -411,8 +412,9 @@ def _check_agreement(side: Side, ids: Sequence[object], name: str, prompts: str)
             continue
         content = _content(side, row)
         if content_of.setdefault(str(key), content) != content:
+            label = shown(str(key)[:60])
             raise DataError(
-                f"paired row by row, outputs of {name} with the same prompt_id ({shown(str(key)[:60])}) "
+                f"paired row by row, outputs of {name} with the same prompt_id ({label}) "
                 f"would get different prompts; add the prompt_id to those in {prompts}."
             )
 

@@ -20,9 +20,18 @@ __all__ = ["read_tensor", "tensor_names"]
 _MAX_HEADER = 10 << 20  # bytes: a hundred thousand arrays
 _LENGTH = 8  # bytes of the length of the header
 _DTYPES = {
-    **{"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "|b1"},
-    **{"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"},
-    **{"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1"},
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BOOL": "|b1",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "|u1",
 }
 
 
