@@ -9,6 +9,7 @@ Arguments: the format ("parquet" or "arrow"), the size of the file in bytes, and
 """
 
 import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -320,9 +321,8 @@ def _main() -> None:
     sys.path += [folder for folder in sys.argv[3:] if folder not in sys.path]
     pyarrow = _import_pyarrow()
     if kind == "parquet":
-        import pyarrow.parquet
-    import pyarrow.ipc
-
+        importlib.import_module("pyarrow.parquet")
+    importlib.import_module("pyarrow.ipc")
     pyarrow.set_cpu_count(1)
     _limit(size)
     writer = None

@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, Literal, cast
 
 import numpy as np
 
@@ -85,9 +85,12 @@ def read_npy(path: Path, name: str) -> np.ndarray:
                 raise DataError(_truncated(name))
             if header.nbytes <= MAX_READ:
                 return read_values(file, header, name)
-            return np.memmap(
-                file, header.dtype, "r", header.offset, header.shape, "CF"[header.is_fortran]
-            )
+            order: Literal["C", "F"] = "C"
+            if header.is_fortran:
+                order = "F"
+            # The open file, not its name: another file may have taken the name.
+            opened = cast(Any, file)
+            return np.memmap(opened, header.dtype, "r", header.offset, header.shape, order)
     except OSError as error:
         raise DataError(f"cannot read {name}: {error.strerror}.") from None
 
@@ -96,7 +99,7 @@ def _truncated(name: str) -> str:
     return f"{name} is truncated: it ends before its array does."
 
 
-def read_header(file: BinaryIO, name: str) -> Header:
+def read_header(file: IO[bytes], name: str) -> Header:
     """Return the header at the start of a binary file; refuse what NumPy does not write."""
     start = file.read(len(MAGIC) + 2)
     if not start.startswith(MAGIC) or len(start) < len(MAGIC) + 2:
@@ -164,10 +167,10 @@ def _check_shape(shape: tuple[int, ...], dtype: np.dtype, name: str) -> None:
         raise DataError(f"{name} claims an array of the shape {shape} without any content.")
 
 
-def read_values(file: BinaryIO, header: Header, name: str) -> np.ndarray:
+def read_values(file: IO[bytes], header: Header, name: str) -> np.ndarray:
     """Return the array that follows a header; sizes must have been compared with the file."""
     content = np.empty(header.nbytes, np.uint8)
-    view = memoryview(content)
+    view = content.data
     position = 0
     while position < header.nbytes:
         block = file.read(min(_BLOCK, header.nbytes - position))
