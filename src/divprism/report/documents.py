@@ -292,6 +292,7 @@ _EVALUATION = all_of(
                     "hash": _MAYBE_TEXT,
                     "fewest_outputs": maybe(whole(1)),
                     "most_outputs": maybe(whole(1)),
+                    "kinds_as_ids": maybe(positive),
                 },
             ),
             "settings": _SETTINGS,

@@ -11,7 +11,7 @@ from divprism.data.wording import SIDES
 from divprism.errors import Notice
 from divprism.report.bandwidth_words import sensitivity_note, stability_note
 from divprism.report.documents import Document, Documents, models_of
-from divprism.report.kinds import kinds_note, kinds_sentence, outputs_per_prompt
+from divprism.report.kinds import kinds_note, kinds_sentence, most_per_prompt
 from divprism.report.table import SCORE, Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
 from divprism.report.words import (
@@ -104,7 +104,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
 def meaning_in(spec: ScoreSpec, document: Document) -> str:
     """What a score counts; per exact prompt of how many outputs, Information beside chance."""
     if spec.family == "per_prompt":
-        return f"{spec.meaning}, of {outputs_per_prompt(document['data'])}"
+        return f"{spec.meaning}, of {most_per_prompt(document)}"
     baseline = document["baseline"]
     # The random pairings are scored at the order of the settings.
     if spec.name == "information_vendi" and baseline is not None:
