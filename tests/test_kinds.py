@@ -243,6 +243,10 @@ def test_groups_say_how_many_kinds_of_prompt_there_are():
     assert note in groups_listing(mixed).notes
     exact = dp.prompt_groups(np.eye(40), t, dp.ExactPromptGrouping(), **kernels).to_dict()
     assert gap_notes(exact)[0].endswith("kinds among 8 prompts")
+    assert note.endswith("ask for more groups, or group by prompt")
+    single = dp.prompt_groups(np.eye(40), np.arange(40.0)[:, None], dp.EigenGrouping(3), **kernels)
+    # Prompts of one output each cannot be judged.
+    assert gap_notes(single.to_dict())[0].endswith("ask for more groups")
 
 
 def test_the_page_groups_by_exact_prompt_where_the_kernel_tells_prompts_apart():

@@ -177,7 +177,10 @@ _GROUPS = record(
         "equal_size": whole(),
         "min_size": whole(),
         "num_small": whole(),
-        "data": record({"n": whole(1)}, {"prompts": maybe(whole(1))}),
+        "data": record(
+            {"n": whole(1)},
+            {"prompts": maybe(whole(1)), "grouping": _MAYBE_TEXT, "by_default": maybe(boolean)},
+        ),
         "settings": _SETTINGS,
     },
     {
