@@ -301,8 +301,9 @@ class Samples:
         footer = ""
         if rest > 0:
             footer = f"<p>{counted(rest, 'more row', 'more rows')}</p>"
-        for warning in self.warnings:
-            footer += f"<p>Warning: {html.escape(str(warning))}</p>"
+        if self.warnings:
+            items = [f"<li>Warning: {html.escape(str(warning))}</li>" for warning in self.warnings]
+            footer += f"<ul>{''.join(items)}</ul>"
         return (
             f"<div><p>{html.escape(repr(self))}</p>"
             f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>{footer}</div>"

@@ -183,7 +183,7 @@ def kinds_note(documents: Documents) -> list[str]:
     # Models with other prompts, or another number of outputs, have other numbers.
     if len(texts) == 1:
         return list(texts)
-    note = "kinds: kinds of prompt, as the kernel tells prompts apart"
+    note = "kinds: effective number of kinds of prompt"
     if any("per_prompt_vendi" in document["scores"] for document in documents.values()):
         note += "; per prompt: distinct outputs per exact prompt"
     return [note]
@@ -193,7 +193,7 @@ def _note_of(document: Document) -> str:
     """Return the note about one model."""
     scores, data = document["scores"], document["data"]
     if "prompt_vendi" not in scores or data["prompts"] is None:
-        return "kinds: kinds of prompt, as the kernel tells prompts apart"
+        return "kinds: effective number of kinds of prompt"
     kinds = scores["prompt_vendi"]["value"]
     note = f"kinds: {kinds:.3g} among {number_of(data['prompts'], 'prompt')}"
     if "per_prompt_vendi" in scores:

@@ -207,7 +207,9 @@ def _inequality_note(documents: Documents) -> list[str]:
     unequal = [noun for noun in ("outputs", "prompts") if f"unequal-{noun}" in codes]
     if not unequal:
         return []
-    return [f"the models differ in their {' and '.join(unequal)}, so scores do not compare as such"]
+    return [
+        f"the models differ in their {' and '.join(unequal)}, so their scores are not comparable"
+    ]
 
 
 def _cell_of(spec: ScoreSpec, document: Document) -> Measured | None:
@@ -306,8 +308,8 @@ def convergence_table(document: Document, wide: bool = False) -> Table:
             row.append(Measured(means[index], error=document["deviations"][name][index] or None))
         rows.append(tuple(row))
     band = (
-        f"±: standard deviation over {len(document['pairs'])} random orders; near {sizes[-1]:,} "
-        f"they share most {document['noun']}."
+        f"±: standard deviation over {len(document['pairs'])} random orders; subsets near "
+        f"{sizes[-1]:,} share most {document['noun']}, so theirs is too small."
     )
     settings = [order_note(document["settings"]), *kernel_notes(document)]
     verdicts = [verdict["sentence"] for verdict in document["verdicts"].values()]

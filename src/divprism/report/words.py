@@ -365,14 +365,14 @@ def comparison_sentences(document: Document) -> list[str]:
     differences, score = document["differences"], document["score"]
     best = differences[0]
     # Tables drop the marks again, and the page turns them into elements.
-    pair = f"{isolated(best['first'])} to {isolated(best['second'])}"
+    first, second = isolated(best["first"]), isolated(best["second"])
     ends = "too few outputs for an interval"
     if best["low"] is not None and best["high"] is not None:
-        ends = f"{best['low']:.3f} to {best['high']:.3f}"
+        ends = f"interval {best['low']:.3f} to {best['high']:.3f}"
     sentences = [
         f"ranked by {score}; {_clear_differences(differences)}",
         *_levels_and_differences(document),
-        f"ratio of the first two, {pair}: {best['ratio']:.3f} ({ends})",
+        f"{first} scores {best['ratio']:.3f} times as high as {second} ({ends})",
     ]
     correlation = document["length_correlation"]
     if correlation is not None:
