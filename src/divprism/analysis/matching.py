@@ -133,7 +133,7 @@ def _form(prompts: Side) -> str:
 def _nothing_in_common(counts: Mapping[str, Counter[Key]]) -> str:
     """Why models cannot be compared, and what to do: spell prompts alike, or leave models out."""
     reason = "the models have no prompt in common; they can only be compared on the same ones"
-    spellings = [{_plain(key) for key in of_model} for of_model in counts.values()]
+    spellings = [set(map(_plain, of_model)) for of_model in counts.values()]
     num_alike = len(set.intersection(*spellings))
     if num_alike:
         differ = counted(num_alike, "prompt differs", "prompts differ")
