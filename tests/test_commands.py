@@ -40,7 +40,7 @@ def source(tmp_path_factory):
 
 
 def test_the_table_starts_with_the_least_diverse_group(source):
-    done = run("groups", source / "one.jsonl", "--by", "prompt", "-q")
+    done = run("groups", source / "one.jsonl", "--by", "prompt", "--min-size", 5, "-q")
     assert (done.returncode, done.stderr) == (0, b"")
     text = done.stdout.decode()
     lines = text.splitlines()
@@ -100,12 +100,36 @@ def test_a_field_groups_the_outputs_and_json_holds_everything(source):
     assert document["cluster_vendi"] == pytest.approx(right.cluster_vendi)
 
 
+def test_groups_are_exact_prompts_by_default_where_the_kernel_tells_them_apart(source):
+    done = run("groups", source / "one.jsonl", "-q")
+    exact = run("groups", source / "one.jsonl", "--by", "prompt", "-q").stdout.decode()
+    note = (
+        "grouped by exact prompt, by default: prompts have several outputs each, and the kernel "
+        "tells them apart\n"
+    )
+    assert note in done.stdout.decode()
+    assert done.stdout.decode().replace(note, "") == exact
+
+
+def test_groups_are_those_of_the_kernel_where_it_does_not_tell_prompts_apart(source):
+    flags = ("--bandwidth-t", 3, "--num-groups", 2, "-q")
+    done = run("groups", source / "one.jsonl", *flags)
+    kernel = run("groups", source / "one.jsonl", "--by", "eigen", *flags).stdout.decode()
+    note = (
+        "grouped by the similarity of prompts, by default: the kernel sees fewer than half as many "
+        "kinds of prompt as prompts\n"
+    )
+    assert note in done.stdout.decode()
+    assert done.stdout.decode().replace(note, "") == kernel
+
+
 def test_rows_in_no_group_are_not_part_of_the_nested_subsets(tmp_path):
     """Three kinds of prompts, and three prompts unlike all others, too few for a direction."""
     t = np.concatenate([np.repeat(np.eye(6)[:3], 8, axis=0), 5 * np.eye(6)[3:]])
     np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((27, 2)))
     np.save(tmp_path / "t.npy", t)
-    flags = ("--prompts", tmp_path / "t.npy", "--bandwidth-t", 0.3, "--num-groups", 3)
+    flags = ("--prompts", tmp_path / "t.npy", "--bandwidth-t", 0.3)
+    flags += ("--by", "eigen", "--num-groups", 3)
     done = run("groups", tmp_path / "x.npy", *flags, "--nested", "--format", "json", "-q")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["nested"]["sizes"] == [8, 16, 24]
@@ -185,7 +209,7 @@ REFUSED_GROUPS = [
     ),
     (
         ("one.jsonl", "--by", "colour"),
-        "--by must be eigen, directions, prompt, kmeans or a field; got colour",
+        "--by must be auto, eigen, directions, prompt, kmeans or a field; got colour",
     ),
     (("one.jsonl", "--format", "xml"), "--format must be one of table, json, csv, md, latex"),
     (("one.jsonl", "--truncation", "3"), "No such option: --truncation"),

@@ -458,9 +458,9 @@ def test_the_text_has_a_table_and_a_sentence_for_each_score():
     assert lines[0].split() == ["outputs", "12", "25", "50", "100", "200"]
     assert [line.split()[0] for line in lines[1:4]] == PLAIN
     text = " ".join(str(found).split())  # notes are wrapped to the width of the terminal
-    assert "±: standard deviation over 5 random orders; near 200 they share most outputs." in text
+    assert "5 random orders; subsets near 200 share most outputs, so theirs is too small." in text
     assert "order 1, truncation 25 outputs: cosine kernel" in text
-    assert "A limit is that of more outputs." in text
+    assert "Limits are those of more outputs." in text
     for verdict in found.verdicts.values():
         assert verdict.sentence in text
     rke = found.verdicts["rke"].sentence
@@ -508,7 +508,7 @@ def test_sentences_name_what_cannot_be_named():
         (
             np.arange(60) // 2,
             None,
-            "more prompts, each with the same number of outputs as here (2)",
+            "more prompts with 2 outputs each, as here",
         ),
         (
             np.arange(60) // 2,

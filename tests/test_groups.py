@@ -21,6 +21,8 @@ from divprism.analysis.groups.grouping import (
     rotation,
 )
 from divprism.analysis.groups.nested import nested_scores
+from divprism.report.group_tables import groups_listing
+from divprism.report.words import grouping_note
 
 ORDERS = [0.5, 1.0, 1.0 + 1e-7, 1.01, 2.0, 3.5, math.inf]
 
@@ -155,6 +157,57 @@ def test_weights_of_outputs_weigh_their_clusters():
         assert float(found) == pytest.approx(
             float(dp.vendi(ROWS[kind == KINDS], kernel=dp.Gaussian(1.0)))
         )
+
+
+def _default_grouping(t, counts, **options):
+    """The class of the default grouping of prompts with these numbers of outputs."""
+    repeated = np.repeat(np.asarray(t, dtype=float), counts)[:, None]
+    found = prompt_groups(np.eye(len(repeated)), repeated, kernel_x=dp.Cosine(), **options)
+    assert found.data["by_default"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("counts", "bandwidth", "grouping", "reason"),
+    [
+        ([4] * 8, 0.1, "ExactPromptGrouping", "the kernel tells them apart"),
+        # Few kinds because of unequal numbers of outputs, not because prompts are similar.
+        ([60] + [3] * 7, 0.1, "ExactPromptGrouping", "the kernel tells them apart"),
+        ([4] * 8, 3.0, "EigenGrouping", "fewer than half as many kinds"),
+        ([2] * 8, 0.3, "EigenGrouping", "prompts have fewer than 3 outputs on average"),
+    ],
+)
+def test_the_default_is_to_group_by_exact_prompt_where_these_can_be_judged(
+    counts, bandwidth, grouping, reason
+):
+    found = _default_grouping(range(8), counts, kernel_t=dp.Gaussian(bandwidth))
+    assert found.data["grouping"] == grouping
+    [note] = grouping_note(found.to_dict())
+    assert reason in note
+    assert note in groups_listing(found.to_dict()).notes
+    if grouping == "ExactPromptGrouping":
+        assert len(found.groups) == 8
+        assert found.min_size == 3
+    else:
+        assert found.min_size == 5
+
+
+def test_a_grouping_that_was_asked_for_needs_no_note():
+    t = np.repeat(np.arange(8.0), 4)[:, None]
+    found = prompt_groups(np.eye(32), t, EigenGrouping(3), kernel_t=dp.Gaussian(0.3))
+    assert grouping_note(found.to_dict()) == []
+
+
+def test_prompts_that_share_a_vector_are_not_counted_as_fewer_than_their_groups():
+    prompts = dp.data.samples.texts(["half full or empty", "half empty or full", "tea"] * 4)
+    found = dp.prompt_groups(dp.Samples(np.eye(12), prompts), kernel_x=dp.Cosine()).to_dict()
+    title = groups_listing(found).title
+    assert title.startswith("12 pairs, 2 distinct prompt vectors, 3 groups")
+
+
+def test_the_number_of_groups_is_that_of_the_default_grouping():
+    found = _default_grouping(range(8), [4] * 8, kernel_t=dp.Gaussian(3.0), num_groups=2)
+    assert len(found.groups) == 2
 
 
 def test_a_group_is_scored_as_its_outputs_alone():

@@ -9,7 +9,7 @@ import pytest
 import divprism as dp
 from divprism.report.details import detailed
 from divprism.report.group_tables import groups_listing
-from divprism.report.kinds import kinds_note, kinds_sentence
+from divprism.report.kinds import kinds_note, kinds_sentence, out_of
 from divprism.report.sections import score_card
 from divprism.report.tables import evaluation_table
 from divprism.report.words import gap_notes, headline
@@ -80,13 +80,73 @@ def test_one_output_each_is_compared_with_those_of_similar_prompts():
     assert f"of at most {highest:.3g}," in kinds_sentence(truncated.to_dict())
 
 
-def test_unequal_numbers_of_outputs_are_given_on_average():
-    document = evaluated(counts=[3, 5] * 4).to_dict()
+def test_unequal_numbers_of_outputs_come_with_the_highest_score_that_there_can_be():
+    result = evaluated(counts=[3, 5] * 4)
+    document = result.to_dict()
     assert document["data"]["fewest_outputs"] == 3
     assert document["data"]["most_outputs"] == 5
-    # Prompts with more outputs count more: the score is above the mean number of outputs.
-    assert "4.13 (prompts have 3 to 5 outputs) per exact prompt" in kinds_sentence(document)
-    assert kinds_note({"a": document})[0].endswith("per exact prompt, of 4 on average")
+    # All outputs differ, so the score is the highest. Prompts with more outputs count more.
+    assert math.isclose(result.per_prompt_vendi, 32 / document["data"]["kinds_as_ids"])
+    assert result.per_prompt_vendi > 4
+    assert "4.13 of at most 4.13 per exact prompt" in kinds_sentence(document)
+    assert kinds_note({"a": document})[0].endswith("per exact prompt, of at most 4.13")
+    assert score_card(score_spec("per_prompt_vendi"), document).value == "4.13 of at most 4.13"
+
+
+def test_unequal_numbers_of_outputs_are_named_as_the_reason_of_few_kinds():
+    """Every prompt is told apart, and most outputs are of one of them."""
+    result = evaluated(counts=[50] + [2] * 7)
+    shares = np.array([50] + [2] * 7) / 64
+    as_ids = math.exp(-(shares * np.log(shares)).sum())
+    assert math.isclose(result.data["kinds_as_ids"], as_ids)
+    sentence = kinds_sentence(result.to_dict())
+    assert "similar prompts" not in sentence
+    assert sentence.startswith(
+        f"{as_ids:.3g} kinds among 8 prompts: prompts count by their share of the outputs, of "
+        f"which they have 2 to 50, and cannot be more than {as_ids:.3g} kinds, so "
+    )
+    ids = kinds_sentence(evaluated(counts=[50] + [2] * 7, kernel_t=dp.Categorical()).to_dict())
+    assert "prompts are compared as ids; prompts count by their share of the outputs" in ids
+
+
+@pytest.mark.parametrize("counts", [None, [1] * NUM_PROMPTS])
+def test_a_truncation_is_named_as_the_reason_of_few_kinds(counts):
+    sentence = kinds_sentence(evaluated(counts=counts, truncation=3).to_dict())
+    assert "similar prompts" not in sentence
+    assert "3 eigenvalues are kept, and prompts cannot be more than 3 kinds" in sentence
+
+
+def test_weights_are_named_as_the_reason_of_few_kinds():
+    weights = np.repeat([0.93] + [0.01] * 7, NUM_OUTPUTS) / NUM_OUTPUTS
+    sentence = kinds_sentence(evaluated(weights=weights).to_dict())
+    assert "prompts count by the weights of their outputs, and cannot be more than" in sentence
+    assert "of at most" in sentence
+
+
+def test_similar_prompts_are_the_reason_where_ids_would_be_more_kinds():
+    sentence = kinds_sentence(evaluated(bandwidth=3.0, counts=[9] + [3] * 7).to_dict())
+    assert "outputs of similar prompts are compared too" in sentence
+
+
+def test_prompts_of_one_output_that_all_differ_have_nothing_to_compare():
+    sentence = kinds_sentence(evaluated(counts=[1] * NUM_PROMPTS).to_dict())
+    assert "8 prompts, one output each: hardly any prompts are similar enough" in sentence
+
+
+def test_numbers_that_differ_are_shown_with_the_digits_in_which_they_do():
+    data = {"n": 20, "prompts": 4, "fewest_outputs": 5, "most_outputs": 5, "kinds_as_ids": 4.0}
+    document = {"data": data, "settings": {"truncation": None}}
+    assert out_of(4.9981, document) == "4.998 of 5"
+    assert out_of(5.0, document) == "5 of 5"
+    document = {"data": data | {"n": 22, "fewest_outputs": 4}, "settings": {"truncation": None}}
+    assert out_of(5.4996, document) == "5.4996 of at most 5.5"
+
+
+def test_a_result_without_the_kinds_of_ids_is_still_described():
+    """As earlier versions wrote it."""
+    document = evaluated().to_dict()
+    del document["data"]["kinds_as_ids"]
+    assert "close to 5 of 5 per exact prompt" in kinds_sentence(document)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +243,10 @@ def test_groups_say_how_many_kinds_of_prompt_there_are():
     assert note in groups_listing(mixed).notes
     exact = dp.prompt_groups(np.eye(40), t, dp.ExactPromptGrouping(), **kernels).to_dict()
     assert gap_notes(exact)[0].endswith("kinds among 8 prompts")
+    assert note.endswith("ask for more groups, or group by prompt")
+    single = dp.prompt_groups(np.eye(40), np.arange(40.0)[:, None], dp.EigenGrouping(3), **kernels)
+    # Prompts of one output each cannot be judged.
+    assert gap_notes(single.to_dict())[0].endswith("ask for more groups")
 
 
 def test_the_page_groups_by_exact_prompt_where_the_kernel_tells_prompts_apart():

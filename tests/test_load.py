@@ -427,6 +427,34 @@ def test_samples_are_split_by_model(tmp_path):
         dp.Samples(samples.outputs).by_model()
 
 
+def _limit_notes(path, **options):
+    return [str(note) for note in dp.load(path, **options).notes if "limited to" in str(note)]
+
+
+def test_a_limit_is_one_for_each_model_and_says_so(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(records(("b", "a"))), "p.jsonl": jsonl(records())})
+    rows = [{"prompt": row["prompt"], "output": row["output"]} for row in records()]
+    write(tmp_path, {"q.jsonl": jsonl(rows)})
+    total = 2 * len(PAIRS)
+    [note] = _limit_notes(tmp_path / "o.jsonl", limit=3)
+    assert note == f"limited to the first 3 pairs of each of 2 models: 6 of {total}"
+    assert _limit_notes(tmp_path / "o.jsonl", limit=total) == []
+    [note] = _limit_notes(tmp_path / "p.jsonl", limit=1)
+    assert note == f"limited to the first 1 pair: 1 of {len(PAIRS)}"
+    [note] = _limit_notes(tmp_path / "q.jsonl", limit=1)
+    assert note == f"limited to the first 1 pair of {tmp_path / 'q.jsonl'}"
+    assert _limit_notes(tmp_path / "q.jsonl", limit=total) == []
+
+
+def test_warnings_count_the_samples_within_the_limit(tmp_path):
+    rows = records(("b", "a"))
+    rows[-1]["output"] = "I'm sorry, but I can't help with that."
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    codes = [warning.code for warning in dp.load(tmp_path / "o.jsonl").warnings]
+    limited = [warning.code for warning in dp.load(tmp_path / "o.jsonl", limit=2).warnings]
+    assert ("refusals" in codes, "refusals" in limited) == (True, False)
+
+
 def test_empty_outputs_are_skipped_and_counted_or_refused_if_strict(tmp_path):
     rows = [
         *ROWS,

@@ -10,6 +10,7 @@ from command_line import run
 from sample_files import image_bytes, jsonl, write
 
 import divprism as dp
+from divprism.analysis.matching import match_prompts
 from divprism.data.readers.content_checks import is_refusal
 
 PROMPTS = [f"Tell me something about {thing}" for thing in ("cats", "rivers", "tea", "Mars")]
@@ -56,12 +57,44 @@ def assert_warns_once_or_refuses(folder, code, *fragments, name="o.jsonl"):
 @pytest.mark.parametrize("field", ["llm", "engine", "system", "written_by"])
 def test_models_in_a_field_that_is_not_recognised_are_not_pooled_in_silence(tmp_path, field):
     write(tmp_path, {"o.jsonl": jsonl(answers("first", "second", field=field))})
-    way_out = f"Pass --model-field {field} to score each alone"
+    way_out = f"Pass --model-field {field} to tell the models apart"
     assert_warns_once_or_refuses(tmp_path, "models-pooled", f"the field '{field}' of", way_out)
     status, table, stderr = scored(tmp_path, "--strict", "--model-field", field)
     assert status == 0
     assert "first" in table
     assert not warned("models-pooled", stderr)
+
+
+def test_a_refusal_for_lack_of_models_names_the_field_that_holds_them(tmp_path):
+    write(tmp_path, {"o.jsonl": jsonl(answers("first", "second", field="llm"))})
+    done = run("compare", tmp_path / "o.jsonl")
+    assert done.returncode == 4
+    message = done.stderr.decode().splitlines()[-1]
+    assert message.startswith("divprism: a comparison needs at least two models; got 1. The field")
+    assert "Pass --model-field llm to tell the models apart." in message
+    assert run("compare", tmp_path / "o.jsonl", "--model-field", "llm").returncode == 0
+    done = run("groups", tmp_path / "o.jsonl", "--model", "first")
+    assert done.returncode != 0
+    assert b"Pass --model-field llm" in done.stderr
+    with pytest.raises(dp.ArgumentError, match="Pass `model_field=llm`"):
+        dp.compare(dp.load(tmp_path / "o.jsonl"))
+
+
+def test_a_refusal_for_lack_of_models_names_the_folders_that_look_like_them(tmp_path):
+    for model in ("sdxl", "flux-dev"):
+        for name in ("a cat-0.png", "a cat-1.png", "a dog-0.png", "a dog-1.png"):
+            write(tmp_path, {f"{model}/{name}": image_bytes()})
+    done = run("compare", tmp_path)
+    assert done.returncode == 4
+    assert b"If they are models, compare them as sources of their own" in done.stderr
+
+
+def test_a_refusal_for_lack_of_models_has_a_way_out(tmp_path):
+    rows = [{"prompt": row["prompt"], "output": row["output"]} for row in answers("one")]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    done = run("compare", tmp_path / "o.jsonl")
+    assert done.returncode == 4
+    assert b"Name the field that holds the model (--model-field), or give a source" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -287,6 +320,29 @@ def test_prompts_that_differ_by_white_space_or_case_are_counted(tmp_path):
     assert_warns_once_or_refuses(tmp_path, "prompts-nearly-equal", *fragments)
 
 
+def test_long_prompts_that_are_nearly_equal_are_shown_where_they_differ(tmp_path):
+    rows = answers("one")
+    start = "Please answer at length, with examples, and without repeating yourself: "
+    for row in rows:
+        row["prompt"] = start + row["prompt"]
+    rows[0]["prompt"] = rows[0]["prompt"].replace("cats", "Cats")
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    _, _, stderr = scored(tmp_path)
+    [line] = warned("prompts-nearly-equal", stderr)
+    assert "something about Cats' and '..." in line
+    assert "something about cats')" in line
+
+
+def test_a_text_that_is_cut_in_a_warning_ends_in_dots(tmp_path):
+    rows = answers("one")
+    for row in rows[:6]:
+        row["output"] = "I'm sorry, but I can't help with what you are asking me to do here, now."
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    _, _, stderr = scored(tmp_path)
+    [line] = warned("refusals", stderr)
+    assert "(first: \"I'm sorry, but I can't help with what you are asking me to d...\")" in line
+
+
 # --- several models side by side
 
 
@@ -324,6 +380,83 @@ def test_compare_keeps_outputs_by_their_content_whatever_the_seed_and_the_order(
         scores = float(found.results["few"].vendi), float(found.results["many"].vendi)
         expected = expected or scores
         assert scores == pytest.approx(expected, rel=1e-12)
+
+
+def test_outputs_that_are_equal_in_single_precision_are_kept_whatever_their_order():
+    """Their hashes in single precision are the same, and must not leave the choice to the rows."""
+    noise = np.random.default_rng(0).standard_normal((36, 3))
+    outputs = np.ones((36, 3)) + 1e-9 * noise
+    prompts = np.repeat(np.arange(4), 9)
+    few = {"few": dp.Samples(outputs[::3], prompts[::3])}
+    kept = []
+    for order in (np.arange(36), np.arange(36)[::-1]):
+        many = {"many": dp.Samples(outputs[order], prompts[order])}
+        rows, _ = match_prompts(few | many)
+        kept.append(set(order[rows["many"]].tolist()))
+    assert kept[0] == kept[1]
+
+
+@pytest.mark.parametrize("shared", [0, 1])
+def test_the_advice_for_models_without_common_prompts_is_one_that_works(tmp_path, shared):
+    rows = answers("one", "two", "three")
+    for row in rows:
+        if row["model"] == "three" or (row["model"] == "two" and not shared):
+            row["prompt"] += f" for {row['model']}"
+    del rows[-1]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    status, _, stderr = scored(tmp_path)
+    assert status == 0
+    [outputs] = warned("unequal-outputs", stderr)
+    [prompts] = warned("unequal-prompts", stderr)
+    # A comparison would be refused.
+    assert "compare the models instead" not in outputs + prompts
+    assert "keep the same number of outputs of each model (--limit 11)" in outputs
+    limited = scored(tmp_path, "--limit", "11")[2]
+    assert not warned("unequal-outputs", limited)
+    refused = run("compare", tmp_path / "o.jsonl")
+    assert refused.returncode == 4
+    partners = "only models that share prompts, such as one and two, which share 4"
+    assert (partners in prompts) == (partners in refused.stderr.decode()) == bool(shared)
+
+
+def test_models_without_prompts_are_not_advised_to_be_compared(tmp_path):
+    rows = [{"model": row["model"], "output": row["output"]} for row in answers("one", "two")]
+    write(tmp_path, {"o.jsonl": jsonl(rows[:-2])})
+    [line] = warned("unequal-outputs", scored(tmp_path)[2])
+    assert "(--limit 10)" in line
+    assert "compare" not in line
+
+
+TEXTS = dp.data.samples.texts(["a", "b", "a", "b"])
+FORMS = {
+    "texts": TEXTS,
+    "ids that are numbers": np.array([0, 1, 0, 1]),
+    "ids that are texts": np.array(["a", "b", "a", "b"]),
+    "vectors of 2 numbers": np.eye(4)[:, :2],
+    "vectors of 3 numbers": np.eye(4)[:, :3],
+}
+
+
+@pytest.mark.parametrize("form", list(FORMS)[1:])
+def test_prompts_of_different_forms_are_refused_as_such(form):
+    models = {"first": dp.Samples(np.eye(4), TEXTS), "second": dp.Samples(np.eye(4), FORMS[form])}
+    with pytest.raises(dp.DataError, match=f"of first are texts and those of second are {form}"):
+        dp.compare(models)
+
+
+def test_vectors_of_different_widths_are_refused_as_such():
+    models = {}
+    for width in (2, 3):
+        models[f"of {width}"] = dp.Samples(np.eye(4), FORMS[f"vectors of {width} numbers"])
+    with pytest.raises(dp.DataError, match="vectors of one embedder"):
+        dp.compare(models)
+
+
+def test_prompts_that_differ_only_by_spelling_are_said_to():
+    other = dp.data.samples.texts([" A", "B ", " A", "B "])
+    models = {"first": dp.Samples(np.eye(4), TEXTS), "second": dp.Samples(np.eye(4), other)}
+    with pytest.raises(dp.DataError, match="2 prompts differ only by case or white space"):
+        dp.compare(models)
 
 
 # --- embedders

@@ -119,7 +119,7 @@ def test_models_that_were_scored_apart_are_not_called_a_comparison(result):
     fewer = dp.evaluate(np.eye(7), np.arange(7), **KERNELS).to_dict()
     page = report_page({"schema": SCHEMA, "models": models | {"two": fewer}})
     assert "Models have from 7 to 24 outputs, so their scores are not comparable" in page
-    assert "divprism compare" in page
+    assert "Compare models on the same prompts, with the same number of outputs" in page
 
 
 def test_warnings_are_shown_once_with_their_code(result):
@@ -361,6 +361,17 @@ def test_a_whole_comparison_gets_a_page(comparison):
     page = report_page(comparison)
     assert "Ranked by conditional_vendi" in page
     assert "with the length of outputs over 2 models: +0.50" in page
+
+
+def test_notes_of_a_comparison_are_a_list_below_its_table(comparison):
+    page = report_page(comparison)
+    table = page.index("Scores of all models")
+    start = page.index('<ul class="notes">', table)
+    items = re.findall("<li>(.*?)</li>", page[start : page.index("</ul>", start)])
+    assert len(items) > 3
+    # A formula keeps its symbol, and each note is a sentence of its own.
+    assert any(item.startswith("k = exp(") for item in items) == ("k = exp(" in page)
+    assert all(item.endswith(".") for item in items)
 
 
 @pytest.mark.parametrize("schema", [1, 3, "2", None])

@@ -144,7 +144,8 @@ def test_where_nothing_repeats_no_group_stands_out():
 
 def test_groups_that_are_too_small_are_counted(document):
     groups = copy.deepcopy(document["details"]["groups"])
-    order, total, kinds = groups_sentences(groups)
+    order, total, grouping, kinds = groups_sentences(groups)
+    assert grouping.startswith("Grouped by exact prompt, by default: ")
     assert kinds == "Conditional-Vendi is per kind of prompt: 4 kinds among 4 prompts."
     assert order == "The least diverse groups come first: there the model repeats itself."
     assert total.startswith(f"The groups add up to {groups['aggregate']:.4g}, +0.000 nats from")
@@ -280,7 +281,7 @@ def test_two_models_are_compared_in_the_dual():
     lines = comparison_sentences(dp.compare(samples, kernel_x=dp.Gaussian(2.0)).to_dict())
     expected = "ranked by conditional_vendi; on the same prompts the two models differ clearly"
     assert lines[0] == expected
-    assert visible(lines[1]).startswith("ratio of the first two, wide to narrow: ")
+    assert visible(lines[1]).startswith("wide scores ")
 
 
 def test_clear_differences_are_counted():

@@ -237,8 +237,8 @@ def test_html_escapes_texts(text):
     rendered = _with_text(text).to_html()
     assert not HIDDEN.search(rendered)
     tags = set(re.findall(r"<(/?\w+)", rendered))
-    own = {"table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
-    assert tags == own | {f"/{tag}" for tag in own} | {"br"}
+    own = {"table", "caption", "thead", "tbody", "tr", "th", "td", "ul", "li"}
+    assert tags == own | {f"/{tag}" for tag in own}
     attributes = set(re.findall(r"<\w+ ([^>]*)>", rendered))
     assert attributes == {'style="text-align: left"', 'style="text-align: right"'}
 
@@ -395,7 +395,7 @@ def test_warnings_of_a_document_become_notices(documents):
     notice = {"code": "odd", "text": "Something is odd.", "severity": "note"}
     table = tables.evaluation_table(documents["evaluation"] | {"warnings": [notice]})
     assert table.warnings == (Notice("odd", "Something is odd.", "note"),)
-    assert f"<br>{table.warnings[0]}</p>" in table.to_html()
+    assert f"<li>{table.warnings[0]}</li>\n</ul>" in table.to_html()
 
 
 # Tables of tables
@@ -428,6 +428,12 @@ def test_numbers_in_html_are_aligned_to_the_right_and_texts_to_the_left():
     html = EXAMPLE.to_html()
     assert '<td style="text-align: left">first</td>' in html
     assert '<td style="text-align: right">25.0%</td>' in html
+
+
+def test_notes_in_html_are_a_list():
+    html = Table((Column("a", "a"),), (("b",),), notes=("one", "two < 3")).to_html()
+    assert html.endswith("<ul>\n<li>one</li>\n<li>two &lt; 3</li>\n</ul>\n")
+    assert "<ul>" not in Table((Column("a", "a"),), (("b",),)).to_html()
 
 
 def test_notes_in_markdown_are_paragraphs_of_their_own():

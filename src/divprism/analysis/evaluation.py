@@ -30,7 +30,7 @@ from divprism.analysis.intervals import (
     too_few_units,
 )
 from divprism.analysis.matching import inequality_warnings
-from divprism.analysis.prompt_kinds import merged_prompts
+from divprism.analysis.prompt_kinds import kinds_as_ids, merged_prompts
 from divprism.analysis.sensitivity import Sensitivity, sensitivity_of
 from divprism.core.arrays import to_numpy
 from divprism.core.spectrum import Spectrum
@@ -551,12 +551,18 @@ def _warn_of_bandwidths(warnings: Iterable[Notice]) -> None:
 
 def _describe(problem: Problem, samples: Samples) -> dict[str, Any]:
     """What was scored, in numbers."""
-    counts = {"n": problem.n, "outputs": problem.x.size, "prompts": None, "hash": None}
+    counts: dict[str, Any] = {
+        "n": problem.n,
+        "outputs": problem.x.size,
+        "prompts": None,
+        "hash": None,
+    }
     if problem.t is not None:
         of_prompts = np.bincount(problem.t.index)
         counts["prompts"] = problem.t.size
         counts["fewest_outputs"] = int(of_prompts.min())
         counts["most_outputs"] = int(of_prompts.max())
+        counts["kinds_as_ids"] = kinds_as_ids(problem)
     return counts | describe_source(samples) | {"weighted": False}
 
 

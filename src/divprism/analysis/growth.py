@@ -116,14 +116,14 @@ def question(plan: Plan) -> str:
     """What grows towards a limit, in one sentence."""
     prompts = plan.whole.t
     if prompts is None:
-        return "A limit is that of more outputs."
+        return "Limits are those of more outputs."
     if prompts.size == plan.whole.n:
-        return "A limit is that of more prompts, with one output each."
+        return "Limits are those of more prompts, with one output each."
     each = plan.whole.n / prompts.size
     if plan.settings.unit == "prompt":
         return (
-            f"A limit is that of more prompts, each with the same number of outputs as here "
-            f"({each:.3g}); unit pair asks for more outputs."
+            f"Limits are those of more prompts with {each:.3g} outputs each, as here; resample "
+            "pairs for those of more outputs per prompt."
         )
     end = ""
     if not plan.is_readable:

@@ -2,12 +2,14 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 
 from divprism.core.arrays import to_numpy
 from divprism.data.samples import Item, Samples, Side, Text
+from divprism.data.wording import counted, hint_of_models
 from divprism.errors import DataError, Notice
 
 __all__ = ["inequality_warnings", "match_prompts", "prompt_keys"]
@@ -57,16 +59,14 @@ def match_prompts(
     by_model: Mapping[str, Samples],
 ) -> tuple[dict[str, list[int]], list[Notice]]:
     """Rows of each model: the same prompts in the same order, with the same number of outputs."""
-    if len(by_model) < 2:
-        raise DataError(f"a comparison needs at least two models; got {len(by_model)}.")
+    _require_models(by_model)
+    _require_same_form(by_model)
     keys = prompt_keys(by_model)
     counts = {model: Counter(of_model) for model, of_model in keys.items()}
     every_prompt = set().union(*counts.values())
     in_all = every_prompt.intersection(*counts.values())
     if not in_all:
-        raise DataError(
-            "the models have no prompt in common; they can only be compared on the same ones."
-        )
+        raise DataError(_nothing_in_common(counts))
     # In the order of the first model, so that the answer does not depend on hashes.
     common = [key for key in dict.fromkeys(keys[next(iter(keys))]) if key in in_all]
     # Scores grow with the number of outputs per prompt, which would favour the model with more.
@@ -93,6 +93,77 @@ def match_prompts(
     return matched, notes
 
 
+def _require_models(by_model: Mapping[str, Samples]) -> None:
+    if len(by_model) >= 2:
+        return
+    way_out = "Name the field that holds the model (`model_field`), or give a source for each."
+    for samples in by_model.values():
+        way_out = hint_of_models(samples.warnings) or way_out
+    raise DataError(f"a comparison needs at least two models; got {len(by_model)}. {way_out}")
+
+
+def _require_same_form(by_model: Mapping[str, Samples]) -> None:
+    """Refuse prompts that cannot be equal because they are of different kinds."""
+    forms = {}
+    for model, samples in by_model.items():
+        if samples.prompts is not None:
+            forms[model] = _form(samples.prompts)
+    for model, form in forms.items():
+        first, expected = next(iter(forms.items()))
+        if form != expected:
+            raise DataError(
+                f"the prompts of {first} are {expected} and those of {model} are {form}, so none "
+                "are the same: give the prompts of all models in the same form, as texts, ids, or "
+                "vectors of one embedder."
+            )
+
+
+def _form(prompts: Side) -> str:
+    """What prompts are, in words: only prompts of the same form can be the same."""
+    if isinstance(prompts, tuple):
+        return " and ".join(sorted({f"{prompt.modality}s" for prompt in prompts}))
+    array = to_numpy(prompts)
+    if array.ndim > 1:
+        return f"vectors of {counted(array.shape[1], 'number', 'numbers')}"
+    if array.dtype.kind in "biuf":
+        return "ids that are numbers"
+    return "ids that are texts"
+
+
+def _nothing_in_common(counts: Mapping[str, Counter[Key]]) -> str:
+    """Why models cannot be compared, and what to do: spell prompts alike, or leave models out."""
+    reason = "the models have no prompt in common; they can only be compared on the same ones"
+    spellings = [set(map(_plain, of_model)) for of_model in counts.values()]
+    num_alike = len(set.intersection(*spellings))
+    if num_alike:
+        differ = counted(num_alike, "prompt differs", "prompts differ")
+        return f"{reason}. {differ} only by case or white space: write them alike."
+    partners = _most_in_common(counts)
+    if partners is not None:
+        return f"{reason}. {partners}."
+    return f"{reason}."
+
+
+def _plain(key: Key) -> Key:
+    """A text without case and white space, and any other key as it is."""
+    if isinstance(key, str):
+        return " ".join(key.casefold().split())
+    return key
+
+
+def _most_in_common(prompts: Mapping[str, Collection[Key]]) -> str | None:
+    """Which two of at least three models share most prompts; None where no two share any."""
+    sets = {model: set(of_model) for model, of_model in prompts.items()}
+    pairs = {pair: len(sets[pair[0]] & sets[pair[1]]) for pair in combinations(sets, 2)}
+    first, second = max(pairs, key=pairs.__getitem__)
+    shared = pairs[first, second]
+    if not shared:
+        return None
+    return (
+        f"Keep only models that share prompts, such as {first} and {second}, which share {shared:,}"
+    )
+
+
 def _choose_rows(samples: Samples, keys: Sequence[Key], numbers: Mapping[Key, int]) -> list[int]:
     """For each prompt, in order, the given number of its rows, chosen by their content."""
     rows: dict[Key, list[int]] = {}
@@ -106,7 +177,9 @@ def _choose_rows(samples: Samples, keys: Sequence[Key], numbers: Mapping[Key, in
             # A hash prefers neither short outputs nor early ones. Equal outputs have equal hashes,
             # and it does not matter which of them is kept.
             digests = {row: _content_digest(samples.outputs, row) for row in candidates}
-            candidates = sorted(candidates, key=digests.__getitem__)[:number]
+            # Outputs that are equal in single precision only are put in order by all their digits.
+            candidates.sort(key=lambda row: (digests[row], _full_content(samples.outputs, row)))
+            candidates = candidates[:number]
         # In the order of the rows, so that a prompt which keeps all outputs keeps it, too.
         chosen += sorted(candidates)
     return chosen
@@ -120,6 +193,13 @@ def _content_digest(outputs: Side, row: int) -> bytes:
     return hashlib.sha256(vector.tobytes()).digest()
 
 
+def _full_content(outputs: Side, row: int) -> bytes:
+    """The bytes of a vector in the precision it is stored in; empty for items."""
+    if isinstance(outputs, tuple):
+        return b""
+    return np.ascontiguousarray(to_numpy(outputs[row]) + 0.0).tobytes()
+
+
 def inequality_warnings(by_model: Mapping[str, Samples]) -> tuple[Notice, ...]:
     """Warnings where models that are scored side by side differ in numbers or prompts.
 
@@ -127,10 +207,20 @@ def inequality_warnings(by_model: Mapping[str, Samples]) -> tuple[Notice, ...]:
     """
     sizes = {model: len(samples) for model, samples in by_model.items()}
     fewest, most = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
-    way_out = (
-        "compare the models instead of scoring them, which keeps the same prompts, with the same "
-        "number of outputs each, for all of them."
-    )
+    prompts: dict[str, set[Key]] = {}
+    if all(samples.prompts is not None for samples in by_model.values()):
+        prompts = {model: set(keys) for model, keys in prompt_keys(by_model).items()}
+    num_all = len(set().union(*prompts.values()))
+    num_common = 0
+    if prompts:
+        num_common = len(set.intersection(*prompts.values()))
+    # A comparison refuses models without common prompts, so it is no way out for these.
+    way_out = f"keep the same number of outputs of each model (`limit={sizes[fewest]}`)."
+    if num_common:
+        way_out = (
+            "compare the models instead of scoring them, which keeps the same prompts, with the "
+            "same number of outputs each, for all of them."
+        )
     warnings = []
     if sizes[fewest] < sizes[most]:
         text = (
@@ -138,14 +228,23 @@ def inequality_warnings(by_model: Mapping[str, Samples]) -> tuple[Notice, ...]:
             f"{sizes[most]:,} ({most}), and scores grow with that number: {way_out}"
         )
         warnings.append(Notice("unequal-outputs", text))
-    if any(samples.prompts is None for samples in by_model.values()):
-        return tuple(warnings)
-    prompts = [set(keys) for keys in prompt_keys(by_model).values()]
-    num_all, num_common = len(set.union(*prompts)), len(set.intersection(*prompts))
     if num_common < num_all:
         text = (
             f"the models do not have the same prompts: {num_common:,} of {num_all:,} are common to "
-            f"all of them, and scores depend on the prompts: {way_out}"
+            "all of them, and scores depend on the prompts"
         )
-        warnings.append(Notice("unequal-prompts", text))
+        if not num_common:
+            way_out = _without_common_prompts(prompts)
+        warnings.append(Notice("unequal-prompts", f"{text}: {way_out}"))
     return tuple(warnings)
+
+
+def _without_common_prompts(prompts: Mapping[str, Collection[Key]]) -> str:
+    """What to do where no prompt is common to all models."""
+    partners = _most_in_common(prompts)
+    if partners is not None:
+        return f"{partners[:1].lower()}{partners[1:]}, and compare these."
+    return (
+        "differences may be due to the prompts, and a comparison of the models needs outputs of "
+        "each for the same prompts."
+    )

@@ -1,4 +1,4 @@
-"""Whether kinds of prompt hide the prompts: a warning where most of them count as the same."""
+"""How many kinds of prompt there can be, and a warning where most prompts share their kind."""
 
 import math
 from collections.abc import Mapping
@@ -11,12 +11,25 @@ from divprism.errors import Notice
 from divprism.scores.problem import Problem
 from divprism.scores.score import Score
 
-__all__ = ["merged_prompts"]
+__all__ = ["kinds_as_ids", "merged_prompts"]
 
 _FEW = 0.5  # kinds for each prompt; with fewer, most prompts share their kind
 # Times the outputs of a prompt. The default rule lets other prompts have a tenth of the weight, so
 # that outputs which are all different exceed their number by a ninth.
 _CLEARLY_MORE = 1.25
+
+
+def kinds_as_ids(problem: Problem) -> float:
+    """The number of kinds of prompt if prompts were compared as ids; their number or fewer.
+
+    It is fewer where prompts have unequal numbers of outputs, by which they count, and where a
+    truncation keeps fewer eigenvalues. What a kernel sees less than that is due to similar prompts.
+    """
+    assert problem.t is not None
+    # Compared as ids, K_T / n is diagonal: its eigenvalues are the shares of the prompts.
+    shares = Spectrum.from_eigenvalues(to_numpy(problem.t.masses), noise=0.0, method="exact")
+    settings = problem.settings
+    return math.exp(renyi_entropy(shares, settings.order, settings.truncation))
 
 
 def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notice, ...]:
@@ -34,20 +47,18 @@ def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notic
     if not repeats or isinstance(problem.t.kernel, Categorical):
         return ()
     kinds, own = float(scores["prompt_vendi"]), float(scores["conditional_vendi"])
-    # The number of kinds if prompts were compared as ids: prompts count by their outputs.
-    shares = Spectrum.from_eigenvalues(to_numpy(problem.t.masses), noise=0.0, method="exact")
-    as_ids = math.exp(renyi_entropy(shares, problem.settings.order))
+    as_ids = kinds_as_ids(problem)
     highest = problem.n / as_ids
     if kinds >= _FEW * as_ids and own <= _CLEARLY_MORE * highest:
         return ()
     # Then every prompt is the same, and that is reported already.
     if any(notice.code == "prompts-all-alike" for notice in scores["prompt_vendi"].warnings):
         return ()
-    outputs = f"{problem.n / num_prompts:.3g} outputs on average"
+    outputs = f"at most {highest:.3g} are possible per exact prompt"
     text = (
         f"the {num_prompts:,} prompts count as {kinds:.3g} kinds, so conditional scores compare "
-        f"outputs of different prompts too: {own:.3g} distinct outputs per kind of prompt, where a "
-        f"prompt has {outputs}. If different prompts ask for different things, read "
+        f"outputs of different prompts too: {own:.3g} distinct outputs per kind of prompt, where "
+        f"{outputs}. If different prompts ask for different things, read "
         "per_prompt_vendi, lower the bandwidth of the prompts, or compare prompts as ids, with the "
         "categorical `kernel_t`."
     )

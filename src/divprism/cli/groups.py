@@ -12,7 +12,8 @@ from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, DivprismError
 from divprism.report.group_tables import group_records, groups_listing
 
-_WAYS: dict[str, Callable[[int], library.Grouping]] = {
+_WAYS: dict[str, Callable[[int], library.Grouping | None]] = {
+    "auto": lambda number: None,  # the default of the library
     "eigen": library.EigenGrouping,
     "directions": library.EigenDirectionGrouping,
     "prompt": lambda number: library.ExactPromptGrouping(),  # as many as there are
@@ -23,15 +24,13 @@ _WAYS: dict[str, Callable[[int], library.Grouping]] = {
 @command(*ASSESSMENT, "truncation", "plot")
 def groups(
     job: Job,
-    by: str = flag(
-        "Scoring", "eigen", "How to group prompts.", metavar="|".join([*_WAYS, "FIELD"])
-    ),
+    by: str = flag("Scoring", "auto", "How to group prompts.", metavar="|".join([*_WAYS, "FIELD"])),
     labels: str | None = flag("Input", None, "File with a group per output; replaces --by."),
     model: str | None = flag("Input", None, "Which model, if there are several in IN."),
     num_groups: int = flag("Scoring", 10, "Groups by eigen, directions, kmeans.", min=1),
     num_modes: int = flag("Output", 3, "Kinds of outputs to show per group.", min=0),
     num_examples: int = flag("Output", 3, "Examples per group in the JSON.", min=1),
-    min_size: int = flag("Scoring", 5, "Least size of groups to compare.", min=2),
+    min_size: int | None = flag("Scoring", None, "Least size to compare: 5, of a prompt 3.", min=2),
     top: int = flag("Output", 10, "Groups in the table; JSON and CSV have all.", min=1),
     nested: bool = flag("Scoring", False, "Also correlate with the cluster scores.", "--nested"),
 ) -> None:
@@ -41,6 +40,7 @@ def groups(
     samples, values = _read(job, by, model, labels)
     model = check_model(samples, model)
     options = {"settings": job.settings(samples), "memory": job.max_memory, "model": model}
+    options["num_groups"] = num_groups
     shown_of_each = {"num_modes": num_modes, "num_examples": num_examples, "min_size": min_size}
     grouping = _WAYS[by](num_groups) if values is None else library.LabelGrouping(values)
     result = job.run(library.prompt_groups, samples, grouping=grouping, **shown_of_each, **options)

@@ -65,7 +65,7 @@ class Reading:
     model_field: str | None = _input(None, "Field that names the model; several as a,b.")
     output_kind: str | None = _input(None, f"What the outputs are: {_KINDS}.", metavar="KIND")
     prompt_kind: str | None = _input(None, f"What the prompts are: {_KINDS}.", metavar="KIND")
-    limit: int | None = _input(None, "Read only the first pairs of each model, this many.")
+    limit: int | None = _input(None, "Keep only this many pairs of each model, the first.")
     strict: bool = _input(False, "Turn warnings about the input into errors.", "--strict")
     allow_outside: bool = _input(False, "Also read files outside of IN.", "--allow-outside")
     embedder_x: str | None = _embedding(None, "Embedder of the outputs; see divprism ls embedders.")

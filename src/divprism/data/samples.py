@@ -16,7 +16,7 @@ import numpy as np
 from divprism.data.files import file_digest
 from divprism.data.frames import data_frame
 from divprism.data.media import MAX_BYTES, evenly_spaced, open_image, open_video
-from divprism.data.wording import agreeing, counted
+from divprism.data.wording import agreeing, counted, hint_of_models
 from divprism.errors import ArgumentError, DataError, Notice
 
 if TYPE_CHECKING:
@@ -301,8 +301,9 @@ class Samples:
         footer = ""
         if rest > 0:
             footer = f"<p>{counted(rest, 'more row', 'more rows')}</p>"
-        for warning in self.warnings:
-            footer += f"<p>Warning: {html.escape(str(warning))}</p>"
+        if self.warnings:
+            items = [f"<li>Warning: {html.escape(str(warning))}</li>" for warning in self.warnings]
+            footer += f"<ul>{''.join(items)}</ul>"
         return (
             f"<div><p>{html.escape(repr(self))}</p>"
             f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>{footer}</div>"
@@ -352,10 +353,8 @@ class Samples:
         {'first': 2, 'second': 1}
         """
         if self.models is None:
-            raise ArgumentError(
-                f"{self.source} does not name the model of each output; "
-                "pass the field that does as `model_field`."
-            )
+            way_out = hint_of_models(self.warnings) or "Pass the field that does as `model_field`."
+            raise ArgumentError(f"{self.source} does not name the model of each output. {way_out}")
         # A dictionary keeps the order of first appearance, which tables then show.
         rows_of: dict[str, list[int]] = {}
         for row, model in enumerate(self.models):

@@ -1,9 +1,22 @@
 """Small pieces of messages that several rooms share."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["SIDES", "agreeing", "counted", "counted_kinds", "differing_names", "first_line"]
+from divprism.errors import Notice
+
+__all__ = [
+    "SIDES",
+    "agreeing",
+    "counted",
+    "counted_kinds",
+    "differing_names",
+    "excerpt",
+    "excerpts",
+    "first_line",
+    "hint_of_models",
+]
 
 SIDES = {"x": "outputs", "t": "prompts"}
 """What the two sides of a pair are called, by the names of their arguments."""
@@ -16,6 +29,21 @@ def counted(count: int, singular: str, plural: str) -> str:
     ('1 file is', '1,200 files are')
     """
     return f"{count:,} {agreeing(count, singular, plural)}"
+
+
+# Codes of warnings about models that a source names where they are not read.
+_HIDDEN_MODELS = ("models-pooled", "model-folders-as-prompts")
+
+
+def hint_of_models(warnings: Iterable[Notice]) -> str:
+    """Return the warning about models that were not recognised as such; empty if there is none.
+
+    A refusal for lack of models includes it, because other warnings are printed with results only.
+    """
+    for warning in warnings:
+        if warning.code in _HIDDEN_MODELS:
+            return f"{warning.text[:1].upper()}{warning.text[1:]}"
+    return ""
 
 
 def agreeing(count: int, singular: str, plural: str) -> str:
@@ -40,6 +68,36 @@ def counted_kinds(kinds: float) -> str:
     if count == "1":
         return "1 kind"
     return f"{count} kinds"
+
+
+def excerpt(text: str, width: int, start: int = 0) -> str:
+    r"""Return a quoted part of a text, with dots where it is cut.
+
+    >>> excerpt("one two three", 7), excerpt("one\n", 7)
+    ("'one two...'", "'one\\n'")
+    """
+    part = text[start : start + width]
+    if start > 0:
+        part = f"...{part}"
+    if start + width < len(text):
+        part = f"{part}..."
+    return repr(part)
+
+
+def excerpts(first: str, second: str, width: int) -> str:
+    """Return two texts, quoted and cut to a part that shows where they begin to differ.
+
+    >>> excerpts("a very long text, one", "a very long text, two", 9)
+    "'...xt, one' and '...xt, two'"
+    """
+    pairs = zip(first, second, strict=False)
+    same = (index for index, (one, other) in enumerate(pairs) if one != other)
+    # Without a difference in their common length, one text continues the other.
+    differs_at = next(same, min(len(first), len(second)))
+    start = 0
+    if differs_at > 2 * width // 3:
+        start = differs_at - width // 2
+    return f"{excerpt(first, width, start)} and {excerpt(second, width, start)}"
 
 
 def first_line(error: BaseException) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Item, Text
+from divprism.data.wording import excerpts
 from divprism.embedders.base import Embedder
 from divprism.errors import Notice
 
@@ -118,7 +119,8 @@ def _shared_vectors(items: Sequence[Item], vectors: np.ndarray, side: str) -> No
     if not groups:
         return None
     count = sum(map(len, groups))
-    first = " and ".join(shown(repr(items[row].label[:_SHOWN])) for row in groups[0][:2])
+    one, other = (items[row].label for row in groups[0][:2])
+    first = excerpts(one, other, _SHOWN)
     text = (
         f"{len(rows):,} different {_SIDES[side]} have {len(members):,} different vectors (first "
         f"that share one: {first})"

@@ -94,10 +94,10 @@ def stability_note(document: Document) -> list[str]:
     ranges = document.get("stable_range")
     if not ranges:
         return []
-    holding = ", ".join(_range_in_words(side, ranges[side]) for side in SIDES if side in ranges)
+    holding = " and ".join(_range_in_words(side, ranges[side]) for side in SIDES if side in ranges)
     clear = [each["stable_range"] for each in document["differences"] if each.get("stable_range")]
     if not clear:
-        return [f"the order holds {holding}"]
+        return [f"the order of the models is the same {holding}"]
     num_whole = sum(_is_whole(each) for each in clear)
     differences = number_of(len(clear), "clear difference")
     verb = "hold"
@@ -107,7 +107,8 @@ def stability_note(document: Document) -> list[str]:
     if len(ranges) == 1:
         bandwidths = "that bandwidth"
     counted = f"{num_whole:,} of {differences} {verb}"
-    return [f"the order holds {holding}; {counted} {_WHOLE_IN_WORDS} {bandwidths}"]
+    order = f"the order of the models is the same {holding}"
+    return [f"{order}; {counted} {_WHOLE_IN_WORDS} {bandwidths}"]
 
 
 def _range_in_words(side: str, ends: Sequence[float]) -> str:

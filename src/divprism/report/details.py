@@ -11,13 +11,7 @@ from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.comparison import Comparison
 from divprism.analysis.convergence import converge
 from divprism.analysis.evaluation import SCHEMA, Evaluation, Results
-from divprism.analysis.groups import (
-    EigenGrouping,
-    ExactPromptGrouping,
-    LabelGrouping,
-    prompt_groups,
-)
-from divprism.analysis.groups.grouping import Grouping
+from divprism.analysis.groups import ExactPromptGrouping, LabelGrouping, prompt_groups
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Gaussian
 from divprism.core.spectrum import Spectrum
@@ -41,9 +35,7 @@ MAX_THUMBNAILS = 240
 _PAGE_THUMBNAILS = 640  # of all models of a page: about 4 MB
 _MAX_POINTS = 150  # of a spectrum: more cannot be distinguished in a plot
 _NAMED_PROMPTS = 3  # of those that tie for the lowest score
-_FEWEST_OUTPUTS = 3  # of a prompt: two outputs that are alike are no habit
 _ERRORS_APART = 2.0  # standard errors within which two scores count as equal
-_APART = 0.5  # kinds for each prompt, from which on groups are exact prompts
 _FEW_UNITS = 20  # prompts; of fewer, a random subset of pairs represents the data better
 
 
@@ -158,8 +150,7 @@ def details(
     result : Evaluation
         Of outputs with equal weights: `evaluate` without `weights`.
     labels : flat collection of n labels, optional
-        Groups of prompts. Default: by the prompt kernel, at most `num_groups`; where prompts repeat
-        and the kernel tells them apart, the `num_groups` least diverse prompts.
+        Groups of prompts. Default: as in `prompt_groups`, the `num_groups` least diverse.
     num_groups, num_modes, num_examples : int
         As in `prompt_groups`.
     max_thumbnails : int
@@ -183,18 +174,17 @@ def details(
     num_groups = whole_number(num_groups, "num_groups", 1)
     # The samples are vectors already; an embedder would be refused for them.
     settings = replace(result.settings, embedder_x=None, embedder_t=None)
-    grouping = _grouping(result, labels, num_groups)
-    min_size = 5
-    if isinstance(grouping, ExactPromptGrouping):
-        min_size = _FEWEST_OUTPUTS
+    grouping = None
+    if labels is not None:
+        grouping = LabelGrouping(labels)
 
     def groups() -> dict[str, Any]:
         split = prompt_groups(
             samples,
             grouping=grouping,
+            num_groups=num_groups,
             num_modes=num_modes,
             num_examples=num_examples,
-            min_size=min_size,
             progress=progress,
             settings=settings,
         )
@@ -219,23 +209,6 @@ def details(
     return computed
 
 
-def _grouping(result: Evaluation, labels: Any, num_groups: int) -> Grouping:
-    """Return how the page groups prompts.
-
-    A kernel that tells nearly all prompts apart has no groups to offer: they would mix prompts that
-    have nothing in common. Where prompts have several outputs, each of them is a group then.
-    """
-    if labels is not None:
-        return LabelGrouping(labels)
-    num_prompts = result.data.get("prompts") or 0
-    # Few outputs of each prompt are too few to judge any of them.
-    is_repeated = result.data["n"] >= _FEWEST_OUTPUTS * num_prompts
-    kinds = result.scores.get("prompt_vendi")
-    if kinds is not None and is_repeated and kinds >= _APART * num_prompts:
-        return ExactPromptGrouping()
-    return EigenGrouping(num_groups)
-
-
 def _least_diverse_prompts(samples: Samples, settings: Settings) -> dict[str, Any] | None:
     """Return the exact prompts with the lowest score, compared at equal size.
 
@@ -247,7 +220,6 @@ def _least_diverse_prompts(samples: Samples, settings: Settings) -> dict[str, An
         grouping=ExactPromptGrouping(),
         num_modes=0,
         num_examples=1,
-        min_size=_FEWEST_OUTPUTS,
         settings=settings,
     )
     groups = [group for group in split.to_dict()["groups"] if not group["small"]]

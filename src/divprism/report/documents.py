@@ -177,7 +177,10 @@ _GROUPS = record(
         "equal_size": whole(),
         "min_size": whole(),
         "num_small": whole(),
-        "data": record({"n": whole(1)}, {"prompts": maybe(whole(1))}),
+        "data": record(
+            {"n": whole(1)},
+            {"prompts": maybe(whole(1)), "grouping": _MAYBE_TEXT, "by_default": maybe(boolean)},
+        ),
         "settings": _SETTINGS,
     },
     {
@@ -292,6 +295,7 @@ _EVALUATION = all_of(
                     "hash": _MAYBE_TEXT,
                     "fewest_outputs": maybe(whole(1)),
                     "most_outputs": maybe(whole(1)),
+                    "kinds_as_ids": maybe(positive),
                 },
             ),
             "settings": _SETTINGS,

@@ -10,6 +10,7 @@ from divprism.report.words import (
     equal_size_note,
     gap_notes,
     group_title,
+    grouping_note,
 )
 
 __all__ = ["group_records", "groups_listing"]
@@ -33,16 +34,25 @@ def groups_listing(document: Document, top: int = 10, wide: bool = False) -> Tab
             example = entry_label(mode["outputs"][0])
             rows.append((*empty, f"- {mode['share']:.0%} {example}"))
     data = document["data"]
+    prompts = "distinct prompt"
+    # Prompts that share a vector are groups of their own: there are more prompts than vectors.
+    if data["prompts"] is not None and data["prompts"] < len(document["groups"]):
+        prompts = "distinct prompt vector"
     counts = (
         number_of(data["n"], "pair"),
-        number_of(data["prompts"], "distinct prompt"),
+        number_of(data["prompts"], prompts),
         number_of(len(document["groups"]), "group"),
     )
     return Table(
         (*columns, Column("group", "prompts and outputs")),
         tuple(rows),
         title=f"{', '.join(counts)}; least diverse first",
-        notes=(*_sums(document), *_omissions(document, top), *kernel_notes(document)),
+        notes=(
+            *grouping_note(document),
+            *_sums(document),
+            *_omissions(document, top),
+            *kernel_notes(document),
+        ),
         warnings=warnings_in(document),
     )
 

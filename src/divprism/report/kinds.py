@@ -6,44 +6,83 @@ from divprism.data.wording import counted_kinds
 from divprism.report.documents import Document, Documents
 from divprism.report.texts import number_of
 
-__all__ = ["kinds_note", "kinds_of", "kinds_sentence", "out_of", "outputs_per_prompt"]
+__all__ = ["kinds_note", "kinds_of", "kinds_sentence", "most_per_prompt", "out_of"]
 
-_NEARLY_ALL = 0.9  # of the prompts: with as many kinds, nearly every prompt is one of its own
+_NEARLY_ALL = 0.9  # of the kinds that there can be: nearly every prompt is one of its own
 _CLOSE = 0.1  # nats between scores that are called close
 
 
-def outputs_per_prompt(data: Document) -> str:
-    """Return how many outputs a prompt has; where prompts differ in that, on average.
+def most_per_prompt(document: Document) -> str:
+    """Return how many distinct outputs per exact prompt there can be.
 
-    >>> outputs_per_prompt({"n": 20, "prompts": 4, "fewest_outputs": 5, "most_outputs": 5})
+    Prompts with many outputs count by their share of all outputs, so where prompts differ in their
+    numbers of outputs the highest score is not the mean of these.
+
+    >>> data = {"n": 20, "prompts": 4, "fewest_outputs": 5, "most_outputs": 5, "kinds_as_ids": 4.0}
+    >>> most_per_prompt({"data": data, "settings": {"truncation": None}})
     '5'
-    >>> outputs_per_prompt({"n": 18, "prompts": 4, "fewest_outputs": 3, "most_outputs": 5})
-    '4.5 on average'
+    >>> data |= {"n": 18, "fewest_outputs": 3, "kinds_as_ids": 3.9}
+    >>> most_per_prompt({"data": data, "settings": {"truncation": None}})
+    'at most 4.62'
     """
-    mean = f"{data['n'] / data['prompts']:.3g}"
-    if _has_equal_counts(data):
-        return mean
-    return f"{mean} on average"
+    return _at_most(document, f"{_highest(document, _as_ids(document)):.3g}")
 
 
-def _has_equal_counts(data: Document) -> bool:
-    """Whether all prompts have the same number of outputs, as far as the document says."""
+def _at_most(document: Document, highest: str) -> str:
+    if _is_even(document):
+        return highest
+    return f"at most {highest}"
+
+
+def _is_even(document: Document) -> bool:
+    """Return whether the highest score is the number of outputs that every prompt has."""
+    data = document["data"]
+    if data.get("weighted") or document["settings"]["truncation"] is not None:
+        return False
     fewest = data.get("fewest_outputs")
     return fewest is not None and fewest == data.get("most_outputs")
 
 
-def out_of(value: float, data: Document) -> str:
-    """Return a score per exact prompt, of the number of outputs that a prompt has.
+def _as_ids(document: Document) -> float:
+    """Return the number of kinds if prompts were compared as ids."""
+    data = document["data"]
+    # Results of earlier versions do not have it; where prompts count equally, it is their number.
+    kinds: float = data.get("kinds_as_ids") or data["prompts"]
+    return kinds
 
-    >>> out_of(3.81, {"n": 20, "prompts": 4, "fewest_outputs": 5, "most_outputs": 5})
+
+def _highest(document: Document, kinds: float) -> float:
+    """Return the score per kind of prompt, of so many kinds, if no two outputs are alike."""
+    count = document["data"]["n"]
+    truncation = document["settings"]["truncation"]
+    if truncation is not None:
+        count = min(count, truncation)
+    highest: float = count / kinds
+    return highest
+
+
+def out_of(value: float, document: Document) -> str:
+    """Return a score per exact prompt, of the highest that it can be.
+
+    >>> data = {"n": 20, "prompts": 4, "fewest_outputs": 5, "most_outputs": 5}
+    >>> out_of(3.81, {"data": data, "settings": {"truncation": None}})
     '3.81 of 5'
     """
-    # Prompts with many outputs count by their share of all outputs, so the score can exceed the
-    # plain mean of unequal numbers.
-    if value > data["n"] / data["prompts"] and not _has_equal_counts(data):
-        counts = f"{data.get('fewest_outputs')} to {data.get('most_outputs')} outputs"
-        return f"{value:.3g} (prompts have {counts})"
-    return f"{value:.3g} of {outputs_per_prompt(data)}"
+    shown, highest = _apart(value, _highest(document, _as_ids(document)))
+    return f"{shown} of {_at_most(document, highest)}"
+
+
+def _apart(value: float, other: float) -> tuple[str, str]:
+    """Return two numbers with three digits, or with up to six if they would read the same.
+
+    >>> _apart(4.9981, 5.0), _apart(5.0, 5.0)
+    (('4.998', '5'), ('5', '5'))
+    """
+    for digits in range(3, 7):
+        texts = f"{value:.{digits}g}", f"{other:.{digits}g}"
+        if texts[0] != texts[1]:
+            return texts
+    return f"{value:.3g}", f"{other:.3g}"
 
 
 def kinds_of(kinds: float, num_prompts: int) -> str:
@@ -66,43 +105,69 @@ def kinds_sentence(document: Document) -> str:
     # Streams do not count their prompts.
     if data["prompts"] is None or data["prompts"] < 2:
         return ""
-    kinds, own = scores["prompt_vendi"]["value"], scores["conditional_vendi"]["value"]
-    opening = kinds_of(kinds, data["prompts"])
     if "per_prompt_vendi" not in scores:
-        most = f"{_highest(document):.3g}"
-        return (
-            f"{opening}, one output each: outputs of similar prompts are compared, and {own:.3g} "
-            f"distinct outputs per kind of prompt, of at most {most}, are the model's own"
-        )
+        return _sentence_of_single_outputs(document)
+    kinds, own = scores["prompt_vendi"]["value"], scores["conditional_vendi"]["value"]
     exact = scores["per_prompt_vendi"]["value"]
+    opening = kinds_of(kinds, data["prompts"])
     per_kind = f"{own:.3g} distinct outputs per kind of prompt"
-    per_prompt = f"{out_of(exact, data)} per exact prompt"
-    is_close = abs(math.log(own / exact)) < _CLOSE
+    per_prompt = f"{out_of(exact, document)} per exact prompt"
+    is_apart = kinds >= _NEARLY_ALL * _as_ids(document)
     if _compares_ids(document):
-        return f"{opening}: prompts are compared as ids, so {per_kind} are also {per_prompt}"
-    if kinds >= _NEARLY_ALL * data["prompts"] and is_close:
-        reason = "nearly every prompt is a kind of its own"
+        reason = "prompts are compared as ids"
+        if _limit_of_kinds(document):
+            reason += f"; {_limit_of_kinds(document)}"
+        return f"{opening}: {reason}, so {per_kind} are also {per_prompt}"
+    if is_apart and abs(math.log(own / exact)) < _CLOSE:
+        reason = _limit_of_kinds(document) or "nearly every prompt is a kind of its own"
         return f"{opening}: {reason}, so {per_kind} are close to {per_prompt}"
+    # Whether similar prompts share a kind does not show where a truncation limits the kinds.
+    if is_apart and _is_truncated(document):
+        return f"{opening}: {_limit_of_kinds(document)}; {per_kind}, and {per_prompt}"
     shared = f"{opening}: outputs of similar prompts are compared too, so {per_kind}"
-    if own <= data["n"] / data["prompts"]:
-        relation = "differ from"
-        if own > exact:
-            relation = "are more than"
-        return f"{shared} {relation} {per_prompt}"
-    outputs = f"the {data['n'] / data['prompts']:.3g} outputs that each prompt has"
-    if not _has_equal_counts(data):
-        outputs += " on average"
-    return f"{shared} exceed {outputs}; {per_prompt}"
+    if own > _highest(document, _as_ids(document)) and _is_even(document):
+        outputs = f"the {_highest(document, _as_ids(document)):.3g} outputs that each prompt has"
+        return f"{shared} exceed {outputs}; {per_prompt}"
+    relation = "differ from"
+    if own > exact:
+        relation = "are more than"
+    return f"{shared} {relation} {per_prompt}"
 
 
-def _highest(document: Document) -> float:
-    """Return the conditional score of outputs that have nothing in common."""
-    count = document["data"]["n"]
+def _sentence_of_single_outputs(document: Document) -> str:
+    """Return the sentence where every prompt has one output."""
+    scores, data = document["scores"], document["data"]
+    kinds, own = scores["prompt_vendi"]["value"], scores["conditional_vendi"]["value"]
+    reason = "outputs of similar prompts are compared"
+    if kinds >= _NEARLY_ALL * _as_ids(document):
+        reason = _limit_of_kinds(document) or "hardly any prompts are similar enough to compare"
+    shown, highest = _apart(own, _highest(document, kinds))
+    return (
+        f"{kinds_of(kinds, data['prompts'])}, one output each: {reason}, and {shown} distinct "
+        f"outputs per kind of prompt, of at most {highest}, are the model's own"
+    )
+
+
+def _limit_of_kinds(document: Document) -> str:
+    """Return why there are fewer kinds than prompts, however different they are; "" if not."""
+    data, most = document["data"], _as_ids(document)
+    if most >= _NEARLY_ALL * data["prompts"]:
+        return ""
+    if _is_truncated(document):
+        eigenvalues = number_of(document["settings"]["truncation"], "eigenvalue")
+        return f"{eigenvalues} are kept, and prompts cannot be more than {most:.3g} kinds"
+    reason = "prompts count by their share of the outputs"
+    if data.get("weighted"):
+        reason = "prompts count by the weights of their outputs"
+    elif data.get("fewest_outputs") and data.get("most_outputs"):
+        reason += f", of which they have {data['fewest_outputs']:,} to {data['most_outputs']:,}"
+    return f"{reason}, and cannot be more than {most:.3g} kinds"
+
+
+def _is_truncated(document: Document) -> bool:
+    """Return whether a truncation keeps fewer eigenvalues than there are prompts."""
     truncation = document["settings"]["truncation"]
-    if truncation is not None:
-        count = min(count, truncation)
-    highest: float = count / document["scores"]["prompt_vendi"]["value"]
-    return highest
+    return truncation is not None and truncation < document["data"]["prompts"]
 
 
 def _compares_ids(document: Document) -> bool:
@@ -118,7 +183,7 @@ def kinds_note(documents: Documents) -> list[str]:
     # Models with other prompts, or another number of outputs, have other numbers.
     if len(texts) == 1:
         return list(texts)
-    note = "kinds: kinds of prompt, as the kernel tells prompts apart"
+    note = "kinds: effective number of kinds of prompt"
     if any("per_prompt_vendi" in document["scores"] for document in documents.values()):
         note += "; per prompt: distinct outputs per exact prompt"
     return [note]
@@ -128,11 +193,11 @@ def _note_of(document: Document) -> str:
     """Return the note about one model."""
     scores, data = document["scores"], document["data"]
     if "prompt_vendi" not in scores or data["prompts"] is None:
-        return "kinds: kinds of prompt, as the kernel tells prompts apart"
+        return "kinds: effective number of kinds of prompt"
     kinds = scores["prompt_vendi"]["value"]
     note = f"kinds: {kinds:.3g} among {number_of(data['prompts'], 'prompt')}"
     if "per_prompt_vendi" in scores:
-        outputs = outputs_per_prompt(data)
+        outputs = most_per_prompt(document)
         return f"{note}; per prompt: distinct outputs per exact prompt, of {outputs}"
-    most = f"{_highest(document):.3g}"
+    most = f"{_highest(document, kinds):.3g}"
     return f"{note}, one output each; conditional is at most {most}, if no two outputs are alike"

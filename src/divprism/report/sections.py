@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from divprism.report.documents import Document, Documents
-from divprism.report.kinds import outputs_per_prompt
+from divprism.report.kinds import out_of
 from divprism.report.plots import (
     curve_families,
     draw_convergence,
@@ -113,7 +113,7 @@ def score_card(spec: ScoreSpec, document: Document) -> Card:
     meaning = meaning_in(spec, document)
     if spec.family == "per_prompt":
         # Beside the value, where the meaning need not repeat it.
-        value += f" of {outputs_per_prompt(document['data'])}"
+        value = out_of(score["value"], document)
         meaning = spec.meaning
     return Card(spec.family, spec.title, value, ", ".join(errors), meaning)
 

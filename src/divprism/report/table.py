@@ -360,7 +360,9 @@ class Table:
         # prints them on stderr.
         below = [escape(visible(note)) for note in (*self.notes, *map(str, self.warnings))]
         if below:
-            lines.append(f"<p>{'<br>'.join(below)}</p>")
+            lines.append("<ul>")
+            lines += [f"<li>{note}</li>" for note in below]
+            lines.append("</ul>")
         return "\n".join(lines) + "\n"
 
     def to_frame(self) -> Any:

@@ -11,7 +11,7 @@ from divprism.data.wording import SIDES
 from divprism.errors import Notice
 from divprism.report.bandwidth_words import sensitivity_note, stability_note
 from divprism.report.documents import Document, Documents, models_of
-from divprism.report.kinds import kinds_note, kinds_sentence, outputs_per_prompt
+from divprism.report.kinds import kinds_note, kinds_sentence, most_per_prompt
 from divprism.report.table import SCORE, Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
 from divprism.report.words import (
@@ -104,7 +104,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
 def meaning_in(spec: ScoreSpec, document: Document) -> str:
     """What a score counts; per exact prompt of how many outputs, Information beside chance."""
     if spec.family == "per_prompt":
-        return f"{spec.meaning}, of {outputs_per_prompt(document['data'])}"
+        return f"{spec.meaning}, of {most_per_prompt(document)}"
     baseline = document["baseline"]
     # The random pairings are scored at the order of the settings.
     if spec.name == "information_vendi" and baseline is not None:
@@ -207,7 +207,9 @@ def _inequality_note(documents: Documents) -> list[str]:
     unequal = [noun for noun in ("outputs", "prompts") if f"unequal-{noun}" in codes]
     if not unequal:
         return []
-    return [f"the models differ in their {' and '.join(unequal)}, so scores do not compare as such"]
+    return [
+        f"the models differ in their {' and '.join(unequal)}, so their scores are not comparable"
+    ]
 
 
 def _cell_of(spec: ScoreSpec, document: Document) -> Measured | None:
@@ -306,8 +308,8 @@ def convergence_table(document: Document, wide: bool = False) -> Table:
             row.append(Measured(means[index], error=document["deviations"][name][index] or None))
         rows.append(tuple(row))
     band = (
-        f"±: standard deviation over {len(document['pairs'])} random orders; near {sizes[-1]:,} "
-        f"they share most {document['noun']}."
+        f"±: standard deviation over {len(document['pairs'])} random orders; subsets near "
+        f"{sizes[-1]:,} share most {document['noun']}, so theirs is too small."
     )
     settings = [order_note(document["settings"]), *kernel_notes(document)]
     verdicts = [verdict["sentence"] for verdict in document["verdicts"].values()]

@@ -180,10 +180,13 @@ def isolated(text: str) -> str:
 def sentence(text: str) -> str:
     """Return a note as a sentence: with a capital letter and a full stop.
 
-    >>> sentence("ranked by vendi")
-    'Ranked by vendi.'
+    >>> sentence("ranked by vendi"), sentence("k = exp(-d)")
+    ('Ranked by vendi.', 'k = exp(-d).')
     """
     capitalised = f"{text[:1].upper()}{text[1:]}"
+    # A formula starts with a symbol, which would be another one in upper case.
+    if text[1:3] == " =":
+        capitalised = text
     if capitalised.endswith("."):
         return capitalised
     return f"{capitalised}."

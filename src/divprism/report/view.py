@@ -83,6 +83,7 @@ class ComparisonSection:
     title: str
     sentences: tuple[str, ...]
     table: TableView
+    notes: tuple[str, ...]
     factors: Chart | None
     ranking: Chart | None
     differences: TableView | None
@@ -302,20 +303,31 @@ def _model_section(key: str, name: str, document: Document) -> ModelSection:
 
 def _comparison_section(main: Document, models: Documents) -> ComparisonSection:
     results = results_table(models, wide=True)
-    note = sentence("; ".join(results.notes))
+    notes = tuple(map(sentence, _table_notes(main, models)))
     factors = factors_chart("factors", models)
     if "ranks" not in main:
-        table = table_view(results, note)
+        table = table_view(results, "Scores of all models")
         sentences = tuple(_size_sentences(models))
-        return ComparisonSection("All models", sentences, table, factors, None, None)
+        return ComparisonSection("All models", sentences, table, notes, factors, None, None)
     return ComparisonSection(
         title="Comparison",
         sentences=tuple(map(sentence, [*comparison_sentences(main), *stability_note(main)])),
-        table=table_view(comparison_table(main, wide=True), note),
+        table=table_view(comparison_table(main, wide=True), "Scores of all models"),
+        notes=notes,
         factors=factors,
         ranking=ranking_chart(main),
         differences=table_view(differences_table(main), "Ratios of scores, with intervals"),
     )
+
+
+def _table_notes(main: Document, models: Documents) -> list[str]:
+    """Return the notes below the table, those of the default scores: a line each."""
+    notes = list(results_table(models).notes)
+    if stability_note(main):
+        # Over which bandwidths the order holds says more, and is among the sentences.
+        sensitivity = sensitivity_note(models.values(), wide=False)
+        notes = [note for note in notes if note not in sensitivity]
+    return notes
 
 
 def _size_sentences(models: Documents) -> list[str]:
@@ -325,8 +337,8 @@ def _size_sentences(models: Documents) -> list[str]:
         return []
     return [
         f"Models have from {min(sizes):,} to {number_of(max(sizes), 'output')}, so their scores "
-        "are not comparable: more outputs score higher. Compare the models on the same prompts, "
-        "with the same number of outputs for each (divprism compare)."
+        "are not comparable: more outputs score higher. Compare models on the same prompts, with "
+        "the same number of outputs for each."
     ]
 
 

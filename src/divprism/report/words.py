@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from divprism.analysis.groups.grouping import FEWEST_OUTPUTS
 from divprism.report.documents import Document
 from divprism.report.kinds import kinds_of, kinds_sentence
 from divprism.report.texts import isolated, number_of, sentence, shortened, visible
@@ -17,6 +18,7 @@ __all__ = [
     "gap_notes",
     "equal_size_note",
     "group_title",
+    "grouping_note",
     "groups_sentences",
     "headline",
     "p_value_of",
@@ -215,7 +217,24 @@ def groups_sentences(document: Document) -> list[str]:
         f"{conditional}; at order 2 to {document['aggregate_rke']:.4g}, "
         f"{_signed(document['gap_rke'])} nats from {at_order_2}."
     )
-    return [order, total, *map(sentence, gap_notes(document))]
+    notes = [*grouping_note(document), *gap_notes(document)]
+    return [order, total, *map(sentence, notes)]
+
+
+def grouping_note(document: Document) -> list[str]:
+    """Return how prompts were grouped by default, and why; empty where that was asked for."""
+    data = document["data"]
+    if not data.get("by_default") or not data.get("prompts"):
+        return []
+    if data.get("grouping") == "ExactPromptGrouping":
+        return [
+            "grouped by exact prompt, by default: prompts have several outputs each, and the "
+            "kernel tells them apart"
+        ]
+    reason = "the kernel sees fewer than half as many kinds of prompt as prompts"
+    if data["n"] < FEWEST_OUTPUTS * data["prompts"]:
+        reason = f"prompts have fewer than {FEWEST_OUTPUTS} outputs on average"
+    return [f"grouped by the similarity of prompts, by default: {reason}"]
 
 
 def gap_notes(document: Document) -> list[str]:
@@ -229,8 +248,11 @@ def gap_notes(document: Document) -> list[str]:
     if document["gap"] > _LARGE_GAP and kinds > num_groups:
         note += (
             f", more than the {groups}: groups mix prompts that have little in common, so their "
-            "scores are higher; ask for more groups, or group by prompt"
+            "scores are higher; ask for more groups"
         )
+        # A prompt needs several outputs to be a group of its own.
+        if document["data"]["n"] >= FEWEST_OUTPUTS * num_prompts:
+            note += ", or group by prompt"
     if document["gap"] < -_LARGE_GAP and kinds < num_groups:
         note += f", fewer than the {groups}: it also compares outputs of different groups"
     return [note]
@@ -343,14 +365,14 @@ def comparison_sentences(document: Document) -> list[str]:
     differences, score = document["differences"], document["score"]
     best = differences[0]
     # Tables drop the marks again, and the page turns them into elements.
-    pair = f"{isolated(best['first'])} to {isolated(best['second'])}"
+    first, second = isolated(best["first"]), isolated(best["second"])
     ends = "too few outputs for an interval"
     if best["low"] is not None and best["high"] is not None:
-        ends = f"{best['low']:.3f} to {best['high']:.3f}"
+        ends = f"interval {best['low']:.3f} to {best['high']:.3f}"
     sentences = [
         f"ranked by {score}; {_clear_differences(differences)}",
         *_levels_and_differences(document),
-        f"ratio of the first two, {pair}: {best['ratio']:.3f} ({ends})",
+        f"{first} scores {best['ratio']:.3f} times as high as {second} ({ends})",
     ]
     correlation = document["length_correlation"]
     if correlation is not None:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divprism.analysis.groups.grouping import (
-    EigenGrouping,
+    FEWEST_OUTPUTS,
+    ExactPromptGrouping,
     Grouping,
     LabelGrouping,
     Membership,
     PromptSide,
     Split,
+    default_grouping,
 )
 from divprism.analysis.groups.inside import (
     GroupOptions,
@@ -31,6 +33,7 @@ from divprism.analysis.groups.inside import (
 )
 from divprism.analysis.groups.result import PromptGroup, PromptGroups
 from divprism.analysis.inputs import as_samples, embed_model, with_rule_of
+from divprism.analysis.prompt_kinds import kinds_as_ids
 from divprism.core.kernels import Categorical
 from divprism.data.inputs import as_arrays
 from divprism.data.samples import Samples
@@ -49,10 +52,12 @@ if TYPE_CHECKING:
 
 __all__ = ["embedded_pairs", "prompt_groups"]
 
+_MIN_SIZE = 5  # outputs of a group, unless it is one prompt
 _EQUAL_SIZE = 32  # the largest number of outputs that groups are compared at
 _CONDITIONAL = tuple(
     score_spec(name) for name in ("conditional_vendi", "conditional_rke", "prompt_vendi")
 )
+_KINDS = (score_spec("prompt_vendi"),)
 
 
 def prompt_groups(
@@ -61,9 +66,10 @@ def prompt_groups(
     grouping: Grouping | None = None,
     *,
     model: str | None = None,
+    num_groups: int = 10,
     num_modes: int = 3,
     num_examples: int = 5,
-    min_size: int = 5,
+    min_size: int | None = None,
     **options: "Unpack[EmbeddedPairOptions]",
 ) -> PromptGroups:
     """Where a model repeats itself: the diversity inside each group of prompts.
@@ -85,14 +91,18 @@ def prompt_groups(
     model : str, optional
         Which model, where `x` holds several; bandwidths are chosen on all of them.
     grouping : Grouping, optional
-        `EigenGrouping()` (the default), `EigenDirectionGrouping()`, `LabelGrouping(labels)`,
-        `ExactPromptGrouping()` or `KMeansGrouping(num_clusters)`.
+        `ExactPromptGrouping()`, `EigenGrouping()`, `EigenDirectionGrouping()`,
+        `LabelGrouping(labels)` or `KMeansGrouping(num_clusters)`. Default: exact prompts where
+        these have at least three outputs on average and the kernel tells them apart, with at least
+        half as many kinds of prompt as prompts; else `EigenGrouping(num_groups)`.
+    num_groups : int
+        Largest number of groups by the kernel, where the default is to group by it.
     num_modes, num_examples : int
         Number of modes of each group (0 for none: no eigenvector of outputs is computed), and of
         examples of each mode and of prompts.
     min_size : int
         Groups with fewer outputs are too small to compare and come last. At least 2, because a
-        single output is always one kind.
+        single output is always one kind. Default: 3 for exact prompts, else 5.
     kernel_x, kernel_t, order, bandwidth_rule, estimator, rng, settings, memory
         As in `conditional_vendi`. The bandwidths are chosen once, on all pairs.
     embedder_x, embedder_t, cache, num_workers, progress
@@ -121,29 +131,30 @@ def prompt_groups(
     >>> round(result.aggregate**2, 9), abs(result.gap) < 1e-12
     (3.0, True)
     """
-    if grouping is None:
-        grouping = EigenGrouping()
-    if not isinstance(grouping, Grouping):
+    if grouping is not None and not isinstance(grouping, Grouping):
         raise ArgumentError(
             f"`grouping` must be an object such as EigenGrouping(); got {grouping!r}."
         )
+    num_groups = whole_number(num_groups, "num_groups", 1)
+    is_default, has_default_size = grouping is None, min_size is None
+    if min_size is None:
+        min_size = _MIN_SIZE
     group_options = GroupOptions(
         num_modes=whole_number(num_modes, "num_modes", 0),
         num_examples=whole_number(num_examples, "num_examples", 1),
         min_size=whole_number(min_size, "min_size", 2),
-        plain=grouping.plain,
+        plain=grouping is not None and grouping.plain,
     )
     settings, resources = read_options(options, EmbeddedPairOptions, "prompt_groups")
     items, embedded, settings = embedded_pairs(x, t, settings, resources, model)
-    # Labels of the right number fit the outputs that are left.
-    if items.skipped and isinstance(grouping, LabelGrouping) and len(grouping.labels) != len(items):
-        raise DataError(
-            f"{counted(items.skipped, 'output is', 'outputs are')} empty and left out, so the "
-            "labels do not fit: drop these outputs first."
-        )
+    _require_labels(grouping, items)
     problem = _pose_in_double(embedded, settings, resources)
     if model is not None:
         problem = replace(problem, settings=with_rule_of(settings, problem.settings))
+    if grouping is None:
+        grouping = _default(problem, num_groups)
+    if has_default_size and isinstance(grouping, ExactPromptGrouping):
+        group_options = replace(group_options, min_size=FEWEST_OUTPUTS)
     assert problem.t is not None
     vectors = embedded.prompts
     if getattr(vectors, "ndim", 2) == 1:  # prompts are ids
@@ -151,7 +162,31 @@ def prompt_groups(
     side = PromptSide(problem.t, items.prompts, vectors, problem.resources)
     split = grouping.split(side, problem.settings.rng)
     measured = _Measured.of(problem, split, group_options)
-    return _assemble(measured, items, embedded, type(grouping).__name__)
+    how = {"grouping": type(grouping).__name__, "by_default": is_default}
+    return _assemble(measured, items, embedded, how)
+
+
+def _require_labels(grouping: Grouping | None, items: Samples) -> None:
+    """Refuse labels that no longer fit because empty outputs were left out."""
+    # Labels of the right number fit the outputs that are left.
+    if not isinstance(grouping, LabelGrouping) or len(grouping.labels) == len(items):
+        return
+    if items.skipped:
+        raise DataError(
+            f"{counted(items.skipped, 'output is', 'outputs are')} empty and left out, so the "
+            "labels do not fit: drop these outputs first."
+        )
+
+
+def _default(problem: Problem, num_groups: int) -> Grouping:
+    """The default grouping of a problem, by its number of kinds of prompt."""
+    assert problem.t is not None
+    num_prompts = problem.t.size
+    kinds = 0.0
+    # The spectrum is computed only where it can decide.
+    if problem.n >= FEWEST_OUTPUTS * num_prompts:
+        kinds = compute_scores(problem, _KINDS)["prompt_vendi"].value
+    return default_grouping(problem.n, num_prompts, kinds, kinds_as_ids(problem), num_groups)
 
 
 def embedded_pairs(
@@ -284,7 +319,9 @@ def _with_examples(
     )
 
 
-def _assemble(measured: _Measured, items: Samples, embedded: Samples, name: str) -> PromptGroups:
+def _assemble(
+    measured: _Measured, items: Samples, embedded: Samples, how: dict[str, Any]
+) -> PromptGroups:
     """The result: groups in order, their aggregate and the conditional scores."""
     problem, split, groups = measured.problem, measured.split, measured.groups
     # Conditional scores are those of all pairs, grouped or not: the gap shows what is missing.
@@ -300,7 +337,7 @@ def _assemble(measured: _Measured, items: Samples, embedded: Samples, name: str)
         cluster_vendi = float(shares @ vendi / shares.sum())
         cluster_rke = float(shares @ rke / shares.sum())
         labels = _labels(split, problem.n)
-    data = _describe(measured, items, name)
+    data = how | _describe(measured, items)
     return PromptGroups(
         groups=tuple(sorted(groups, key=_least_diverse_first)),
         coverage=float(shares.sum()),
@@ -349,8 +386,8 @@ def _collect_warnings(
     return tuple(dict.fromkeys(warnings))
 
 
-def _describe(measured: _Measured, items: Samples, name: str) -> dict[str, Any]:
-    """What was grouped, and how."""
+def _describe(measured: _Measured, items: Samples) -> dict[str, Any]:
+    """What was grouped, in numbers."""
     problem, split = measured.problem, measured.split
     assert problem.t is not None
     grouped = problem.n
@@ -360,7 +397,6 @@ def _describe(measured: _Measured, items: Samples, name: str) -> dict[str, Any]:
     if items.models is not None:
         model = items.models[0]
     return {
-        "grouping": name,
         "n": problem.n,
         "grouped": grouped,
         "prompts": problem.t.size,

@@ -18,6 +18,7 @@ from divprism.errors import DataError, Notice
 from divprism.estimators.base import whole_number
 
 __all__ = [
+    "FEWEST_OUTPUTS",
     "EigenDirectionGrouping",
     "EigenGrouping",
     "ExactPromptGrouping",
@@ -27,10 +28,15 @@ __all__ = [
     "Membership",
     "PromptSide",
     "Split",
+    "default_grouping",
     "leading_eigenvectors",
     "rotation",
 ]
 
+FEWEST_OUTPUTS = 3
+"""Outputs of a prompt that are enough to judge it: two that are alike are no habit."""
+
+_APART = 0.5  # share of the kinds that there can be, from which on a kernel tells prompts apart
 _DENSE = 4000  # items up to which LAPACK computes the leading eigenvectors; beyond it ARPACK does
 _ALIKE = 0.01  # squared cosine with a direction below which a prompt does not belong to it
 _TIED = 1e-9  # relative gap below which two eigenvalues count as equal
@@ -232,6 +238,31 @@ class KMeansGrouping(Grouping):
             )
         labels = kmeans_labels(side.vectors, self.num_clusters, rng=rng)
         return Split(_numbered_by_size(labels))
+
+
+def default_grouping(
+    num_outputs: int, num_prompts: int, kinds: float, most_kinds: float, num_groups: int
+) -> Grouping:
+    """How prompts are grouped unless a grouping is given.
+
+    A kernel that tells most prompts apart has no groups to offer: the leading directions would mix
+    prompts that have nothing in common. Where prompts have several outputs, each is a group then.
+
+    Parameters
+    ----------
+    num_outputs, num_prompts : int
+        Number of outputs, and of distinct prompts.
+    kinds : float
+        Number of kinds of prompt under the kernel.
+    most_kinds : float
+        The number of kinds if prompts were compared as ids.
+    num_groups : int
+        Largest number of groups by the kernel.
+    """
+    is_repeated = num_outputs >= FEWEST_OUTPUTS * num_prompts
+    if is_repeated and kinds >= _APART * most_kinds:
+        return ExactPromptGrouping()
+    return EigenGrouping(num_groups)
 
 
 def _prompt_name(prompts: Any, row: int) -> str:

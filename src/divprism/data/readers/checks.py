@@ -9,7 +9,7 @@ from divprism.data.readers.fields import Findings
 from divprism.data.readers.folders import note_strays
 from divprism.data.readers.guards import Root, listing, shown
 from divprism.data.samples import Image, Samples, Video
-from divprism.data.wording import counted
+from divprism.data.wording import counted, excerpts
 from divprism.errors import DataError
 
 __all__ = ["check_one_kind", "check_surplus", "files_of", "warn_case"]
@@ -110,6 +110,6 @@ def warn_case(names: Sequence[str], noun: str, findings: Findings) -> None:
         spellings.setdefault(name.casefold(), set()).add(name)
     clashes = [sorted(group) for group in spellings.values() if len(group) > 1]
     if clashes:
-        first = " and ".join(shown(name[:60]) for name in clashes[0][:2])
+        first = excerpts(clashes[0][0], clashes[0][1], 60)
         how_many = counted(len(clashes), f"group of {noun}s differs", f"groups of {noun}s differ")
         findings.warn("names-differ-by-case", f"{how_many} only by case (first: {first}).")

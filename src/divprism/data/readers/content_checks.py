@@ -12,7 +12,7 @@ from divprism.data.media import media_kind
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples, Side, Text
-from divprism.data.wording import agreeing, counted
+from divprism.data.wording import agreeing, counted, excerpt, excerpts
 
 __all__ = ["is_refusal", "warn_about_content"]
 
@@ -86,7 +86,7 @@ def _warn_about_names(name: str, strings: Sequence[str], findings: Findings) -> 
     findings.warn(
         "file-names-as-texts",
         f"{len(names):,} of {len(strings):,} {name}s {look} like names of {kind} files (first: "
-        f"{shown(names[0][:_SHOWN])}), but no such file was found and the names themselves are "
+        f"{excerpt(names[0], _SHOWN)}), but no such file was found and the names themselves are "
         f"scored as texts. Give paths that exist; those in a table start at its folder, and "
         f"`{name}_kind={kind}` insists on files.",
     )
@@ -123,7 +123,7 @@ def _warn_about_refusals(
     findings.warn(
         "refusals",
         f"{len(refused):,} of {len(outputs):,} outputs {look}{of_model} (first: "
-        f"{shown(first[:_SHOWN])}). They resemble each other whatever the prompt, so "
+        f"{excerpt(first, _SHOWN)}). They resemble each other whatever the prompt, so "
         "they lower the scores; drop them from the data to score the answers alone.",
     )
 
@@ -136,7 +136,7 @@ def _warn_about_near_copies(prompts: Sequence[str], findings: Findings) -> None:
     groups = [list(group) for group in spellings.values() if len(group) > 1]
     if not groups:
         return
-    first = " and ".join(shown(repr(prompt[:_SHOWN])) for prompt in groups[0][:2])
+    first = excerpts(groups[0][0], groups[0][1], _SHOWN)
     differ = counted(len(groups), "group of prompts differs", "groups of prompts differ")
     findings.warn(
         "prompts-nearly-equal",

@@ -142,7 +142,7 @@ class UnusedFields:
             "models-pooled",
             f"the field {name!r} of {source} has {len(values):,} values ({examples}) and looks "
             "like the name of the model, but no field of models was recognised, so all outputs "
-            f"are scored as those of one model. Pass `model_field={name}` to score each alone.",
+            f"count as those of one model. Pass `model_field={name}` to tell the models apart.",
         )
 
     def _holds_models(self, name: str) -> bool:

@@ -70,7 +70,8 @@ def load(
     output_kind, prompt_kind : str, optional
         "text", "image", "video" or "embedding", where the values leave doubt.
     limit : int, optional
-        Keep the first `limit` pairs of each model.
+        Keep the first `limit` pairs of each model, or of the source if it names no models. A note
+        counts what is kept.
     strict : bool, optional
         Raise DataError for whatever is a warning otherwise, guesses about the source included:
         pooled models, empty outputs, unused files, refusals, prompts that are nearly equal.
@@ -107,12 +108,31 @@ def load(
         )
     # After the join: dropping rows before it would shift the others.
     samples = samples.without_empty()
+    if limit is not None:
+        samples = _first_pairs(samples, limit, findings)
+    # After the limit, so that warnings count the samples that are scored.
     warn_about_content(samples, findings, fields.declared_texts)
     warnings = (*samples.warnings, *findings.warnings)
-    samples = replace(samples, notes=tuple(findings.notes), warnings=warnings)
-    if limit is None:
-        return samples
-    return samples.head(limit)
+    return replace(samples, notes=tuple(findings.notes), warnings=warnings)
+
+
+def _first_pairs(samples: Samples, limit: int, findings: Findings) -> Samples:
+    """Return the first pairs of each model, with a note on what that leaves."""
+    kept = samples.head(limit)
+    noun = "pair"
+    if samples.prompts is None:
+        noun = "output"
+    first = f"limited to the first {counted(limit, noun, f'{noun}s')}"
+    if samples.models is None:
+        # Tables are read no further than that, so how many are left is not known.
+        if len(kept) == limit:
+            findings.note(f"{first} of {samples.source}")
+    elif len(kept) < len(samples):
+        num_models = len(set(samples.models))
+        if num_models > 1:
+            first += f" of each of {num_models:,} models"
+        findings.note(f"{first}: {len(kept):,} of {len(samples):,}")
+    return kept
 
 
 def _with_texts(samples: Samples) -> Samples:
