@@ -319,3 +319,47 @@ def test_a_ranking_by_exact_prompts_needs_prompts_that_repeat():
     models = {name: dp.Samples(rng.standard_normal((12, 3)), t) for name in ("a", "b")}
     with pytest.raises(dp.DataError, match="every prompt has one output, so per_prompt_vendi"):
         dp.compare(models, by="per_prompt_vendi")
+
+
+def test_equal_models_have_no_order_that_could_hold():
+    model = two_models(np.random.default_rng(0))["model0"]
+    found = repr(dp.compare({"once": model, "again": model}, **KERNELS))
+    assert "order holds" not in found
+    assert "all models have the same score, so there is no order" in found
+
+
+def test_names_of_models_may_be_numbers():
+    first, second = two_models(np.random.default_rng(0)).values()
+    found = dp.compare({1: first, 2: second}, **KERNELS)
+    assert set(found.results) == {"1", "2"} and "conditional" in repr(found)
+    both = np.concatenate([first.outputs, second.outputs])
+    prompts = np.concatenate([first.prompts, second.prompts])
+    samples = dp.Samples(both, prompts, (1,) * len(first) + (2,) * len(second))
+    assert repr(dp.compare(samples, **KERNELS)) == repr(found)
+    with pytest.raises(dp.DataError, match="two of the models are called '1'"):
+        dp.compare({1: first, "1": second}, **KERNELS)
+
+
+def test_tensors_with_gradients_are_compared():
+    torch = pytest.importorskip("torch")
+    first, second = two_models(np.random.default_rng(0)).values()
+    tensor = torch.tensor(first.outputs, requires_grad=True)
+    models = {"one": dp.Samples(tensor, first.prompts), "other": second}
+    plain = dp.compare({"one": first, "other": second}, **KERNELS)
+    assert dp.compare(models, **KERNELS).differences == plain.differences
+
+
+@pytest.mark.parametrize("container", [tuple, list])
+def test_samples_take_plain_strings_and_numbers(container):
+    x = np.random.default_rng(0).standard_normal((24, 3))
+    names = [f"prompt {index // 2}" for index in range(24)]
+    expected = dp.Samples(x, texts(names))
+    models = {"a": dp.Samples(x, container(names)), "b": dp.Samples(2 * x, container(names))}
+    others = {"a": expected, "b": dp.Samples(2 * x, texts(names))}
+    options = {"kernel_x": dp.Gaussian(1.0), "num_permutations": 0}
+    assert dp.compare(models, **options).differences == dp.compare(others, **options).differences
+    mixed = (*texts(names[:23]), names[23])
+    found = dp.evaluate(dp.Samples(x, mixed), **options)
+    assert float(found.vendi) == float(dp.evaluate(expected, **options).vendi)
+    ids = dp.Samples(x.tolist(), container(range(24)))
+    assert float(dp.evaluate(ids, **options).vendi) == pytest.approx(float(found.vendi))

@@ -303,7 +303,8 @@ def _split_models(models: Any) -> dict[str, Samples]:
     by_model: dict[str, Samples] = {}
     for name, source in models.items():
         samples = as_samples(source, None, None)
-        parts = {name: samples}
+        # Keys may be numbers, such as checkpoints; tables and documents take names.
+        parts = {str(name): samples}
         if samples.models is not None and len(set(samples.models)) > 1:
             parts = samples.by_model()
         for model, part in parts.items():

@@ -13,7 +13,7 @@ are left out.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -207,7 +207,8 @@ class Sample:
         operator = self.operators[name]
         # Squared entries are m_i m_j k_ij^2, so that dividing the sum of a row by m_i leaves the
         # sum over j of m_j k_ij^2.
-        sums = np.concatenate([_square_sums(operator, rows) for rows in _blocks(operator)])
+        blocks = row_blocks(operator.size, max(1, _BLOCK_ENTRIES // operator.size))
+        sums = np.concatenate([_square_sums(operator, rows) for rows in blocks])
         return np.asarray((sums / operator.masses)[self.points[name]])
 
     def shares_of(self, name: str, similarities: np.ndarray) -> np.ndarray:
@@ -439,10 +440,6 @@ def _point_index(operator: Operator) -> np.ndarray:
         return np.searchsorted(distinct, codes)
     assert isinstance(operator, KernelOperator)
     return operator.index
-
-
-def _blocks(operator: Operator) -> Iterator[slice]:
-    return row_blocks(operator.size, max(1, _BLOCK_ENTRIES // operator.size))
 
 
 def _square_sums(operator: Operator, rows: slice) -> np.ndarray:

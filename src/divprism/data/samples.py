@@ -282,6 +282,14 @@ class Samples:
     skipped_models: tuple[str, ...] = ()
     given: "Samples | None" = None
 
+    def __post_init__(self) -> None:
+        # Users build samples from strings, tuples and numbered models; everything below relies on
+        # items or arrays, and on names.
+        object.__setattr__(self, "outputs", _as_side(self.outputs, "output"))
+        object.__setattr__(self, "prompts", _as_side(self.prompts, "prompt"))
+        if self.models is not None:
+            object.__setattr__(self, "models", tuple(map(str, self.models)))
+
     def __len__(self) -> int:
         return len(self.outputs)
 
@@ -497,6 +505,24 @@ def _html_cell(value: object) -> str:
         text = text[:_HTML_WIDTH] + "..."
     # Texts come from untrusted files: without escaping, a tag in one would run in the notebook.
     return f"<td>{html.escape(text)}</td>"
+
+
+def _as_side(values: Any, name: str) -> Any:
+    """Return strings as items, and lists or tuples of numbers as an array; the rest as it is."""
+    if not isinstance(values, list | tuple) or len(values) == 0:
+        return values
+    if all(isinstance(value, str | Item) for value in values):
+        items = []
+        for row, value in enumerate(values):
+            if isinstance(value, str):
+                value = Text(clean_text(value), f"{name} {row}")
+            items.append(value)
+        return tuple(items)
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError):
+        # Rows of different lengths are refused, with their names, where they are scored.
+        return list(values)
 
 
 def _pick(side: Side, rows: Sequence[int]) -> Side:

@@ -86,6 +86,10 @@ def _sampled(documents: Collection[Document]) -> str:
     return f" (computed on at most {max(sampled):,} pairs of a model)"
 
 
+# Ratios of equal scores differ from one by less than this.
+_ROUNDING = 1e-6
+
+
 def stability_note(document: Document) -> list[str]:
     """Over which bandwidths the order of the models holds, and how many clear differences do.
 
@@ -94,6 +98,8 @@ def stability_note(document: Document) -> list[str]:
     ranges = document.get("stable_range")
     if not ranges:
         return []
+    if all(abs(each["ratio"] - 1) <= _ROUNDING for each in document["differences"]):
+        return ["all models have the same score, so there is no order"]
     holding = " and ".join(_range_in_words(side, ranges[side]) for side in SIDES if side in ranges)
     clear = [each["stable_range"] for each in document["differences"] if each.get("stable_range")]
     if not clear:
