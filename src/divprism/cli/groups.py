@@ -40,8 +40,8 @@ def groups(
     samples, values = _read(job, by, model, labels)
     model = check_model(samples, model)
     options = {"settings": job.settings(samples), "memory": job.max_memory, "model": model}
-    options["num_groups"] = num_groups
-    shown_of_each = {"num_modes": num_modes, "num_examples": num_examples, "min_size": min_size}
+    sizes = {"num_groups": num_groups, "min_size": min_size}
+    shown_of_each = {"num_modes": num_modes, "num_examples": num_examples, **sizes}
     grouping = _WAYS[by](num_groups) if values is None else library.LabelGrouping(values)
     result = job.run(library.prompt_groups, samples, grouping=grouping, **shown_of_each, **options)
     document = result.to_dict()
