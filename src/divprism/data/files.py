@@ -172,6 +172,9 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], *, sync: bool =
     OSError
         If the file cannot be written.
     """
+    if path.exists() and not path.is_file():
+        # A rename would put a file in the place of a device or a pipe.
+        raise FileExistsError(errno.EEXIST, "it exists and is not a regular file")
     # In the same folder, because a rename is atomic only within one file system.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=TEMPORARY)
     try:
