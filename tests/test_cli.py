@@ -349,13 +349,13 @@ def test_groups_report_a_truncation_that_they_do_not_use(folder, tmp_path):
     assert message in done.stderr.decode()
 
 
-def test_a_config_names_gates_and_sources_as_lists(tmp_path):
+def test_a_config_names_gates_as_a_list(tmp_path):
     for model in ("one", "two"):
         write(tmp_path, {f"{model}.jsonl": jsonl(records((model,)))})
-    flags = {"source": str(tmp_path / "one.jsonl"), "others": [str(tmp_path / "two.jsonl")]}
-    flags |= {"fail-under": ["rke=1", "vendi=40"], "strict": True}
+    sources = (tmp_path / "one.jsonl", tmp_path / "two.jsonl")
+    flags = {"fail-under": ["rke=1", "vendi=40"], "strict": True}
     (tmp_path / "c.json").write_text(json.dumps(flags))
-    done = run("compare", "--config", tmp_path / "c.json", "-q")
+    done = run("compare", *sources, "--config", tmp_path / "c.json", "-q")
     assert done.returncode == 5
     assert "below 40, as for 2 of 2 models" in done.stderr.decode()
 
@@ -375,12 +375,11 @@ def test_numbers_in_a_config_are_not_rounded(folder, tmp_path):
 
 
 def test_a_config_may_hold_flags(folder, tmp_path):
-    flags = {"outputs": str(folder / "x.npy"), "kernel-x": "cosine", "format": "csv"}
-    (tmp_path / "c.json").write_text(json.dumps(flags))
-    done = run("score", "--config", tmp_path / "c.json")
+    (tmp_path / "c.json").write_text(json.dumps({"kernel-x": "cosine", "order": 2}))
+    done = run("score", folder / "x.npy", "--config", tmp_path / "c.json", "--format", "json")
     assert done.returncode == 0, done.stderr
-    head = "model,score,n,value,low,high,level,standard_error,entropy,order,truncation,method"
-    assert done.stdout.decode().splitlines()[0] == head
+    settings = json.loads(done.stdout)["settings"]
+    assert (settings["kernel_x"], settings["order"]) == ("cosine", 2.0)
 
 
 @pytest.mark.parametrize(
@@ -773,7 +772,7 @@ ELSEWHERE = [
         2,
         "--sizes must name at least 3 sizes below all 40 outputs",
     ),
-    (("converge", "x.npy", "--plot", "no/such/plot.png"), 4, "cannot use no/such/plot.png"),
+    (("converge", "x.npy", "--plot", "no/such/plot.png"), 4, "cannot write no/such/plot.png"),
     (("demo", "--save", "x.npy"), 4, "cannot use x.npy: File exists"),
     (("paint",), 2, "No such command 'paint'"),
 ]

@@ -1,6 +1,5 @@
 """Models compared on the same prompts: paired differences, and a ranking that shows ties."""
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Precomputed
 from divprism.data.files import write_text
 from divprism.data.samples import Samples, Text
+from divprism.data.wording import json_text
 from divprism.errors import ArgumentError, DataError, Notice
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
 from divprism.scores.spec import LABELS, SCORES, ScoreSpec, score_spec
@@ -183,7 +183,7 @@ class Comparison:
 
     def to_json(self) -> str:
         """The result document as JSON text."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+        return json_text(self.to_dict())
 
     def save(self, path: str | Path) -> None:
         """Write the result document to a JSON file, in one step."""

@@ -15,7 +15,6 @@ over the size, whose slope comes from pairs under the same prompt alone.
 Limits: `analysis/extrapolation.py`; what they say about a curve: `analysis/verdicts.py`.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -43,6 +42,7 @@ from divprism.core.entropy import entropy_estimate
 from divprism.core.operators import Operator
 from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
+from divprism.data.wording import json_text
 from divprism.engines import Resources
 from divprism.errors import Notice
 from divprism.estimators import Entropy
@@ -167,7 +167,7 @@ class Convergence:
 
     def to_json(self) -> str:
         """The result document as JSON text."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+        return json_text(self.to_dict())
 
     def save(self, path: str | Path) -> None:
         """Write the result document to a JSON file, in one step."""

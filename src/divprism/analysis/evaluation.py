@@ -1,7 +1,6 @@
 """evaluate: every score of a set of outputs and their prompts, from one pass over the pairs."""
 
 import hashlib
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -37,7 +36,7 @@ from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
 from divprism.data.inputs import as_arrays
 from divprism.data.samples import Samples
-from divprism.data.wording import counted
+from divprism.data.wording import counted, json_text
 from divprism.engines import Resources
 from divprism.errors import BandwidthWarning, DataError, Notice
 from divprism.scores.problem import Problem, pose
@@ -220,7 +219,7 @@ class Evaluation:
 
     def to_json(self) -> str:
         """The result document as JSON text."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+        return json_text(self.to_dict())
 
     def save(self, path: str | Path) -> None:
         """Write the result document to a JSON file, in one step."""
@@ -299,7 +298,7 @@ class Results(Mapping[str, Evaluation]):
 
     def to_json(self) -> str:
         """The result document as JSON text."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+        return json_text(self.to_dict())
 
     def save(self, path: str | Path) -> None:
         """Write the result document to a JSON file, in one step."""

@@ -8,7 +8,9 @@ from typer.core import TyperGroup
 
 from divprism import __version__, errors
 from divprism.cli import compare, convert, curves, demo, groups, installation, score
-from divprism.cli.messages import in_flags, say
+from divprism.cli.messages import echo, in_flags, say
+from divprism.data.wording import reason
+from divprism.report.streams import BROKEN_PIPE, flush, leaving_on_signals, prepare_streams
 
 __all__ = ["app", "main"]
 
@@ -42,11 +44,14 @@ class _Commands(TyperGroup):
             say([f"divprism: {message}"])
             codes = [code for code, kind in _EXIT_CODES.items() if isinstance(error, kind)]
             raise typer.Exit(max(codes, default=1)) from None
+        except BrokenPipeError:  # the reader of stdout has left, as `head` does
+            raise typer.Exit(BROKEN_PIPE) from None
         except OSError as error:
-            if error.filename is None:  # a closed pipe, which typer handles
-                raise
-            say([f"divprism: cannot use {error.filename}: {error.strerror}."])
+            say([f"divprism: cannot use {str(error.filename)[:200]}: {reason(error)}."])
             raise typer.Exit(4) from None  # as for other data that cannot be used
+        except (MemoryError, RecursionError):
+            say(["divprism: there is not enough memory for this; lower --limit or --max-memory."])
+            raise typer.Exit(1) from None
 
 
 app = typer.Typer(
@@ -66,14 +71,18 @@ for _command, _example in _EXAMPLES.items():
 @app.callback(invoke_without_command=True)
 def _root(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
     if version:
-        typer.echo(__version__)
+        echo(__version__)
         raise typer.Exit
 
 
 def main() -> None:
     """Run the command line and leave with its exit code; a usage error is one line."""
+    prepare_streams()
     try:
-        sys.exit(app(prog_name="divprism", standalone_mode=False) or 0)
+        with leaving_on_signals():
+            code = app(prog_name="divprism", standalone_mode=False) or 0
+            flush()
+        sys.exit(code)
     except _UsageError as error:
         message = error.format_message()
         if "extra argument" in message and error.ctx.info_name == "score":
@@ -81,3 +90,8 @@ def main() -> None:
         if message:  # empty where the help was printed
             say([f"divprism: {message}"])
         sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(BROKEN_PIPE)
+    except (errors.DivprismError, OSError) as error:  # outside of commands: of the help
+        say([f"divprism: {error}"])
+        sys.exit(4)

@@ -1,4 +1,4 @@
-"""`--config`: flags from a JSON file, or the settings of an earlier result."""
+"""`--config`: scoring flags from a JSON file, or the settings of an earlier result."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 import typer
 
 from divprism.cli.messages import say
-from divprism.errors import ArgumentError, DataError
-from divprism.report.result_files import read_result
+from divprism.data.wording import escaped
+from divprism.errors import ArgumentError
+from divprism.report.config_files import ALLOWED, Config, check_value, read_config
 
 Values = dict[str, Any]
 # Settings that change the scores: a command that does not have them reports that.
@@ -21,37 +22,39 @@ def typed(context: typer.Context, name: str) -> bool:
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Take the defaults of a command from a JSON file: flags as keys, or any result."""
+    """Take the defaults of a command from a JSON file: scoring flags as keys, or any result."""
     if path is None:
         return None
-    content: Any = read_result(path)
-    is_result, is_curve = "schema" in content, "curves" in content
-    if isinstance(content.get("models"), dict) and content["models"]:
-        content = next(iter(content["models"].values()))  # models share their settings
-    if isinstance(content, dict):
-        content = content.get("settings", content)
-    if not isinstance(content, dict):
-        raise DataError(f"`settings` in {path} must be a JSON object.")
-    values = {str(key).replace("-", "_"): value for key, value in content.items()}
-    if is_result:
-        values = _usable(values, context, path, is_curve)
-    options = _options(context.command)
+    config = read_config(path)
+    options, refused = _options(context.command), []
     context.default_map = {}
-    for key, value in values.items():
+    for key, value in _usable(config, context, path).items():
         if key not in options or key == "config":
-            raise ArgumentError(f"{path} sets {key!r}, which {context.info_name} does not have.")
-        if value is not None:
+            name = escaped(repr(key[:60]))
+            raise ArgumentError(f"{path} sets {name}, which {context.info_name} does not have.")
+        if value is None:
+            continue
+        if key in ALLOWED:
+            check_value(key, value, path)
             context.default_map[options[key].name] = _as_typed(value, options[key])
+        else:
+            refused.append(key)
+    if refused:
+        names = " and ".join(refused)
+        say([f"warning: config: {names} of {path} ignored: only the command line sets them."])
     return path
 
 
-def _usable(values: Values, context: typer.Context, path: Path, is_curve: bool) -> Values:
+def _usable(config: Config, context: typer.Context, path: Path) -> Values:
     """The settings of a result that this command has, and those that no command has."""
+    values = config.values
+    if not config.is_result:
+        return values
     name, options = context.command.name, _options(context.command)
     group: Any = context.find_root().command
     known = {key for command in group.commands.values() for key in _options(command)}
     kept = {key: value for key, value in values.items() if key in options or key not in known}
-    if is_curve and name != "converge":
+    if config.is_curve and name != "converge":
         # A curve has truncated scores beside the plain ones: its truncation is not that of all.
         kept.pop("truncation", None)
     ignored = [key for key in _REPORTED if values.get(key) is not None and key not in kept]

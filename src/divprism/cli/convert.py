@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from divprism.cli.job import Reading, command, flag
-from divprism.cli.messages import say, warn
+from divprism.cli.messages import echo, say, warn
 from divprism.data.files import write_text
 from divprism.embedders.embedding import embed as embed_samples
 from divprism.embedders.embedding import save_embedded
@@ -26,7 +26,7 @@ def embed(
     save_embedded(output, samples, embedded)
     sides: dict[str, Any] = {"outputs": embedded.outputs, "prompts": embedded.prompts}
     shapes = [f"{name} {side.shape}" for name, side in sides.items() if side is not None]
-    typer.echo(f"{output}: {', '.join(shapes)}")
+    echo(f"{output}: {', '.join(shapes)}")
     warn(job.context, embedded.warnings)
 
 

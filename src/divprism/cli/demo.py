@@ -4,11 +4,10 @@ import textwrap
 from importlib import resources
 from pathlib import Path
 
-import typer
-
 from divprism.analysis.comparison import Comparison, compare
 from divprism.cli.job import flag
-from divprism.data.files import write_text
+from divprism.cli.messages import echo
+from divprism.data.files import read_file, write_text
 from divprism.data.readers import load
 from divprism.errors import MissingExtraError
 from divprism.report import MARK, report_page
@@ -17,6 +16,7 @@ from divprism.report.table import stdout_width
 
 _FOLLOWING = 1.1  # Information-Vendi above which answers follow their prompts
 _VARIED = 3.0  # Conditional-Vendi above which answers vary: half of the answers to a prompt
+_LARGEST_PAGE = 64 << 20  # bytes; the page of the demo has far fewer
 _SHOWN = ("vendi", "conditional_vendi", "information_vendi")
 
 
@@ -50,23 +50,23 @@ def demo(
     _print("\nconditional: distinct answers per kind of prompt, the model's own diversity.")
     _print("information: the factor that prompts add.")
     _print(f"follows: information above {_FOLLOWING}; varies: conditional above {_VARIED:g}.")
-    typer.echo(f"\n{_write_page(comparison, report)}")
+    echo(f"\n{_write_page(comparison, report)}")
     if save is not None:
-        typer.echo(f"\nThe texts are in {save}. Score them as you would your own data:")
-        typer.echo(f"divprism score {save}/generators.jsonl")
+        echo(f"\nThe texts are in {save}. Score them as you would your own data:")
+        echo(f"divprism score {save}/generators.jsonl")
 
 
 def _print(text: str) -> None:
     for line in text.split("\n"):
         indent = " " * 10 * line.startswith(" ")  # below the first letter of an answer
-        typer.echo(textwrap.fill(line, stdout_width() or 100, subsequent_indent=indent))
+        echo(textwrap.fill(line, stdout_width() or 100, subsequent_indent=indent))
 
 
 def _write_page(comparison: Comparison, path: Path) -> str:
     """Write the page unless that would replace another file, and return where it is."""
     if path.is_file():
-        page = path.read_text(encoding="utf-8", errors="replace")
-        if MARK not in page or "divprism demo" not in page:
+        page = read_file(path, _LARGEST_PAGE)
+        if MARK.encode() not in page or b"divprism demo" not in page:
             return f"{path} is not a page of the demo, so it is kept; choose another --report."
     document = detailed(comparison)
     first = next(iter(document["models"].values()))

@@ -5,7 +5,7 @@ The first parameter of a command is a `Job` or a `Reading`; `command` offers its
 
 import functools
 import inspect
-import json
+import io
 import shlex
 import sys
 import textwrap
@@ -19,15 +19,18 @@ import typer
 
 from divprism.cli.config import load_config, typed
 from divprism.cli.messages import say, warn, working
-from divprism.data.files import write_text
+from divprism.data.files import check_target, write_text
 from divprism.data.readers import load
 from divprism.data.readers.fields import KINDS
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
+from divprism.data.wording import json_text
 from divprism.embedders import OpenAI
 from divprism.errors import ArgumentError
 from divprism.report import report_page
+from divprism.report.config_files import check_embedder
 from divprism.report.details import detailed
+from divprism.report.streams import attempt_all, deliver
 from divprism.report.table import Table, stdout_has_color, stdout_width
 from divprism.scores import registry
 from divprism.scores.settings import UNITS, Settings
@@ -112,6 +115,8 @@ class Reading:
             if isinstance(items, tuple) and items[0].modality == "text":
                 options["modality"] = "text"  # of a model of texts and images, the half that fits
             spelling = getattr(self, name)
+            if spelling is not None and not typed(self.context, name):
+                check_embedder(spelling, name)
             chosen[name] = spelling and registry.embedder(spelling, **options)
         on_torch = any(hasattr(embedder, "device") for embedder in chosen.values())
         if (self.device or self.dtype) and not on_torch:
@@ -156,6 +161,8 @@ class Job(Reading):
             )
         if self.plot is not None and self.plot.suffix.lower() not in _PLOTS:
             raise ArgumentError(f"--plot must end in {', '.join(_PLOTS)}; got {self.plot}.")
+        for path in filter(None, (self.output, self.plot, self.report)):
+            check_target(path)
         if self.details and self.form != "json":
             raise ArgumentError("--details adds to the JSON document: it needs --format json.")
 
@@ -186,21 +193,26 @@ class Job(Reading):
                 part["runtime"] = part["runtime"] | {"command": line}
         if self.form == "json":
             kept = full if self.details else document  # a page alone does not change the JSON
-            text = json.dumps(kept, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+            text = json_text(kept) + "\n"
         elif self.form == "csv":
             text = records.to_csv()
         elif self.output is None:
             text = table.render(self.form, stdout_width(), stdout_has_color())
         else:
             text = table.render(self.form)  # a file has room for all columns
-        if self.output is None:
-            typer.echo(text, nl=False)
-        else:
-            write_text(self.output, text)
-        warn(self.context, result.warnings)
+        printed, warned = partial(deliver, text, self.output), partial(warn, self.context)
+        pictures = partial(self._plot, result), partial(self._page, full)
+        attempt_all(printed, partial(warned, result.warnings), *pictures)
+
+    def _plot(self, result: Any) -> None:
         if self.plot is not None:
             figure, _ = result.plot()
-            figure.savefig(self.plot, dpi=150, bbox_inches="tight")
+            image = io.BytesIO()
+            form = self.plot.suffix[1:].lower()
+            figure.savefig(image, format=form, dpi=150, bbox_inches="tight")
+            write_text(self.plot, image.getvalue())
+
+    def _page(self, full: Document) -> None:
         if self.report is not None:
             write_text(self.report, report_page(full))
             say([f"wrote {self.report}; open it in a browser"], self.quiet)

@@ -10,9 +10,10 @@ from typing import Any
 
 import typer
 
-from divprism.data.readers.guards import shown
+from divprism.data.wording import escaped
 from divprism.errors import BandwidthWarning, Notice
 from divprism.report.progress import progress_bar
+from divprism.report.streams import put, put_error
 from divprism.report.table import terminal_width
 
 _FLAGLESS = {"x": "the outputs", "t": "the prompts", "source": "IN"}  # arguments without a flag
@@ -41,14 +42,19 @@ def in_flags(text: str, command: Any) -> str:
     return text.replace("math.inf", "inf")
 
 
+def echo(text: object) -> None:
+    """Print a line of a result to stdout."""
+    put(f"{text}\n")
+
+
 def say(lines: Iterable[object], quiet: bool = False) -> None:
     """Print lines to stderr, none of which can control the terminal; long ones break at blanks."""
     for line in lines:
-        text = shown(line)
+        text = escaped(line)
         if sys.stderr.isatty():
             text = textwrap.fill(text, terminal_width(), subsequent_indent="  ", **_WHOLE_WORDS)
         if not quiet:
-            typer.echo(text, err=True)
+            put_error(f"{text}\n")
 
 
 def warn(context: typer.Context, notices: Iterable[Notice]) -> None:

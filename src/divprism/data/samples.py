@@ -16,7 +16,7 @@ import numpy as np
 from divprism.data.files import file_digest
 from divprism.data.frames import data_frame
 from divprism.data.media import MAX_BYTES, evenly_spaced, open_image, open_video
-from divprism.data.wording import agreeing, counted, hint_of_models
+from divprism.data.wording import agreeing, counted, hint_of_models, reason
 from divprism.errors import ArgumentError, DataError, Notice
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def _read_bytes(source: Path | bytes, where: str) -> bytes:
                 )
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise DataError(f"cannot read {where}: {error.strerror}.") from None
+        raise DataError(f"cannot read {where}: {reason(error)}.") from None
 
 
 Side = tuple[Item, ...] | np.ndarray

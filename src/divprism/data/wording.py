@@ -1,6 +1,12 @@
-"""Small pieces of messages that several rooms share."""
+"""Small pieces of messages that several rooms share, and how texts of others are made harmless.
 
+Names and texts come from data, files and servers that nobody has checked: none of them may move
+the cursor of a terminal, reverse the direction of the text around it, or hide from the reader.
+"""
+
+import json
 import os
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,11 +18,22 @@ __all__ = [
     "counted",
     "counted_kinds",
     "differing_names",
+    "escaped",
     "excerpt",
     "excerpts",
     "first_line",
     "hint_of_models",
+    "is_harmful",
+    "json_text",
+    "reason",
 ]
+
+# Marks, embeddings, overrides, isolates: an override can make a name read as another.
+_DIRECTION_MARKS = {
+    chr(code) for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+# Not Cf, the format characters: the joiners of emoji and Persian are among them.
+_HARMFUL_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")  # controls, lone surrogates, line separators
 
 SIDES = {"x": "outputs", "t": "prompts"}
 """What the two sides of a pair are called, by the names of their arguments."""
@@ -98,6 +115,51 @@ def excerpts(first: str, second: str, width: int) -> str:
     if differs_at > 2 * width // 3:
         start = differs_at - width // 2
     return f"{excerpt(first, width, start)} and {excerpt(second, width, start)}"
+
+
+def is_harmful(letter: str) -> bool:
+    """Whether a character may control a terminal, reverse or break a line, or fail to print."""
+    return letter in _DIRECTION_MARKS or unicodedata.category(letter) in _HARMFUL_CATEGORIES
+
+
+def escaped(text: object, keep: str = "") -> str:
+    r"""Return a text with every harmful character spelled out, except for those in `keep`.
+
+    >>> escaped("a\x1b[31m\u202eb"), escaped("two\nlines")
+    ('a\\x1b[31m\\u202eb', 'two\\nlines')
+    """
+    given = str(text)
+    # Most texts are harmless: look at each distinct letter once.
+    harmful = {letter for letter in set(given) if is_harmful(letter) and letter not in keep}
+    if not harmful:
+        return given
+    return given.translate({ord(letter): _spelled(letter) for letter in harmful})
+
+
+def _spelled(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
+
+
+def json_text(content: object, indent: int | None = 2) -> str:
+    r"""Return plain values as JSON; harmful characters are escaped, other letters stay readable.
+
+    >>> json_text({"model": "é\x9b"}, indent=None)
+    '{"model": "é\\u009b"}'
+    """
+    text = json.dumps(content, indent=indent, allow_nan=False, ensure_ascii=False)
+    # `json` escapes controls below 32 only. Outside of strings there are none but line breaks.
+    harmful = {letter for letter in set(text) if is_harmful(letter) and letter != "\n"}
+    return text.translate({ord(letter): f"\\u{ord(letter):04x}" for letter in harmful})
+
+
+def reason(error: OSError) -> str:
+    """Return why the system refused, in its own words.
+
+    >>> reason(FileNotFoundError(2, "No such file or directory", "x"))
+    'No such file or directory'
+    """
+    # NumPy raises errors without a code where a disk is full.
+    return error.strerror or first_line(error)
 
 
 def first_line(error: BaseException) -> str:

@@ -4,6 +4,9 @@ A vector is looked up by the hash of its item, in a folder named by the hash of 
 the embedder that its numbers depend on. A shard is written to a temporary file and renamed, so it
 exists completely or not at all. Its name is the hash of its bytes, so corruption is detected.
 Processes share a cache without locks: each adds its own shards, and no shard is ever modified.
+
+Others may write to the folder, too. Only files that have the name of a shard, in folders that have
+the name of a key, are read or removed; links are not followed, and nothing else is touched.
 """
 
 import contextlib
@@ -11,6 +14,8 @@ import hashlib
 import io
 import json
 import os
+import re
+import stat
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +25,8 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 
-from divprism.data.files import TEMPORARY, write_whole
+from divprism.data.files import TEMPORARY, read_file, write_whole
+from divprism.data.wording import escaped, reason
 from divprism.errors import DataError, Notice
 
 __all__ = ["Cache", "Description", "Entry", "Store", "default_folder"]
@@ -31,6 +37,12 @@ Description = dict[str, str | None]
 _SUFFIX = ".npz"
 _DESCRIPTION_FILE = "embedder.json"
 _DIGEST_BYTES = 32  # SHA-256
+# Names of our folders (`Embedder.key`) and files.
+_KEY_NAME = re.compile(r"[0-9a-f]{32}")
+_SHARD_NAME = re.compile(r"[0-9a-f]{64}\.npz")
+_TEMPORARY_NAME = re.compile(rf"\.[a-z0-9_]+{re.escape(TEMPORARY)}")
+_MAX_SHARD = 1 << 30  # bytes; we write 4,096 vectors at most
+_MAX_DESCRIPTION = 1 << 16  # bytes
 # Temporary files older than this (in seconds) belong to a process that was killed.
 _STALE_AFTER = 3600.0
 # Everything that zipfile and NumPy raise on a damaged archive.
@@ -46,12 +58,25 @@ _DAMAGED = (
 
 
 def default_folder() -> Path:
-    """Return `DIVPRISM_CACHE` if that is set, else `divprism` in the user's cache folder."""
+    """Return `DIVPRISM_CACHE` if that is set, else `divprism` in the user's cache folder.
+
+    Raises
+    ------
+    DataError
+        If the user has no home folder, as in containers that run under a number without a name.
+    """
     configured = os.environ.get("DIVPRISM_CACHE")
     if configured:
         return Path(configured)
     # Without appauthor=False, Windows would repeat the name: divprism\divprism\Cache.
-    return platformdirs.user_cache_path("divprism", appauthor=False)
+    try:
+        folder = platformdirs.user_cache_path("divprism", appauthor=False)
+    except RuntimeError:
+        folder = Path("~")
+    # Without a home folder some versions return "~" unchanged: that would be a folder right here.
+    if not folder.is_absolute():
+        raise DataError("there is no home folder for the cache: set HOME or DIVPRISM_CACHE.")
+    return folder
 
 
 @dataclass(frozen=True)
@@ -97,7 +122,13 @@ class Cache:
         return Store(self.folder / key, description, warn)
 
     def entries(self) -> list[Entry]:
-        """Return the contents of the cache, one entry per embedder."""
+        """Return the contents of the cache, one entry per embedder.
+
+        Raises
+        ------
+        DataError
+            If the folder exists and cannot be listed.
+        """
         return [_entry(folder) for folder in self._folders()]
 
     def verify(self) -> list[str]:
@@ -110,6 +141,7 @@ class Cache:
             for path in _shards(folder):
                 # A shard that is gone by now was removed by another process: no damage.
                 if _load(path) is None and path.exists():
+                    _require_readable(path)
                     _remove(path)
                     problems.append(_damage_message(path))
             _remove_stale(folder)
@@ -125,9 +157,16 @@ class Cache:
 
     def _folders(self) -> list[Path]:
         """Folders that belong to an embedder; other folders in the cache are left alone."""
-        if not self.folder.is_dir():
+        try:
+            with os.scandir(self.folder) as entries:
+                names = [entry.name for entry in entries if _is_own_folder(entry)]
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(path.parent for path in self.folder.glob(f"*/{_DESCRIPTION_FILE}"))
+        except OSError as error:
+            place = escaped(self.folder)[:200]
+            raise DataError(f"cannot list the cache {place}: {reason(error)}.") from None
+        folders = [self.folder / name for name in sorted(names)]
+        return [folder for folder in folders if _is_regular(folder / _DESCRIPTION_FILE)]
 
 
 class Store:
@@ -208,7 +247,7 @@ class Store:
             # A full disk costs the cache, not the run. One warning is enough.
             if not self._unwritten:
                 text = (
-                    f"cannot write vectors to {self.folder}: {error.strerror}. This run continues "
+                    f"cannot write vectors to {self.folder}: {reason(error)}. This run continues "
                     "without a cache; pass another folder as `cache`, or set DIVPRISM_CACHE."
                 )
                 self.warn(Notice("cache-not-written", text))
@@ -265,7 +304,7 @@ def _entry(folder: Path) -> Entry:
 def _clear_folder(folder: Path) -> int:
     """Remove the files of one embedder; returns the number of shards removed."""
     shards = _shards(folder)
-    for path in [*shards, *folder.glob(f".*{TEMPORARY}")]:
+    for path in [*shards, *_own_files(folder, _TEMPORARY_NAME)]:
         _remove(path)
     # Last, because `Cache` lists only folders with a description: an interrupted clear can resume.
     _remove(folder / _DESCRIPTION_FILE)
@@ -279,16 +318,53 @@ def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise DataError(f"cannot remove {path}: {error.strerror}.") from None
+        raise DataError(f"cannot remove {path}: {reason(error)}.") from None
+
+
+def _require_readable(path: Path) -> None:
+    """Refuse to call a shard damaged that only cannot be read."""
+    try:
+        with path.open("rb"):
+            pass
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {reason(error)}.") from None
 
 
 def _shards(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"*{_SUFFIX}"))
+    return _own_files(folder, _SHARD_NAME)
+
+
+def _own_files(folder: Path, name: re.Pattern[str]) -> list[Path]:
+    """Return the regular files of a folder that have a name of ours; [] if it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if _is_own_file(entry, name)]
+    except OSError:
+        return []
+    return [folder / found for found in sorted(names)]
+
+
+def _is_own_folder(entry: os.DirEntry[str]) -> bool:
+    return _KEY_NAME.fullmatch(entry.name) is not None and entry.is_dir(follow_symlinks=False)
+
+
+def _is_own_file(entry: os.DirEntry[str], name: re.Pattern[str]) -> bool:
+    return name.fullmatch(entry.name) is not None and entry.is_file(follow_symlinks=False)
+
+
+def _is_regular(path: Path) -> bool:
+    """Whether a path is a file itself, and not a link to one."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _remove_stale(folder: Path) -> None:
     """Remove temporary files that a killed process left behind."""
-    for path in folder.glob(f".*{TEMPORARY}"):
+    for path in _own_files(folder, _TEMPORARY_NAME):
         # The process that writes a file may rename it at any moment.
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE_AFTER:
@@ -305,7 +381,7 @@ def _size(path: Path) -> int:
 
 def _description(folder: Path) -> Description:
     try:
-        content = json.loads((folder / _DESCRIPTION_FILE).read_text(encoding="utf-8"))
+        content = json.loads(read_file(folder / _DESCRIPTION_FILE, _MAX_DESCRIPTION))
     # A lost or edited description does not make the vectors useless; it only hides their origin.
     except (OSError, ValueError, RecursionError):
         content = None
@@ -318,8 +394,10 @@ def _keys(path: Path) -> np.ndarray | None:
     """Return the item hashes of a shard without reading its vectors; None if it is damaged."""
     # The checksum is not verified here, since that means reading the whole file: `_load` does it.
     try:
-        with zipfile.ZipFile(path) as archive, archive.open("keys.npy") as member:
-            keys = np.lib.format.read_array(member, allow_pickle=False)
+        with zipfile.ZipFile(path) as archive:
+            _require_stored(archive)
+            with archive.open("keys.npy") as member:
+                keys = np.lib.format.read_array(member, allow_pickle=False)
     except FileNotFoundError:
         # Another process removed the shard since it was listed: it holds nothing, and that is fine.
         return np.empty((0, _DIGEST_BYTES), np.uint8)
@@ -333,11 +411,20 @@ def _keys(path: Path) -> np.ndarray | None:
 def _load(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the item hashes and vectors of a shard; None if its bytes do not match its name."""
     try:
-        content = path.read_bytes()
+        content = read_file(path, _MAX_SHARD)
         if hashlib.sha256(content).hexdigest() != path.stem:
             return None
         # The folder may be shared with others, so a shard must not be able to run code.
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            _require_stored(arrays.zip)
             return arrays["keys"], arrays["vectors"]
     except _DAMAGED:
         return None
+
+
+def _require_stored(archive: zipfile.ZipFile) -> None:
+    # Ours are not compressed, so nothing in them can be larger than the file.
+    entries = archive.infolist()
+    stored = sum(entry.file_size for entry in entries)
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries) or stored > _MAX_SHARD:
+        raise ValueError("the arrays are compressed")

@@ -1,20 +1,19 @@
 """The step from samples of items to samples of vectors, and a folder to keep the vectors in."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
 
 from divprism.core.arrays import Array
-from divprism.data.files import write_whole
+from divprism.data.files import write_together
 from divprism.data.inputs import as_arrays
 from divprism.data.readers.load import EMBEDDING
 from divprism.data.samples import Item, Samples, Text
-from divprism.data.wording import SIDES, counted
+from divprism.data.wording import SIDES, counted, escaped, json_text, reason
 from divprism.embedders.base import Content, Embedder
 from divprism.embedders.cache import Cache
 from divprism.embedders.doubts import doubts_about
@@ -76,9 +75,9 @@ def embed(
     Samples
         With arrays, and in `embedders` a description of how they were computed.
     """
-    vector_cache = _resolve_cache(cache)
+    vector_cache, cache_notes = _resolve_cache(cache)
     sides = {"x": samples.outputs, "t": samples.prompts}
-    notes = list(samples.notes)
+    notes = [*samples.notes, *cache_notes]
     warnings = list(samples.warnings)
     records = list(samples.embedders)
     for side, given in (("x", embedder_x), ("t", embedder_t)):
@@ -114,15 +113,19 @@ def embed(
     )
 
 
-def _resolve_cache(cache: Cache | str | Path | bool | None) -> Cache | None:
+def _resolve_cache(cache: Cache | str | Path | bool | None) -> tuple[Cache | None, list[Notice]]:
+    """Return the cache, or None and a note if nothing can be kept."""
     if cache is False:
-        return None
+        return None, []
     if cache is None or cache is True:
-        return Cache()
+        try:
+            return Cache(), []
+        except DataError as error:
+            return None, [Notice("no-cache", f"vectors are not kept; {error}", "note")]
     if isinstance(cache, Cache):
-        return cache
+        return cache, []
     if isinstance(cache, str | Path):
-        return Cache(cache)
+        return Cache(cache), []
     raise ArgumentError(f"`cache` must be a folder, a Cache, or False; got {cache!r}.")
 
 
@@ -193,25 +196,23 @@ def save_embedded(folder: str | Path, samples: Samples, embedded: Samples) -> No
     The files are outputs.npy, prompts.npy, pairs.jsonl and embedding.json.
     """
     target = Path(folder)
+    contents = {"outputs.npy": _vectors(embedded.outputs)}
+    if embedded.prompts is not None:
+        contents["prompts.npy"] = _vectors(embedded.prompts)
+    lines = (_pair_line(samples, index) for index in range(len(samples)))
+    contents["pairs.jsonl"] = lambda file: file.writelines(lines)
+    description = json_text(_describe(samples, embedded), indent=1)
+    # embedding.json marks the folder as complete, so it is the last of them: an interrupted run
+    # leaves no folder that mixes old and new files.
+    contents[EMBEDDING] = lambda file: file.write(description.encode())
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        # embedding.json marks the folder as complete: it is removed first and written last, so an
-        # interrupted run leaves no folder that mixes old and new files.
-        (target / EMBEDDING).unlink(missing_ok=True)
-        (target / "prompts.npy").unlink(missing_ok=True)
-        _write_vectors(target / "outputs.npy", embedded.outputs)
-        if embedded.prompts is not None:
-            _write_vectors(target / "prompts.npy", embedded.prompts)
-        lines = (_pair_line(samples, index) for index in range(len(samples)))
-        write_whole(target / "pairs.jsonl", lambda file: file.writelines(lines))
-        description = json.dumps(_describe(samples, embedded), indent=1, ensure_ascii=False)
-        write_whole(target / EMBEDDING, lambda file: file.write(description.encode()))
+        write_together(target, contents, absent="prompts.npy")
     except OSError as error:
-        raise DataError(f"cannot write to {target}: {error.strerror}.") from None
+        raise DataError(f"cannot write to {escaped(target)[:200]}: {reason(error)}.") from None
 
 
-def _write_vectors(path: Path, vectors: Array) -> None:
-    write_whole(path, partial(np.save, arr=np.asarray(vectors), allow_pickle=False))
+def _vectors(vectors: Array) -> Callable[[BinaryIO], object]:
+    return partial(np.save, arr=np.asarray(vectors), allow_pickle=False)
 
 
 def _describe(samples: Samples, embedded: Samples) -> dict[str, object]:
@@ -236,4 +237,4 @@ def _pair_line(samples: Samples, index: int) -> bytes:
             pair[name] = item.text if isinstance(item, Text) else item.where
     if samples.models is not None:
         pair["model"] = samples.models[index]
-    return f"{json.dumps(pair, ensure_ascii=False)}\n".encode()
+    return f"{json_text(pair, indent=None)}\n".encode()

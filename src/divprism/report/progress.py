@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from divprism.data.wording import escaped
+
 __all__ = ["progress_bar"]
 
 
@@ -30,8 +32,8 @@ def progress_bar() -> Iterator[Callable[[str, float], None]]:
         def update(text: str, fraction: float) -> None:
             if fraction == 0:
                 # By the console of the bar, which moves the bar down; another would write into it.
-                console.print(text, markup=False)
+                console.print(escaped(text), markup=False)
             else:
-                bar.update(task, description=text, completed=fraction, visible=True)
+                bar.update(task, description=escaped(text), completed=fraction, visible=True)
 
         yield update

@@ -1,14 +1,20 @@
 """Result documents in files, as `save` and the command line write them."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from divprism.analysis.evaluation import SCHEMA
-from divprism.data.readers.guards import MAX_JSON, shown
+from divprism.data.files import read_file
+from divprism.data.wording import escaped, first_line
 from divprism.errors import DataError
 
 __all__ = ["read_result"]
+
+# Values of a document. A parsed value takes up to a hundred times the bytes of its text ("[]").
+_MAX_VALUES = 5_000_000
+_MAX_BYTES = 128 << 20  # a page of a hundred models with thumbnails has a fifth of them
 
 
 def read_result(path: Path) -> dict[str, Any]:
@@ -16,30 +22,32 @@ def read_result(path: Path) -> dict[str, Any]:
 
     An object without a schema is returned as it is: `report_page` and `--config` check the rest.
     """
+    name = escaped(path)[:200]
+    raw = read_file(path, _MAX_BYTES)
+    # Before parsing, which would fill the memory.
+    if sum(map(raw.count, (b",", b"[", b"{"))) > _MAX_VALUES:
+        raise DataError(f"{name} holds over {_MAX_VALUES:,} values, so it is not a result.")
     try:
-        # Before reading: a file of many gigabytes would fill the memory.
-        if path.stat().st_size > MAX_JSON:
-            raise DataError(f"{path} is larger than {MAX_JSON:,} bytes, so it is not a result.")
         # Some editors put a byte order mark first, which `json` refuses.
-        text = path.read_text(encoding="utf-8-sig")
-        content = json.loads(text, parse_constant=_refuse_constant)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}.") from None
+        text = raw.decode("utf-8-sig")
+        content = json.loads(
+            text, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats
+        )
     # Thousands of open brackets exhaust the stack of the parser.
     except (ValueError, RecursionError) as error:
         if isinstance(error, DataError):  # which is a ValueError too
             raise
         # The full text of a parse error counts characters from the start of the file.
-        reason = getattr(error, "msg", error)
+        reason = escaped(getattr(error, "msg", first_line(error)))[:200]
         raise DataError(
-            f"{path} is not a JSON file ({reason}); give the JSON of a result."
+            f"{name} is not a JSON file ({reason}); give the JSON of a result."
         ) from None
     if not isinstance(content, dict):
-        raise DataError(f"{path} must hold a JSON object; it holds a {type(content).__name__}.")
+        raise DataError(f"{name} must hold a JSON object; it holds a {type(content).__name__}.")
     schema = content.get("schema", SCHEMA)
     if schema != SCHEMA:
         raise DataError(
-            f"{path} has schema {shown(str(schema)[:20])}, but this version reads {SCHEMA}: "
+            f"{name} has schema {escaped(_short(schema))}, but this version reads {SCHEMA}: "
             "use the version that wrote it."
         )
     return content
@@ -48,3 +56,22 @@ def read_result(path: Path) -> dict[str, Any]:
 def _refuse_constant(name: str) -> None:
     # Python reads NaN and Infinity, which are not JSON and which no result holds.
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Python keeps the last of several equal keys; another program may keep the first.
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        key, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {key[:60]!r} occurs twice")
+    return content
+
+
+def _short(value: object) -> str:
+    # The digits of a huge integer are refused by str().
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        try:
+            return str(value)[:20]
+        except ValueError:
+            pass
+    return f"of type {type(value).__name__}"

@@ -335,7 +335,7 @@ class Table:
         buffer = io.StringIO()
         # By default csv ends lines with \r\n, which Unix tools take for a part of the last cell.
         writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(names)
+        writer.writerow([_csv_cell(name) for name in names])
         for record in records:
             writer.writerow([_csv_cell(value) for value in record])
         return buffer.getvalue()

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import count, takewhile
 
+from divprism.data.wording import is_harmful
+
 __all__ = [
     "distinct_names",
     "fitted",
@@ -26,13 +28,7 @@ __all__ = [
 ]
 
 # Line breaks and tabs are part of poems and code, and examples on a page keep them.
-_KEPT_CONTROLS = "\n\t"
-# Marks, embeddings, overrides, isolates: an override can make a name read as another.
-_DIRECTION_MARKS = {
-    chr(code) for code in (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-}
-# Not Cf, the format characters: the joiners of emoji and Persian are among them.
-_HIDDEN_CATEGORIES = ("Cc", "Cs")  # control characters and unpaired surrogates
+_KEPT_CONTROLS = {"\n", "\t"}
 _WIDE_LETTERS = "MWmw@%"
 _NO_NAME = "(no name)"
 
@@ -46,16 +42,10 @@ def visible(text: str) -> str:
     'a[31mb'
     """
     # Most texts, and megabytes of base64, have nothing to hide: look at each letter once.
-    hidden = {letter for letter in set(text) if _is_hidden(letter)}
+    hidden = {letter for letter in set(text) if is_harmful(letter)} - _KEPT_CONTROLS
     if not hidden:
         return text
     return "".join(letter for letter in text if letter not in hidden)
-
-
-def _is_hidden(letter: str) -> bool:
-    if letter in _KEPT_CONTROLS:
-        return False
-    return letter in _DIRECTION_MARKS or unicodedata.category(letter) in _HIDDEN_CATEGORIES
 
 
 def one_line(text: str) -> str:
@@ -227,8 +217,9 @@ def latex_literal(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
-# Some spreadsheets skip a tab or a carriage return and run what follows.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+# Some spreadsheets skip blanks and run what follows; some take letters of full width for these.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_FORMULA_BLANKS = ("\t", "\r", "\n")
 
 
 def without_formula(text: str) -> str:
@@ -239,7 +230,7 @@ def without_formula(text: str) -> str:
     """
     # Hidden letters go first: one of them could stand before the start of a formula.
     shown = visible(text)
-    if shown.startswith(_FORMULA_STARTS):
+    if shown.startswith(_FORMULA_BLANKS) or shown.lstrip().startswith(_FORMULA_STARTS):
         return f"'{shown}"
     return shown
 

@@ -1,6 +1,5 @@
 """The result of `prompt_groups`: groups of prompts, and the diversity inside each."""
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.groups.inside import Mode
 from divprism.data.files import write_text
 from divprism.data.samples import Image, Item, Samples, Text, Video
+from divprism.data.wording import json_text
 from divprism.errors import Notice
 from divprism.scores.score import Score
 from divprism.scores.settings import Settings
@@ -178,7 +178,7 @@ class PromptGroups:
 
     def to_json(self) -> str:
         """The result document as JSON text."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
+        return json_text(self.to_dict())
 
     def save(self, path: str | Path) -> None:
         """Write the result document to a JSON file, in one step."""

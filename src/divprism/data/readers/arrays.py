@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from divprism.data.files import open_file
 from divprism.data.readers.decoder import MAX_NAME
 from divprism.data.readers.guards import MAX_EXPANSION, read_lines, shown, standard_input
 from divprism.data.readers.npy import MAGIC, Header, read_header, read_npy, read_values
@@ -85,11 +86,8 @@ def read_array(source: str | Path, role: str) -> np.ndarray:
             f"the suffix of {shown(path.name)} is not supported; {role} are read from {known}, "
             "or from - for standard input."
         )
-    try:
-        with path.open("rb") as file:
-            start = file.read(_SIGNATURE)
-    except OSError as error:
-        raise DataError(f"cannot read {shown(path)}: {error.strerror}.") from None
+    with open_file(path, shown(path)) as file:
+        start = file.read(_SIGNATURE)
     if not start:
         raise DataError(f"{shown(path)} is empty.")
     _check_signature(path, start)

@@ -1,6 +1,7 @@
 """Parquet and Arrow files as rows, decoded in another process with limits of memory and time."""
 
 import contextlib
+import io
 import itertools
 import os
 import signal
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from divprism.data.files import open_file
 from divprism.data.readers import decoder
 from divprism.data.readers.guards import shown
 from divprism.data.wording import first_line
@@ -66,11 +68,9 @@ def _opened(source: Path | bytes, name: str) -> Iterator[tuple[BinaryIO, int]]:
             file.seek(0)
             yield file, len(source)
         return
-    try:
-        opened = source.open("rb")
-    except OSError as error:
-        raise DataError(f"cannot read {name}: {error.strerror}.") from None
-    with opened:
+    with open_file(source, name) as opened:
+        if isinstance(opened, io.BytesIO):
+            raise DataError(f"{name} is empty.")
         yield opened, os.fstat(opened.fileno()).st_size
 
 

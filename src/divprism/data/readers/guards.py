@@ -5,7 +5,6 @@ import io
 import json
 import os
 import stat
-import sys
 import unicodedata
 import zlib
 from collections import Counter
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from divprism.data.files import open_file, standard_input
 from divprism.errors import DataError
 
 __all__ = [
@@ -40,7 +40,6 @@ MAX_EXPANSION = 200
 
 _FREE_TEXT = 8 << 20  # bytes of text that may decompress from anything: too few to do harm
 _GZIP = b"\x1f\x8b"  # the first bytes of every gzip file
-_BLOCK = 1 << 20  # bytes read from standard input at a time
 
 
 def shown(name: object) -> str:
@@ -171,21 +170,6 @@ def is_hidden(name: str) -> bool:
     return name.startswith((".", "__MACOSX"))
 
 
-def standard_input() -> bytes:
-    """Return everything that standard input provides.
-
-    It is read block by block: within one long read, Ctrl-C could go unnoticed until the end.
-    """
-    stream = cast(io.BufferedReader, sys.stdin.buffer)
-    blocks = []
-    while block := stream.read1(_BLOCK):
-        blocks.append(block)
-    content = b"".join(blocks)
-    if not content:
-        raise DataError("standard input is empty.")
-    return content
-
-
 def read_lines(source: Path | bytes, name: str) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line, line ends included.
 
@@ -274,10 +258,7 @@ def _open_text(source: Path | bytes, name: str) -> Iterator[tuple[BinaryIO, Bina
 def _open_raw(source: Path | bytes, name: str) -> BinaryIO:
     if isinstance(source, bytes):
         return io.BytesIO(source)
-    try:
-        return source.open("rb")
-    except OSError as error:
-        raise DataError(f"cannot read {name}: {error.strerror}.") from None
+    return open_file(source, name)
 
 
 def parse_json(text: str, where: str) -> Any:

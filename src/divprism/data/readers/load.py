@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from divprism.data.files import open_file
 from divprism.data.media import is_video
 from divprism.data.readers.arrays import (
     ARRAY_SUFFIXES,
@@ -196,6 +197,8 @@ class _Source:
             raise DataError(f"cannot read {self.name[:200]}: {reason}.") from None
         if stat.S_ISDIR(mode):
             return self._folder(self.path, prompts)
+        # A pipe or a device is refused here: some readers open the file by its name.
+        open_file(self.path, self.name).close()
         kind = kind_of(self.path)
         # Before tables, because a .csv file can be either.
         if _is_array(self.path, kind, self.fields):
@@ -321,6 +324,7 @@ class _Source:
         path = Path(source)
         if path.is_dir():
             return self._folder_of_prompts(path)
+        open_file(path, shown(path)).close()
         kind = kind_of(path)
         if _is_array(path, kind, self.fields):
             return read_array(path, "prompts"), []

@@ -14,6 +14,7 @@ from typing import IO, Any, Literal, cast
 
 import numpy as np
 
+from divprism.data.files import open_file
 from divprism.data.readers.guards import shown
 from divprism.data.wording import first_line
 from divprism.errors import DataError
@@ -78,7 +79,7 @@ def read_npy(path: Path, name: str) -> np.ndarray:
         Its name in messages.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path, name) as file:
             header = read_header(file, name)
             size = os.fstat(file.fileno()).st_size
             if header.nbytes > size - header.offset:

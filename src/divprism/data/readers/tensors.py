@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from divprism.data.files import open_file
 from divprism.data.readers.guards import parse_json
 from divprism.data.readers.npy import Header, read_values
 from divprism.data.wording import first_line
@@ -54,7 +55,7 @@ def read_tensor(path: Path, chosen: str, name: str) -> np.ndarray:
         The name of the file in messages.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path, name) as file:
             content = file.read(_header_length(file, name))
             start = file.tell()
             entry = parse_json(content.decode("utf-8", "replace"), f"the header of {name}")[chosen]
@@ -117,7 +118,7 @@ def _open_tensors(path: Path, name: str) -> Iterator[Any]:
     )
     try:
         # The package parses headers of any form and up to 100 MB.
-        with path.open("rb") as file:
+        with open_file(path, name) as file:
             _header_length(file, name)
         with safe_open(path, framework="numpy") as tensors:
             yield tensors
