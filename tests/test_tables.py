@@ -194,6 +194,14 @@ def test_columns_without_priority_stay_on_the_narrowest_terminal():
     assert head.split() == ["name", "score"]
 
 
+def test_very_long_names_are_cut_in_the_middle():
+    names = ["a" * 50_000 + end + "b" * 50_000 for end in "xy"]
+    rows = tuple((name, 1, 2.0, 0.5, None) for name in names)
+    lines = replace(EXAMPLE, rows=rows).to_text(80).splitlines()
+    assert all(cell_len(line) <= 80 for line in lines)
+    assert sum("aaa…bbb" in line for line in lines) == 2
+
+
 def test_without_a_width_nothing_is_dropped_or_broken():
     long = replace(EXAMPLE, notes=("word " * 200,))
     lines = long.to_text().splitlines()

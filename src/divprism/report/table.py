@@ -42,6 +42,7 @@ SCORE = "score"
 
 _SHORT = 20  # cells that names are shortened to before a column is left out
 _NARROWEST = 8  # cells that a shortened column of texts keeps
+_WIDEST = 200  # cells up to which a width is tried at which shortened names differ
 _ROUNDING = 1e-9  # relative to the value: a smaller error is rounding
 
 
@@ -436,7 +437,8 @@ def _distinct_width(texts: Iterable[str]) -> int:
 
     distinct = set(texts)
     widest = max(map(cell_len, distinct), default=0)
-    for width in range(_SHORT, widest):
+    # A name of a hundred thousand letters would take minutes to try, and no terminal is so wide.
+    for width in range(_SHORT, min(widest, _WIDEST)):
         if len({_shorten(text, width) for text in distinct}) == len(distinct):
             return width
     # Short texts, and long ones that no cut keeps apart, ask for their full width.
@@ -449,8 +451,9 @@ def _shorten(text: str, width: int) -> str:
 
     if cell_len(text) <= width:
         return text
-    # Letters are one or two cells wide, or none, so the number that fits is found by trying.
-    keep = len(text)
+    # Letters are one or two cells wide, or none, so the number that fits is found by trying. More
+    # than four letters to a cell are no text.
+    keep = min(len(text), 4 * width)
     while keep > 2:
         keep -= 1
         front = (keep + 1) // 2
