@@ -50,7 +50,7 @@ def echo(text: object) -> None:
 def say(lines: Iterable[object], quiet: bool = False) -> None:
     """Print lines to stderr, none of which can control the terminal; long ones break at blanks."""
     for line in lines:
-        text = escaped(line)
+        text = re.sub(r"(\S{200})\S{200,}", r"\1...", escaped(line))  # no name is that long
         if sys.stderr.isatty():
             text = textwrap.fill(text, terminal_width(), subsequent_indent="  ", **_WHOLE_WORDS)
         if not quiet:
