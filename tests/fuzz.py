@@ -1,8 +1,9 @@
-"""Feed mutated files to every reader: `python fuzz.py KIND COUNT SEED FOLDER`.
+"""Feed mutated inputs to every reader: `python fuzz.py KIND COUNT SEED FOLDER`.
 
-Each input is a valid file with bytes flipped, removed, repeated, inserted, or overwritten by
-values that readers often mishandle. Prints the slowest time, the peak of memory and the share of
-refusals. Any exception that is not divprism's own ends the process.
+Readers are those of data files, and of results, configs, states and answers of endpoints
+(fuzz_documents.py). Each input is a valid file with bytes flipped, removed, repeated, inserted, or
+overwritten by values that readers often mishandle. Prints the slowest time, the peak of memory and
+the share of refusals. Any exception that is not divprism's own ends the process.
 """
 
 import io
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from fuzz_documents import DOCUMENTS, mutated_json, read_document
 from sample_files import image_bytes, jsonl, records, write_video
 
 import divprism as dp
@@ -113,6 +115,7 @@ SEEDS = {
     ".tiff": lambda: image_bytes(1, form="TIFF"),
     ".gif": _gif,
     ".mp4": _video,
+    **DOCUMENTS,
 }
 
 
@@ -143,6 +146,9 @@ def mutated(content: bytes, rng: np.random.Generator) -> bytes:
 
 def read(kind: str, path: Path) -> None:
     """Load a file, and decode its outputs if they are images or videos."""
+    if kind in DOCUMENTS:
+        read_document(kind, path)
+        return
     if kind not in MEDIA:
         options = {}
         if kind == ".txt":
@@ -176,7 +182,11 @@ def main() -> None:
     slowest = refused = 0.0
     before = peak()
     for _ in range(count):
-        path.write_bytes(mutated(content, rng))
+        mutate = mutated
+        if kind in DOCUMENTS and kind.endswith(".json") and rng.random() < 0.8:
+            # Bytes that change at random seldom leave JSON.
+            mutate = mutated_json
+        path.write_bytes(mutate(content, rng))
         start = time.perf_counter()
         try:
             read(kind, path)

@@ -128,3 +128,18 @@ def test_what_cannot_be_swept_is_refused(arguments, message):
 def test_bandwidths_must_be_positive(widths):
     with pytest.raises(dp.ArgumentError, match="`bandwidths_x` must be positive and finite"):
         dp.bandwidth_sweep(X, bandwidths_x=widths)
+
+
+def test_a_sample_keeps_whole_prompts():
+    rng = np.random.default_rng(3)
+    prompts = np.repeat(rng.normal(size=(300, 3)), 4, axis=0)
+    outputs = rng.normal(size=(1200, 3))
+    sample = dp.bandwidth_sweep(outputs, prompts, max_rows=400)
+    whole = dp.bandwidth_sweep(outputs, prompts, max_rows=1200)
+    assert sample.n == 400
+    # Four outputs of a prompt are kept together; one by one, three of four would be alone.
+    chosen = np.argmin(np.abs(sample.t.bandwidths - sample.t.chosen))
+    of_sample = sample.t.scores["conditional_vendi"][chosen]
+    assert of_sample == pytest.approx(whole.t.scores["conditional_vendi"][chosen], rel=0.1)
+    one = dp.bandwidth_sweep(outputs[:60], np.ones((60, 2)), max_rows=20)
+    assert one.n == 20

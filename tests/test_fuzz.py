@@ -13,6 +13,7 @@ import pytest
 from fuzz import SEEDS
 
 HERE = Path(__file__).parent
+SIGNED = ("_state.npz",)  # with a digest, so that every change is noticed
 COUNT = int(os.environ.get("DIVPRISM_FUZZ", 10_080)) // len(SEEDS)
 
 
@@ -24,4 +25,6 @@ def test_mutated_files_are_read_or_refused(kind, tmp_path):
     figures = json.loads(done.stdout)
     assert figures["slowest"] < 5  # seconds: a hang, not a measure of speed
     assert figures["peak"] < 600  # megabytes: the largest image, decoded and converted
-    assert 0.05 < figures["refused"] < 1  # mutations matter, but do not all hit the signature
+    assert figures["refused"] > 0.05  # mutations matter
+    if kind not in SIGNED:
+        assert figures["refused"] < 1  # and do not all hit the signature

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from divprism.analysis.content_sample import choose_pairs
 from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.inputs import (
     as_samples,
@@ -90,7 +91,7 @@ class BandwidthSweep:
     n : int
         Number of pairs used.
     drawn_from : int
-        Number of pairs in the data; those used are a seeded random choice of them.
+        Number of pairs in the data; those used are chosen by their content.
     settings : Settings
         Order, truncation, bandwidth rule and seed.
     max_rows : int
@@ -201,7 +202,7 @@ def bandwidth_sweep(
     bandwidths_x, bandwidths_t : collection of positive numbers, optional
         Default: 21 values from an eighth of the median distance to four times the median distance.
     max_rows : int, optional
-        Largest number of pairs used; of more pairs a sample chosen by their content.
+        Largest number of pairs used; of more pairs, those of some prompts, chosen by content.
     bandwidth_rule, order, truncation, rng, settings
         As in `evaluate`.
     embedder_x, embedder_t, cache, num_workers, progress
@@ -265,15 +266,18 @@ def _paired_rows(x: object, t: object) -> dict[str, Array]:
 
 
 def _kept_rows(rows: dict[str, Array], max_rows: int) -> np.ndarray:
-    """At most `max_rows` pairs, chosen by their content: no seed and no order of rows matters."""
+    """At most `max_rows` pairs, chosen by their content: no seed and no order of rows matters.
+
+    Whole prompts, because pairs chosen one by one would hardly have a prompt in common.
+    """
     count = int(rows["x"].shape[0])
     if count <= max_rows:
         return np.arange(count)
-    hashes = content_hashes(rows["x"])
-    if "t" in rows:
-        # Three times one of them, so that prompts that equal their outputs do not cancel.
-        hashes = np.uint64(3) * hashes + content_hashes(rows["t"])
-    return smallest(hashes, max_rows)
+    of_outputs = content_hashes(rows["x"])
+    if "t" not in rows:
+        return smallest(of_outputs, max_rows)
+    _, prompts = distinct_rows(rows["t"])
+    return choose_pairs(prompts, content_hashes(rows["t"]), of_outputs, max_rows)
 
 
 def _sweep(

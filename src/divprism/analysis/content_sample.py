@@ -13,7 +13,7 @@ from divprism.core.operators import HadamardOperator, KernelOperator
 from divprism.data.samples import Samples
 from divprism.scores.problem import Problem
 
-__all__ = ["content_sample"]
+__all__ = ["choose_pairs", "content_sample", "most_outputs"]
 
 # A prompt keeps this number of outputs or more, so that what is diverse inside a prompt stays so.
 _OUTPUTS = 25
@@ -39,13 +39,11 @@ def content_sample(
         prompts, of_prompts = np.arange(rows.size), side_hashes(samples.outputs, problem.x, rows)
     else:
         prompts, of_prompts = problem.t.index, side_hashes(prompts_of(samples), problem.t, rows)
-    counts = np.bincount(prompts)
-    largest = max(_OUTPUTS, max_pairs // counts.size)
     of_outputs = of_prompts
-    if counts.max() > largest:
+    if np.bincount(prompts).max() > most_outputs(prompts, max_pairs):
         # Only needed where outputs of a prompt are left out.
         of_outputs = side_hashes(samples.outputs, problem.x, rows)
-    pairs = _choose(prompts, of_prompts, of_outputs, largest, max_pairs)
+    pairs = choose_pairs(prompts, of_prompts, of_outputs, max_pairs)
     # The outputs that are kept of a prompt take over the weight of all of them.
     before = np.bincount(prompts, weights=problem.weights)
     after = np.bincount(prompts[pairs], problem.weights[pairs], before.size)
@@ -53,17 +51,20 @@ def content_sample(
     return _restricted(problem, pairs, grown / grown.sum())
 
 
-def _choose(
-    prompts: np.ndarray,
-    of_prompts: np.ndarray,
-    of_outputs: np.ndarray,
-    largest: int,
-    max_pairs: int,
+def most_outputs(prompts: np.ndarray, max_pairs: int) -> int:
+    """The number of outputs that a prompt keeps at most."""
+    return min(max_pairs, max(_OUTPUTS, max_pairs // np.unique(prompts).size))
+
+
+def choose_pairs(
+    prompts: np.ndarray, of_prompts: np.ndarray, of_outputs: np.ndarray, max_pairs: int
 ) -> np.ndarray:
     """Pairs of the prompts with the smallest hashes, as many as fit, in the order of rows.
 
-    Of each prompt the `largest` outputs with the smallest hashes.
+    `prompts` numbers the prompt of each pair; the other two are hashes of the prompt and of the
+    output of each pair. Of each prompt the outputs with the smallest hashes (`most_outputs`).
     """
+    largest = most_outputs(prompts, max_pairs)
     counts = np.bincount(prompts)
     by_prompt = np.lexsort((of_outputs, prompts))
     rank = np.empty(prompts.size, int)
