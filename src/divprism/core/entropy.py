@@ -202,8 +202,8 @@ def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = 
 
     The random error is that of the jackknife over the replicates. Each shift adds the change that
     it causes; under truncation the alternatives add the root of their mean squared change. Sums of
-    squares known exactly have no error. If the spectrum has `bounds`, the value lies between theirs;
-    otherwise, if it has `coarse` ones, it is extrapolated to infinite effort.
+    squares known exactly have no error. If the spectrum has `bounds`, the value lies between
+    theirs; otherwise, if it has `coarse` ones, it is extrapolated to infinite effort.
     """
     if spectrum.bounds:
         return _between_bounds(spectrum, order, truncation)
@@ -274,7 +274,8 @@ def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> E
     sum lambda^order (for order 2 the law is exact), the largest eigenvalue for order infinity, and
     the entropy itself for order 1. With P at full effort, at half and at a quarter, the result is
     P + (P - P_half). If the law holds, P_half - P_quarter is twice P - P_half: the deviation from
-    that, and a quarter of the step taken, are systematic errors. The random error is a jackknife.
+    that, and a share of the step taken, are systematic errors. The random error is that of the
+    random features, to first order.
     """
     slope = _log_slope(order)
 

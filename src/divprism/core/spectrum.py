@@ -55,7 +55,8 @@ class Spectrum:
     coarse : tuple of Spectrum
         Spectra from half the effort each, which show how the result depends on the effort.
     shares : ndarray, shape (k, r)
-        With `coarse` and no `bounds`: the share of each of k random features in the eigenvector of each value.
+        With `coarse` and no `bounds`: the share of each of k random features in the eigenvector
+        of each value.
     """
 
     values: np.ndarray

@@ -54,6 +54,9 @@ _FOLDS = 8
 _POSITION_ERROR = 0.1
 _LOW_ORDER_ERROR = 0.35
 
+# Error at order zero as a multiple of what the last step has changed.
+_STEP_ERROR = 2.0
+
 # Share of the eigenvalues represented by a node at the floor that may be on the other side of it.
 _FLOOR_ERROR = 0.5
 
@@ -416,7 +419,8 @@ def measure(
     # radius of the noise.
     resolution = max(batch.resolution(size) for batch in batches)
     hidden = max(_MEAN_OF_SEMICIRCLE * resolution, np.finfo(np.float64).tiny)
-    position_error = _POSITION_ERROR + _LOW_ORDER_ERROR * max(0.0, 1 - lowest_order)
+    below_one = max(0.0, 1 - lowest_order)
+    position_error = _POSITION_ERROR + _LOW_ORDER_ERROR * below_one
     shifts = _shifts(
         nodes,
         weights,
@@ -425,6 +429,9 @@ def measure(
         floor=floor,
         resolution=resolution,
     )
+    # Where both rules leave out eigenvalues near the floor, only the last step shows it.
+    last_step = rules[:2].mean(axis=0) - rules[2:].mean(axis=0)
+    shifts = np.vstack([shifts, np.append(_STEP_ERROR * below_one * last_step, 0.0)])
     values = np.append(nodes, hidden)
     order = np.argsort(values)[::-1]
     return Spectrum(

@@ -15,7 +15,14 @@ from divprism.core.operators import ColumnNoise, HadamardOperator, Operator, in_
 from divprism.core.spectrum import Spectrum
 from divprism.core.sweep import Sweep, common_sweeps
 from divprism.core.tiles import row_blocks
-from divprism.engines import RESOURCES, Resources, side_by_side, spell_bytes, spell_seconds
+from divprism.engines import (
+    RESOURCES,
+    Resources,
+    one_blas_thread,
+    side_by_side,
+    spell_bytes,
+    spell_seconds,
+)
 from divprism.errors import ArgumentError
 from divprism.estimators._direct import (
     CHEAP_SIZE,
@@ -147,7 +154,9 @@ class Lanczos(Estimator):
         spectra = dict(zip(small, direct_spectra(small, resources), strict=True))
         large = [operator for operator in operators if operator not in spectra]
         if large:
-            run = _Run(self, large, question, resources)
+            # Rounding is measured on kernel values, whose bits depend on the threads of BLAS.
+            with one_blas_thread():
+                run = _Run(self, large, question, resources)
             with resources.workers(threads=run.sweeps[0].in_threads) as executor:
                 spectra.update(zip(large, run.spectra(executor), strict=True))
         return [spectra[operator] for operator in operators]

@@ -31,10 +31,10 @@ class Nystrom(Estimator):
     The matrix is replaced by C W^+ C', with C its columns at random landmarks and W their rows. A
     connected part with no more items than landmarks is solved exactly.
 
-    The trace that C W^+ C' misses is spread over the computed eigenvalues, as in the papers'
-    truncation (Truncated Vendi, Def. 2). A truncated score depends on the t largest eigenvalues
-    only, which converge first. Without truncation only the sum of the other eigenvalues is known;
-    the stated error is the change of the score between different ways to distribute that sum.
+    A truncated score depends on the t largest eigenvalues only, which converge first. Of the others
+    only the sum is known, the trace that C W^+ C' misses. Spread over few or over many eigenvalues
+    it gives a lower and an upper bound. The estimate lies between them, where two halves of the
+    landmarks predict; its stated error is a share of the gap, large with few landmarks.
 
     Supports every kernel. O(n m (d + m)) time for m landmarks, one pass for each matrix; 24 m^2
     bytes.
