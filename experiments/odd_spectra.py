@@ -1,4 +1,4 @@
-"""Do stated errors hold on odd spectra? The table of docs/explanation/stated-errors.md.
+"""Do stated errors hold on odd spectra? z = (estimate - exact) / stated error, by shape and order.
 
     python experiments/odd_spectra.py                        # half an hour on one core
     python experiments/odd_spectra.py --seeds 20 --first 500 # a first look
