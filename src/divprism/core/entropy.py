@@ -18,6 +18,28 @@ _NEAR_ONE = 0.05
 # Smallest sum of powers: weights of either sign may add up to zero, whose logarithm is undefined.
 _TINY = 1e-16
 
+# Error of an extrapolation as a share of the step taken; and what orders below one, which give
+# weight to eigenvalues that few features cannot resolve, add to it at order zero.
+_LAW_ERROR = 0.25
+_TAIL_ERROR = 1.5
+
+# Frequencies that matter most to the smallest eigenvalues are rare, and a sample without them looks
+# more certain than it is: what order zero adds to the random error, as a share of it.
+_TAIL_SPREAD = 0.5
+
+# Errors of a value between two bounds, as shares of the gap between them, by
+# experiments/odd_spectra.py: of every position, in the middle, and at order zero without and with
+# truncation. Then shares of the change that half of the effort makes, and of what is unseen.
+_POSITION_ERROR = 0.05
+_MIDDLE_ERROR = 0.25
+_LOW_ORDER_ERROR = 0.2
+_CUT_LOW_ORDER_ERROR = 0.08
+_CHANGE_ERROR = 0.2
+_UNSEEN_ERROR = 0.06
+
+# Beyond this order only the largest eigenvalues matter.
+_HIGH_ORDER = 8.0
+
 # Orders up to this one have no derivative where an eigenvalue is zero.
 _CUSP = 0.5
 
@@ -180,9 +202,11 @@ def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = 
 
     The random error is that of the jackknife over the replicates. Each shift adds the change that
     it causes; under truncation the alternatives add the root of their mean squared change. Sums of
-    squares known exactly have no error. If the spectrum has `coarse` ones, the value is
-    extrapolated to infinite effort.
+    squares known exactly have no error. If the spectrum has `bounds`, the value lies between
+    theirs; otherwise, if it has `coarse` ones, it is extrapolated to infinite effort.
     """
+    if spectrum.bounds:
+        return _between_bounds(spectrum, order, truncation)
     if spectrum.coarse:
         return _extrapolated(spectrum, order, truncation)
     value = renyi_entropy(spectrum, order, truncation)
@@ -206,6 +230,43 @@ def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = 
     return Estimate(value, deviations, math.hypot(*systematic))
 
 
+def _between_bounds(spectrum: Spectrum, order: float, truncation: int | None) -> Estimate:
+    """An entropy between that of the two bounds, with its error.
+
+    With more effort the lower bound rises and the upper one falls. Each is as far from the true
+    value as its last change is large, in proportion. That position is uncertain by a share of the
+    gap: most in the middle of it, and at orders below one, where the change says little about the
+    smallest eigenvalues. Part of the change itself is an error too, because eigenvalues that have
+    not converged move both bounds.
+    """
+
+    def bounds(each: Spectrum) -> np.ndarray:
+        return np.array([renyi_entropy(bound, order, truncation) for bound in each.bounds])
+
+    lower, upper = bounds(spectrum)
+    coarse = np.array([bounds(each) for each in spectrum.coarse])
+    changes = np.abs(coarse.mean(axis=0) - (lower, upper))
+    position = 0.5
+    if changes.sum() > 0:
+        position = changes[0] / changes.sum()
+    gap = upper - lower
+    value = lower + position * gap
+    before = coarse @ (1 - position, position)
+    share = _POSITION_ERROR + _MIDDLE_ERROR * position * (1 - position)
+    low_order = _LOW_ORDER_ERROR
+    unconverged = _CHANGE_ERROR * math.sqrt(((before - value) ** 2).mean())
+    unseen = 0.0
+    if truncation is not None:
+        # The eigenvalues that low orders give most weight are cut off.
+        low_order = _CUT_LOW_ORDER_ERROR
+        # Pairs of similar items that no landmark has seen may all be among the top t. A variance V
+        # of t values with mean 1 / t lowers the entropy by about order t^2 V / 2; a part of that.
+        unseen = _UNSEEN_ERROR * min(order, _HIGH_ORDER) * truncation * spectrum.unseen
+    share += low_order * max(0.0, 1 - order)
+    error = math.hypot(share * gap, unconverged, unseen, spectrum.rounding)
+    return Estimate(value, systematic=error)
+
+
 def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> Estimate:
     """The entropy at infinite effort, with its error.
 
@@ -213,7 +274,8 @@ def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> E
     sum lambda^order (for order 2 the law is exact), the largest eigenvalue for order infinity, and
     the entropy itself for order 1. With P at full effort, at half and at a quarter, the result is
     P + (P - P_half). If the law holds, P_half - P_quarter is twice P - P_half: the deviation from
-    that, and a quarter of the step taken, are systematic errors. The random error is a jackknife.
+    that, and a share of the step taken, are systematic errors. The random error is that of the
+    random features, to first order.
     """
     slope = _log_slope(order)
 
@@ -228,15 +290,36 @@ def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> E
     quarters = powers(quarter for half in spectrum.coarse for quarter in half.coarse)
     step = full - halves.mean()
     step_before = halves.mean() - quarters.mean()
-    left_out = powers(spectrum.left_out)
-    deviations = math.sqrt(1 - 1 / left_out.size) * (left_out - left_out.mean())
-    systematic = math.hypot(2 * step - step_before, step / 4)
-    if slope == 0:
-        return Estimate(full + step, deviations, systematic)
-    # Falling below a tenth of P is no extrapolation any more; the stated error is then large.
-    power = max(full + step, full / 10)
-    scale = 1 / (abs(slope) * power)
-    return Estimate(math.log(power) / slope, scale * deviations, scale * systematic)
+    deviations = _influence(spectrum, order, truncation)
+    is_cut = truncation is not None and truncation < spectrum.values.size
+    share = _LAW_ERROR
+    if order < 1 and not is_cut:
+        share += _TAIL_ERROR * (1 - order)
+        deviations = deviations * (1 + _TAIL_SPREAD * (1 - order))
+    systematic = math.hypot(2 * step - step_before, share * step)
+    value = full + step
+    if slope:
+        # Falling below a tenth of P is no extrapolation any more; the stated error is then large.
+        power = max(value, full / 10)
+        value = math.log(power) / slope
+        deviations = slope * full * deviations
+        deviations, systematic = deviations / (slope * power), systematic / (abs(slope) * power)
+    if truncation is not None:
+        # The entropy of t eigenvalues.
+        value = min(value, math.log(truncation))
+    return Estimate(value, deviations, systematic)
+
+
+def _influence(spectrum: Spectrum, order: float, truncation: int | None) -> np.ndarray:
+    """Contribution of each random feature to the error of the entropy, to first order.
+
+    The matrix is the mean of one matrix k_j for each feature j. With S the gradient of the entropy,
+    feature j adds tr S (k_j - mean) / r, which its shares in the eigenvectors give.
+    """
+    _, slopes = entropy_slopes(spectrum.values, order, truncation)
+    parts = spectrum.shares @ (slopes * spectrum.values)
+    count = parts.size
+    return math.sqrt(count / (count - 1)) * (parts - parts.mean())
 
 
 def _log_slope(order: float) -> float:

@@ -10,9 +10,6 @@ from divprism.core.spectrum import Spectrum
 
 __all__ = ["FeatureMoments"]
 
-# Groups of random features that the jackknife leaves out in turn.
-_PARTS = 8
-
 # Times that the number of random features is halved, to measure how the result depends on it.
 _LEVELS = 2
 
@@ -76,14 +73,16 @@ class FeatureMoments:
         everything = np.arange(self.size)
         if not self.is_random:
             return self._spectrum(everything, 0, noise)
-        count = self.size // 2
-        left_out = []
-        for part in np.array_split(np.arange(count), min(_PARTS, count)):
-            rest = np.setdiff1d(np.arange(count), part)
-            # A frequency takes its cosine and its sine along.
-            chosen = np.concatenate([rest, count + rest])
-            left_out.append(self._spectrum(chosen, 0, noise))
-        return replace(self._spectrum(everything, _LEVELS, noise), left_out=tuple(left_out))
+        whole = self._spectrum(everything, _LEVELS, noise)
+        return replace(whole, shares=self._shares(whole.values.size))
+
+    def _shares(self, count: int) -> np.ndarray:
+        """Share of each frequency in each of the largest `count` eigenvectors."""
+        _, vectors = np.linalg.eigh(self.total)
+        squares = vectors[:, ::-1][:, :count] ** 2
+        # A frequency takes its cosine and its sine along.
+        half = self.size // 2
+        return squares[:half] + squares[half:]
 
     def _spectrum(self, chosen: np.ndarray, levels: int, noise: float) -> Spectrum:
         # Features are scaled for all frequencies together: fewer of them need a larger factor.

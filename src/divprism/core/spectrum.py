@@ -6,11 +6,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["Estimate", "Spectrum"]
+__all__ = ["Estimate", "Spectrum", "spectral_floor"]
 
 
 def _empty() -> np.ndarray:
     return np.zeros((0, 0))
+
+
+def spectral_floor(largest: float, size: int, noise: float) -> float:
+    """Eigenvalues of a matrix of `size` rows that are not above this count as zero."""
+    rounding = size * float(np.finfo(np.float64).eps) * float(largest)
+    # However noisy the matrix is, its largest eigenvalue stays.
+    return max(rounding, min(noise, 0.5 * float(largest)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +47,16 @@ class Spectrum:
         Error of the largest eigenvalue.
     rounding : float
         Relative error of all eigenvalues together, from the precision of the kernel values.
+    bounds : tuple of two Spectrum
+        With `coarse`: the same eigenvalues with the mass that is missing placed in two ways, for
+        the least and for the most entropy.
+    unseen : float
+        With `bounds`: sum of squares of the eigenvalues beyond that of the second bound.
     coarse : tuple of Spectrum
-        Spectra from half the effort each, to extrapolate from, where the error is proportional to
-        one over the effort.
-    left_out : tuple of Spectrum
-        With `coarse`: spectra without one part of the random features after another (jackknife).
+        Spectra from half the effort each, which show how the result depends on the effort.
+    shares : ndarray, shape (k, r)
+        With `coarse` and no `bounds`: the share of each of k random features in the eigenvector
+        of each value.
     """
 
     values: np.ndarray
@@ -56,8 +68,10 @@ class Spectrum:
     squares: float | None = None
     top_error: float = 0.0
     rounding: float = 0.0
+    bounds: tuple["Spectrum", ...] = ()
+    unseen: float = 0.0
     coarse: tuple["Spectrum", ...] = ()
-    left_out: tuple["Spectrum", ...] = ()
+    shares: np.ndarray = field(default_factory=_empty)
 
     @classmethod
     def from_eigenvalues(cls, eigenvalues: np.ndarray, *, noise: float, method: str) -> "Spectrum":
@@ -71,11 +85,7 @@ class Spectrum:
         array([0.75, 0.25])
         """
         values = np.sort(np.asarray(eigenvalues, np.float64))[::-1]
-        largest = values[0]
-        rounding = values.size * np.finfo(np.float64).eps * largest
-        # However noisy the matrix is, its largest eigenvalue stays.
-        floor = max(rounding, min(noise, 0.5 * largest))
-        values = values[values > floor]
+        values = values[values > spectral_floor(values[0], values.size, noise)]
         # The dropped values were rounding errors, so the trace is restored.
         values = values / values.sum()
         return cls(values, np.ones(values.size), method)

@@ -38,7 +38,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from divprism.core.spectrum import Spectrum
+from divprism.core.spectrum import Spectrum, spectral_floor
 from divprism.estimators._krylov import BlockKrylov
 
 __all__ = ["Batch", "Function", "measure"]
@@ -49,8 +49,16 @@ Function: TypeAlias = Callable[[np.ndarray], np.ndarray]
 _FOLDS = 8
 
 # How well the position of the true value between the Gauss and the Radau rule is known, as a share
-# of the gap between them.
+# of the gap between them; and what order zero adds. The rules converge at the same rate on smooth
+# spectra only, and the lower the order, the more the smallest eigenvalues count.
 _POSITION_ERROR = 0.1
+_LOW_ORDER_ERROR = 0.35
+
+# Error at order zero as a multiple of what the last step has changed.
+_STEP_ERROR = 2.0
+
+# Share of the eigenvalues represented by a node at the floor that may be on the other side of it.
+_FLOOR_ERROR = 0.5
 
 # Singular values of the 2 x 2 covariance below this share of the largest count as zero: if all
 # eigenvalues are equal, x and x^2 are the same control variate.
@@ -101,11 +109,14 @@ class Batch:
         The Krylov space of the probes, which may grow between calls.
     noise : float
         Radius of the eigenvalues that rounding puts in place of zeros.
+    data_noise : float
+        Eigenvalues below this are rounding errors of the data, and count as zero.
     """
 
-    def __init__(self, krylov: BlockKrylov, noise: float) -> None:
+    def __init__(self, krylov: BlockKrylov, noise: float, data_noise: float = 0.0) -> None:
         self.krylov = krylov
         self.noise = noise
+        self.data_noise = data_noise
         self._solved: dict[int, _Eigenpairs] = {}
         self._rules: dict[int, tuple[Rule, Rule]] = {}
         self._atoms: dict[tuple[object, ...], _Atoms] = {}
@@ -154,6 +165,11 @@ class Batch:
         return changed
 
     def floor(self, size: int) -> float:
+        """Values below this count as zero, as in an exact solution or because they may be."""
+        largest = float(self.solved(self.krylov.steps).nodes[0])
+        return max(self.resolution(size), spectral_floor(largest, size, self.data_noise))
+
+    def resolution(self, size: int) -> float:
         """Values below this are indistinguishable from zero."""
         # Three sources: rounding in the matrix, rounding in the basis, and the most negative node
         # with a margin, since a semidefinite matrix has none.
@@ -359,7 +375,13 @@ def _ritz_pairs(matrix: np.ndarray, start: np.ndarray, steps: int) -> tuple[np.n
 
 
 def measure(
-    batches: Sequence[Batch], f: Function, *, size: int, squares: float, trace: float
+    batches: Sequence[Batch],
+    f: Function,
+    *,
+    size: int,
+    squares: float,
+    trace: float,
+    lowest_order: float = 1.0,
 ) -> Spectrum:
     """The spectral measure that batches of probes of one matrix estimate together.
 
@@ -373,6 +395,8 @@ def measure(
         Rows of the matrix.
     squares, trace
         The known ||A||_F^2 and tr A.
+    lowest_order
+        The lowest order of an entropy that the measure is for.
     """
     atoms = [batch.atoms(f, size=size, known=(trace, squares)) for batch in batches]
     precision = np.concatenate([batch.precision for batch in atoms])
@@ -391,10 +415,23 @@ def measure(
     left_out = weights + math.sqrt(freedom / (freedom - 2)) * (left_out - weights)
     nodes = np.concatenate([batch.values for batch in atoms])
     floor = max(batch.floor(size) for batch in batches)
-    shifts = _shifts(nodes, weights, rules, size=size, floor=floor)
     # One more value, for the eigenvalues that rounding hides: spread over a semicircle of the
     # radius of the noise.
-    hidden = max(_MEAN_OF_SEMICIRCLE * floor, np.finfo(np.float64).tiny)
+    resolution = max(batch.resolution(size) for batch in batches)
+    hidden = max(_MEAN_OF_SEMICIRCLE * resolution, np.finfo(np.float64).tiny)
+    below_one = max(0.0, 1 - lowest_order)
+    position_error = _POSITION_ERROR + _LOW_ORDER_ERROR * below_one
+    shifts = _shifts(
+        nodes,
+        weights,
+        position_error * (rules[0] - rules[1]),
+        size=size,
+        floor=floor,
+        resolution=resolution,
+    )
+    # Where both rules leave out eigenvalues near the floor, only the last step shows it.
+    last_step = rules[:2].mean(axis=0) - rules[2:].mean(axis=0)
+    shifts = np.vstack([shifts, np.append(_STEP_ERROR * below_one * last_step, 0.0)])
     values = np.append(nodes, hidden)
     order = np.argsort(values)[::-1]
     return Spectrum(
@@ -421,19 +458,29 @@ def _average(shares: np.ndarray, measures: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _shifts(
-    nodes: np.ndarray, weights: np.ndarray, rules: np.ndarray, *, size: int, floor: float
+    nodes: np.ndarray,
+    weights: np.ndarray,
+    between_rules: np.ndarray,
+    *,
+    size: int,
+    floor: float,
+    resolution: float,
 ) -> np.ndarray:
     """Changes of the weights as large as the systematic errors; the last column is hidden values.
 
     In order: the position of the true value between the two rules; half of the missing eigenvalues,
     which rounding may have hidden or put in place of zeros; and rounding in the products, which
-    moves an eigenvalue by about a tenth of floor^2 over the eigenvalue (measured).
+    moves an eigenvalue by about a tenth of floor^2 over the eigenvalue (measured). If the floor is
+    that of an exact solution, which leaves out the same eigenvalues, none are missing, but nodes
+    near it stand for eigenvalues on either side.
     """
     missing = max(0.0, size - float(weights.sum()))
-    between_rules = np.append(_POSITION_ERROR * (rules[0] - rules[1]), 0.0)
+    near_floor = 0.1 * (floor / nodes) ** 2
+    if floor > resolution:
+        missing = 0.0
+        near_floor = _FLOOR_ERROR * floor / nodes
     hidden = np.append(np.zeros(weights.size), missing / 2)
-    rounding = np.append(0.1 * weights * (floor / nodes) ** 2, 0.0)
-    return np.array([between_rules, hidden, rounding])
+    return np.array([np.append(between_rules, 0.0), hidden, np.append(near_floor * weights, 0.0)])
 
 
 def _balanced(precision: np.ndarray, surprise: np.ndarray) -> np.ndarray:

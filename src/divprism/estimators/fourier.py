@@ -27,7 +27,7 @@ class Fourier(Estimator):
     Eigenvalues of the 2 r x 2 r moment of r random frequencies (Truncated Vendi, eq. 12). Needs
     Gaussian kernels. The spectrum of r features is too concentrated, by a term of about 1 / r. The
     same moment contains two sets of r / 2 frequencies and four of r / 4, from which the entropy is
-    extrapolated to r = infinity, and eight sets of 7 r / 8, whose spread gives the stated error.
+    extrapolated to r = infinity; the influence of each frequency gives the random error.
     Choose r well above the score: a spectrum has at most 2 r eigenvalues, and if r is too small the
     stated error is as large as the score itself.
 

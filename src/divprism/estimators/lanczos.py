@@ -11,10 +11,18 @@ import numpy as np
 
 from divprism.core.arrays import Array, array_namespace, machine_epsilon, to_numpy, upload
 from divprism.core.entropy import entropy_estimate
-from divprism.core.operators import HadamardOperator, Operator, in_single
+from divprism.core.operators import ColumnNoise, HadamardOperator, Operator, in_single
 from divprism.core.spectrum import Spectrum
 from divprism.core.sweep import Sweep, common_sweeps
-from divprism.engines import RESOURCES, Resources, side_by_side, spell_bytes, spell_seconds
+from divprism.core.tiles import row_blocks
+from divprism.engines import (
+    RESOURCES,
+    Resources,
+    one_blas_thread,
+    side_by_side,
+    spell_bytes,
+    spell_seconds,
+)
 from divprism.errors import ArgumentError
 from divprism.estimators._direct import (
     CHEAP_SIZE,
@@ -146,7 +154,9 @@ class Lanczos(Estimator):
         spectra = dict(zip(small, direct_spectra(small, resources), strict=True))
         large = [operator for operator in operators if operator not in spectra]
         if large:
-            run = _Run(self, large, question, resources)
+            # Rounding is measured on kernel values, whose bits depend on the threads of BLAS.
+            with one_blas_thread():
+                run = _Run(self, large, question, resources)
             with resources.workers(threads=run.sweeps[0].in_threads) as executor:
                 spectra.update(zip(large, run.spectra(executor), strict=True))
         return [spectra[operator] for operator in operators]
@@ -165,6 +175,7 @@ class _Run:
         self.settings, self.question, self.resources = settings, question, resources
         self.given = operators
         self.operators, self.noise = self._in_precision(operators)
+        self.data_noise = {operator: self._data_noise(operator) for operator in self.operators}
         self.rng = np.random.default_rng(question.rng)
         # Depth and probes are chosen for the first order; the others use the same measure.
         self.order = question.orders[0]
@@ -189,6 +200,19 @@ class _Run:
             if worst < 2 * self.settings.tolerance:
                 return single, noise
         return operators, {operator: _rounding(operator) for operator in operators}
+
+    def _data_noise(self, operator: Operator) -> float:
+        """Eigenvalues below this are rounding errors of the data."""
+        # From order one on they add nothing that matters.
+        if min(self.question.orders) >= 1:
+            return 0.0
+        columns = _spaced(operator.size)
+        values_at, noise = operator.columns(columns), ColumnNoise(operator, columns)
+        root = np.sqrt(operator.masses)
+        for rows in row_blocks(operator.size):
+            values = to_numpy(values_at(rows)).astype(np.float64)
+            noise.update(rows, values * root[rows, None] * root[None, columns])
+        return noise.total()
 
     @property
     def _may_solve_exactly(self) -> bool:
@@ -278,6 +302,7 @@ class _Run:
                 size=operator.size,
                 squares=self.squares[operator],
                 trace=float(operator.masses.sum()),
+                lowest_order=min(self.question.orders),
             )
             estimate = entropy_estimate(spectrum, self.order, self.question.truncation)
             return spectrum, estimate.standard_error
@@ -314,7 +339,8 @@ class _Run:
         for operator in self.operators:
             start = starts[operator]
             vectors = array_namespace(start).astype(start, dtypes[operator])
-            fresh[operator] = Batch(BlockKrylov(vectors), self.noise[operator])
+            krylov = BlockKrylov(vectors)
+            fresh[operator] = Batch(krylov, self.noise[operator], self.data_noise[operator])
             self.batches[operator].append(fresh[operator])
         return fresh
 
@@ -442,6 +468,11 @@ def _product_of(operator: Operator, joints: list[HadamardOperator]) -> HadamardO
     return None
 
 
+def _spaced(size: int) -> np.ndarray:
+    """Numbers of some points, evenly spaced."""
+    return np.unique(np.linspace(0, size - 1, _SAMPLE).astype(np.int64))
+
+
 def _rounding(operator: Operator) -> float:
     """Radius of the eigenvalues that rounding errors of the kernel values put in place of zeros.
 
@@ -449,7 +480,7 @@ def _rounding(operator: Operator) -> float:
     times the root of the largest mass. The size is measured, on a sample of the values that is
     computed again in double precision.
     """
-    index = np.unique(np.linspace(0, operator.size - 1, _SAMPLE).astype(np.int64))
+    index = _spaced(operator.size)
     everything = slice(0, index.size)
     single = operator.sample(index, double=False).values(everything, everything)
     double = operator.sample(index, double=True).values(everything, everything)

@@ -1,13 +1,13 @@
 """Nystrom: the spectrum from the columns of some items, the landmarks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from divprism.core.arrays import to_numpy
-from divprism.core.operators import Operator
-from divprism.core.spectrum import Spectrum
+from divprism.core.operators import ColumnNoise, Operator
+from divprism.core.spectrum import Spectrum, spectral_floor
 from divprism.core.tiles import row_blocks
 from divprism.engines import RESOURCES, Resources
 from divprism.estimators._direct import direct_spectra, largest_part
@@ -15,8 +15,10 @@ from divprism.estimators.base import QUESTION, Cost, Estimator, Question, whole_
 
 __all__ = ["Nystrom"]
 
-# Eigenvalues of the matrix of landmarks below this share of the largest count as zero.
-_RANK = 1e-12
+_EPSILON = float(np.finfo(np.float64).eps)
+
+# Error of an entropy by what no landmark shows: two items that resemble only each other.
+_UNRESOLVED = 3e-6
 
 # Bytes of columns held at a time.
 _CHUNK = 1 << 24
@@ -29,10 +31,10 @@ class Nystrom(Estimator):
     The matrix is replaced by C W^+ C', with C its columns at random landmarks and W their rows. A
     connected part with no more items than landmarks is solved exactly.
 
-    The trace that C W^+ C' misses is spread over the computed eigenvalues, as in the papers'
-    truncation (Truncated Vendi, Def. 2). A truncated score depends on the t largest eigenvalues
-    only, which converge first. Without truncation only the sum of the other eigenvalues is known;
-    the stated error is the change of the score between different ways to distribute that sum.
+    A truncated score depends on the t largest eigenvalues only, which converge first. Of the others
+    only the sum is known, the trace that C W^+ C' misses. Spread over few or over many eigenvalues
+    it gives a lower and an upper bound. The estimate lies between them, where two halves of the
+    landmarks predict; its stated error is a share of the gap, large with few landmarks.
 
     Supports every kernel. O(n m (d + m)) time for m landmarks, one pass for each matrix; 24 m^2
     bytes.
@@ -78,17 +80,20 @@ class Nystrom(Estimator):
         trace = float(operator.masses.sum())
         count = self.num_landmarks
         landmarks = rng.choice(operator.size, count, replace=False, p=operator.masses / trace)
-        inner, gram = _inner_and_gram(operator, landmarks, resources)
-        # Half of the landmarks show how far the eigenvalues have converged.
-        half = max(1, count // 2)
-        fine = _eigenvalues(inner, gram)
-        coarse = _eigenvalues(inner[:half, :half], gram[:half, :half])
-        # The larger of the noise of the kernel values and the rounding of the eigensolver.
-        floor = max(operator.noise * trace, count * np.finfo(np.float64).eps * float(fine[0]))
-        fine, coarse = fine[fine > floor], coarse[coarse > floor]
-        # An item that is similar to no landmark adds an eigenvalue of the size of its mass.
-        unseen = float(np.delete(operator.masses, landmarks).max() / trace)
-        return _topped_up(fine / trace, coarse / trace, operator.size, unseen)
+        inner = _landmark_features(operator, landmarks)
+        moment, squares, noise = _moment(operator, landmarks, inner, resources)
+        values = _eigenvalues(moment) / trace
+        floor = spectral_floor(values[0], operator.size, noise / trace)
+        fine = _bounded(values, operator.size, floor)
+        _, most = fine.bounds
+        unseen = max(0.0, squares / trace**2 - float(most.weights @ most.values**2))
+        coarse = []
+        # Two independent halves of the landmarks show how far the eigenvalues have converged.
+        for half in np.array_split(np.arange(count), 2):
+            basis = _basis(inner[:, half])
+            within = _eigenvalues(basis.T @ moment @ basis) / trace
+            coarse.append(_bounded(within, operator.size, floor))
+        return replace(fine, coarse=tuple(coarse), unseen=unseen, rounding=_UNRESOLVED)
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
         """Cost of one pass for each matrix."""
@@ -99,60 +104,77 @@ class Nystrom(Estimator):
         return Cost(2 * n * m * width + matrices * (n * m**2 + 15 * m**3), 24 * m**2)
 
 
-def _inner_and_gram(
-    operator: Operator, landmarks: np.ndarray, resources: Resources
-) -> tuple[np.ndarray, np.ndarray]:
-    """W and C' C for the columns C of the landmarks and their rows W."""
+def _landmark_features(operator: Operator, landmarks: np.ndarray) -> np.ndarray:
+    """Features B of the landmarks, shape (rank, m), with B' B = W their matrix."""
+    everything = slice(0, landmarks.size)
+    values = operator.sample(landmarks, double=False).values(everything, everything)
+    root = np.sqrt(operator.masses[landmarks])
+    matrix = to_numpy(values).astype(np.float64) * root[:, None] * root[None, :]
+    eigenvalues, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    large = eigenvalues > landmarks.size * _EPSILON * eigenvalues[-1]
+    return np.sqrt(eigenvalues[large])[:, None] * vectors[:, large].T
+
+
+def _moment(
+    operator: Operator, landmarks: np.ndarray, features: np.ndarray, resources: Resources
+) -> tuple[np.ndarray, float, float]:
+    """F' F for the features F of all items, with C = F B; tr M^2 as estimated; rounding noise of M.
+
+    C W^+ C' = F F' shares its non-zero eigenvalues with F' F. Computing C' C instead and dividing
+    by W on both sides would square the condition of W, and eigenvalues below 1e-8 of the largest
+    would be noise.
+    """
     count = landmarks.size
     root = np.sqrt(operator.masses)
-    values_at = operator.columns(landmarks)
-    inner, gram = np.zeros((count, count)), np.zeros((count, count))
+    # B has orthogonal rows, so its pseudo-inverse is its transpose with the rows rescaled.
+    inverse = (features / (features**2).sum(axis=1, keepdims=True)).T
+    values_at, noise = operator.columns(landmarks), ColumnNoise(operator, landmarks)
+    moment = np.zeros((features.shape[0], features.shape[0]))
+    squares = np.zeros(count)
     blocks = list(row_blocks(operator.size, max(1, _CHUNK // (8 * count))))
     for number, rows in enumerate(blocks):
         values = to_numpy(values_at(rows)).astype(np.float64)
         block = values * root[rows, None] * root[None, landmarks]
-        # Accumulated, so that the n x m matrix C is never held as a whole.
-        gram += block.T @ block
-        inside = np.flatnonzero((landmarks >= rows.start) & (landmarks < rows.stop))
-        inner[inside] = block[landmarks[inside] - rows.start]
+        noise.update(rows, block)
+        squares += (block**2).sum(axis=0)
+        # Accumulated, so that the n x m matrix F is never held as a whole.
+        part = block @ inverse
+        moment += part.T @ part
         resources.report_progress("landmarks", (number + 1) / len(blocks))
-    return 0.5 * (inner + inner.T), gram
+    # Landmarks are sampled by mass, so a column stands for 1 / mass of them. The diagonal is known.
+    masses, own = operator.masses, operator.masses[landmarks]
+    beside = float(((squares - own**2) / own).mean()) * float(masses.sum())
+    return moment, float(masses @ masses) + beside, noise.total()
 
 
-def _eigenvalues(inner: np.ndarray, gram: np.ndarray) -> np.ndarray:
-    """Eigenvalues of C W^+ C' from W and C' C, largest first."""
-    # C W^+ C' shares its non-zero eigenvalues with W^(-1/2) C' C W^(-1/2), which is m x m.
-    values, vectors = np.linalg.eigh(inner)
-    large = values > _RANK * values[-1]
-    half_inverse = vectors[:, large] / np.sqrt(values[large])
-    return np.linalg.eigvalsh(half_inverse.T @ gram @ half_inverse)[::-1]
+def _basis(features: np.ndarray) -> np.ndarray:
+    """Orthonormal basis of the space of some features: the landmarks that have them suffice."""
+    basis, sizes, _ = np.linalg.svd(features, full_matrices=False)
+    return basis[:, sizes > np.sqrt(features.shape[1] * _EPSILON) * sizes[0]]
 
 
-def _topped_up(values: np.ndarray, coarse: np.ndarray, size: int, unseen: float) -> Spectrum:
-    """Eigenvalues with the missing mass spread over them, and three alternatives as its error.
+def _eigenvalues(moment: np.ndarray) -> np.ndarray:
+    """Eigenvalues, largest first; those that rounding makes negative are zero."""
+    return np.maximum(np.linalg.eigvalsh(moment)[::-1], 0.0)
 
-    The alternatives: the missing mass spread evenly over all other eigenvalues; gathered in
-    eigenvalues as large as the largest mass of an item that is no landmark, as if those items had
-    similarity zero; and the eigenvalues from half of the landmarks.
+
+def _bounded(values: np.ndarray, size: int, floor: float) -> Spectrum:
+    """Eigenvalues above the floor, with the missing mass placed in two ways.
+
+    C W^+ C' is at most M, so each eigenvalue is at most the true one, and the mass that is missing
+    is known. For the least entropy it enlarges all eigenvalues in proportion. For the most entropy
+    it is spread evenly over all others, or over as many as it can raise to the rounding floor:
+    below it eigenvalues count as zero.
     """
     missing = max(0.0, 1 - float(values.sum()))
-    missing_coarse = max(0.0, 1 - float(coarse.sum()))
-    others = max(1, size - values.size)
-    ones = np.ones(values.size)
-    measures = [
-        (values + missing / values.size, ones),
-        (np.append(values, missing / others), np.append(ones, others)),
-        (np.append(values, unseen), np.append(ones, missing / unseen)),
-        (coarse + missing_coarse / coarse.size, np.ones(coarse.size)),
-    ]
-    # All measures on the same nodes, so that alternatives are shifts of the weights.
-    nodes = np.concatenate([own for own, _ in measures])
-    weights = np.zeros((len(measures), nodes.size))
-    start = 0
-    for number, (own, counts) in enumerate(measures):
-        weights[number, start : start + own.size] = counts
-        start += own.size
-    order = np.argsort(nodes)[::-1]
-    order = order[nodes[order] > 0]
-    weights = weights[:, order]
-    return Spectrum(nodes[order], weights[0], "nystrom", shifts=weights[1:] - weights[0])
+    kept = values[values > floor]
+    count = min(float(max(1, size - kept.size)), missing / floor)
+    least = Spectrum(kept / kept.sum(), np.ones(kept.size), "nystrom")
+    most = least
+    if count > 0:
+        nodes = np.append(kept, missing / count)
+        weights = np.append(np.ones(kept.size), count)
+        order = np.argsort(nodes)[::-1]
+        nodes, weights = nodes[order], weights[order]
+        most = Spectrum(nodes / float(nodes @ weights), weights, "nystrom")
+    return replace(least, bounds=(least, most))

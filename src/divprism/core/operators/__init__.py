@@ -10,6 +10,7 @@ from divprism.core.operators.base import Operator
 from divprism.core.operators.hadamard import HadamardOperator
 from divprism.core.operators.kernel import KernelOperator
 from divprism.core.operators.matrices import (
+    ColumnNoise,
     dense,
     in_single,
     matrix_noise,
@@ -20,6 +21,7 @@ from divprism.core.operators.matrices import (
 from divprism.core.operators.pairs import is_identity, on_pairs
 
 __all__ = [
+    "ColumnNoise",
     "HadamardOperator",
     "KernelOperator",
     "Operator",

@@ -14,6 +14,7 @@ from divprism.core.tiles import row_blocks
 from divprism.errors import DataError
 
 __all__ = [
+    "ColumnNoise",
     "dense",
     "in_single",
     "matrix_noise",
@@ -85,18 +86,52 @@ def matrix_noise(operator: Operator, matrix: Array) -> float:
     from the centre round most, but a point that is far from all others is similar to none of them,
     and its row of M is zero, without error, beside the exact diagonal.
     """
-    noise, by_row = 0.0, []
+    noise, noises = _noises(operator)
+    if noises is not None:
+        noise += _largest_row_error(matrix, array_namespace(noises).astype(noises, matrix.dtype))
+    return noise
+
+
+class ColumnNoise:
+    """`matrix_noise` from some columns of M, block by block: the largest of their sums.
+
+    Where these are a sample of all columns, the noise is that of typical columns.
+    """
+
+    def __init__(self, operator: Operator, columns: np.ndarray) -> None:
+        self._common, noises = _noises(operator)
+        self._noises = np.zeros(operator.size)
+        if noises is not None:
+            self._noises = to_numpy(noises).astype(np.float64)
+        self._columns, self._diagonal = columns, operator.masses[columns]
+        self._sums, self._weighted = np.zeros(columns.size), np.zeros(columns.size)
+
+    def update(self, rows: slice, block: np.ndarray) -> None:
+        """Add some rows of the columns."""
+        sizes = np.abs(block)
+        self._sums += sizes.sum(axis=0)
+        self._weighted += self._noises[rows] @ sizes
+
+    def total(self) -> float:
+        """The noise, after all rows."""
+        own = self._noises[self._columns] * (self._sums - 2 * self._diagonal)
+        return self._common + max(0.0, float((own + self._weighted).max()))
+
+
+def _noises(operator: Operator) -> tuple[float, Array | None]:
+    """A noise common to all entries of M, and one for each point, or None without such."""
+    common, by_row = 0.0, []
     for factor, index in operator.indexed_factors():
         noises = factor.points.noises
         if noises is None:
-            noise += factor.noise * float(operator.masses.sum())
+            common += factor.noise * float(operator.masses.sum())
             continue
         xp = array_namespace(noises)
         of_rows = xp.take(noises, upload(index, noises), axis=0)
-        by_row.append(xp.astype(of_rows, matrix.dtype))
-    if by_row:
-        noise += _largest_row_error(matrix, sum(by_row))
-    return noise
+        by_row.append(xp.astype(of_rows, xp.float64))
+    if not by_row:
+        return common, None
+    return common, sum(by_row)
 
 
 def _largest_row_error(matrix: Array, noises: Array) -> float:
