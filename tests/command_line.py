@@ -14,20 +14,20 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
-_SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload([
-    "command_line", "divprism.cli", "array_api_compat.numpy", "jinja2", "matplotlib.figure",
-    "matplotlib.backends.backend_agg", "rich.table", "scipy.linalg", "scipy.stats",
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload([
+    "command_line", "faults", "divprism.cli", "array_api_compat.numpy", "jinja2",
+    "matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table", "scipy.linalg", "scipy.stats",
 ])  # fmt: skip
 
 
 def run(*arguments, stdin=b"", cwd=None, timeout=120) -> subprocess.CompletedProcess[bytes]:
     """Return the exit code and both streams of `divprism ARGUMENTS` given these bytes on stdin."""
     call = ["divprism", *map(str, arguments)]
-    pipes = [_SERVER.Pipe(duplex=False) for _ in range(3)]
+    pipes = [SERVER.Pipe(duplex=False) for _ in range(3)]
     (theirs_in, ours_in), (ours_out, theirs_out), (ours_err, theirs_err) = pipes
     theirs = theirs_in, theirs_out, theirs_err
-    process = _SERVER.Process(target=_command, args=(call, dict(os.environ), cwd, *theirs))
+    process = SERVER.Process(target=_command, args=(call, dict(os.environ), cwd, *theirs))
     process.start()
     for end in theirs:
         end.close()  # else the reader would wait for this process to close its copy

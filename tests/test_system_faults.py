@@ -5,25 +5,32 @@ command is covered by being in the table. Whatever happens, a command ends by it
 exit code, without a traceback, and leaves no part of a file.
 """
 
-# ruff: noqa: SIM115
-import fcntl
-import importlib
 import json
 import os
 import pty
-import resource
 import shlex
-import signal
 import socket
 import stat
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import run
+from faults import (
+    become_unknown,
+    break_pipe,
+    close_stream,
+    fill_stream,
+    leave_no_folder,
+    limit_files,
+    read_from,
+    read_from_a_writer,
+    run_faulty,
+    set_encoding,
+)
 from sample_files import image_bytes, jsonl
 from typer.main import get_command
 
@@ -37,7 +44,6 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="faults of Unix")
 
 TABLE = get_command(__import__("divprism.cli").cli.app).commands
 CODES = {0, 1, 2, 3, 4, 5, 129, 130, 141, 143}
-MEMORY = 3 << 30  # bytes of address space: an endless file must be refused long before
 
 
 def example(name):
@@ -97,73 +103,6 @@ def no_parts(folder):
     assert not [path for path in folder.rglob("*") if path.name.endswith(TEMPORARY)]
 
 
-def fork(*arguments, cwd, prepare=lambda: None, environment=None, codec=None, timeout=60):
-    """Run a command in a fork of this process after `prepare`, with its streams in files."""
-    # Pipes that hold a megabyte: a file would be subject to the faults of the disk.
-    pipes = [os.pipe(), os.pipe()]
-    for _, writer in pipes:
-        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 20)
-    child = os.fork()
-    if child == 0:
-        code = 99
-        try:
-            os.setpgid(0, 0)
-            os.chdir(cwd)
-            for number, (_, writer) in enumerate(pipes, 1):
-                os.dup2(writer, number)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-                setattr(sys, name, open(number, mode, encoding=codec or "utf-8", closefd=False))
-            os.environ.update(environment or {})
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            prepare()
-            sys.argv = ["divprism", *map(str, arguments)]
-            code = _main()
-        finally:
-            os._exit(code)
-    for _, writer in pipes:
-        os.close(writer)
-    ended = time.monotonic() + timeout
-    while True:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
-            break
-        if time.monotonic() > ended:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            pytest.fail(f"{arguments} did not end")
-        time.sleep(0.005)
-    code = os.waitstatus_to_exitcode(status)
-    streams = []
-    for reader, _ in pipes:
-        with os.fdopen(reader, "rb") as stream:
-            streams.append(stream.read())
-    return subprocess.CompletedProcess(arguments, code, *streams)
-
-
-def _main():
-    """Run the command line as an interpreter would, and return its exit code."""
-    import traceback
-
-    from divprism.cli import main
-
-    code = 0
-    try:
-        main()
-    except SystemExit as left:
-        code = left.code or 0
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except (OSError, ValueError):
-            code = 120  # as Python exits if it cannot flush
-    return code
-
-
 # --- values: each file and each flag of each command becomes something that is no file
 
 
@@ -208,11 +147,11 @@ def test_what_is_no_file_is_refused_in_a_sentence(name, place):
     for path in paths:
         for source in sources:
             changed = [path if word == source else word for word in words]
-            check(fork(*changed, cwd=place, timeout=20))
+            check(run_faulty(*changed, cwd=place, timeout=20))
             cases += 1
     # A fault for each flag in turn: together the flags of a table see every fault.
     for index, flag in enumerate(text_flags(name)):
-        check(fork(*words, f"{flag}={paths[index % len(paths)]}", cwd=place, timeout=20))
+        check(run_faulty(*words, f"{flag}={paths[index % len(paths)]}", cwd=place, timeout=20))
         cases += 1
     for path in ("zero.jsonl", "full.jsonl", "pipe.jsonl", "loop.jsonl"):
         assert not stat.S_ISREG((place / path).lstat().st_mode)  # nothing has replaced it
@@ -223,82 +162,24 @@ def test_what_is_no_file_is_refused_in_a_sentence(name, place):
 # --- the environment: each command as it stands in its help
 
 
-def _close(number):
-    def prepare():
-        os.close(number)
-        setattr(sys, ("stdin", "stdout", "stderr")[number], None)
-
-    return prepare
-
-
-def _full(number):
-    def prepare():
-        os.dup2(os.open("/dev/full", os.O_RDWR), number)
-
-    return prepare
-
-
-def _broken_pipe():
-    reader, writer = os.pipe()
-    os.close(reader)
-    os.dup2(writer, 1)
-
-
-def _unknown_user():
-    # The interpreter of the tests may be in a folder that this user cannot read.
-    for module in (
-        "email.parser",
-        "encodings.utf_8_sig",
-        "importlib.readers",
-        "rich.table",
-        "rich.console",
-    ):
-        importlib.import_module(module)
-    dp.evaluate(np.eye(3), np.eye(3)).to_dict()
-    for name in ("HOME", "DIVPRISM_CACHE", "XDG_CACHE_HOME", "MPLCONFIGDIR"):
-        os.environ.pop(name, None)
-    os.setgroups([])
-    os.setgid(12345)
-    os.setuid(12345)
-
-
-def _small_disk():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
-
-
-def _locale(encoding):
-    def prepare():
-        for name in ("stdout", "stderr"):
-            number = getattr(sys, name).fileno()
-            setattr(sys, name, open(number, "w", encoding=encoding, errors="strict", closefd=False))
-
-    return prepare
-
-
 FAULTS = {
-    "stdin is closed": _close(0),
-    "stdout is closed": _close(1),
-    "stderr is closed": _close(2),
-    "stdout is full": _full(1),
-    "stderr is full": _full(2),
-    "nobody reads stdout": _broken_pipe,
-    "no file may grow": _small_disk,
-    "cp1252": _locale("cp1252"),
-    "ASCII": _locale("ascii"),
-    "the folder is gone": lambda: os.rmdir(_enter_folder()),
+    "stdin is closed": partial(close_stream, 0),
+    "stdout is closed": partial(close_stream, 1),
+    "stderr is closed": partial(close_stream, 2),
+    "stdout is full": partial(fill_stream, 1),
+    "stderr is full": partial(fill_stream, 2),
+    "nobody reads stdout": break_pipe,
+    "no file may grow": limit_files,
+    "cp1252": partial(set_encoding, "cp1252"),
+    "ASCII": partial(set_encoding, "ascii"),
+    "the folder is gone": leave_no_folder,
 }
-
-
-def _enter_folder():
-    os.mkdir("gone")
-    os.chdir("gone")
-    return "../gone"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", TABLE)
 def test_every_command_survives_every_fault(name, fault, place):
-    done = fork(*example(name), cwd=place, prepare=FAULTS[fault])
+    done = run_faulty(*example(name), cwd=place, prepare=FAULTS[fault])
     check(done)
     if fault == "stdout is full" or fault == "stdout is closed":
         assert done.returncode in (0, 4, 5)  # 0 where there is nothing to print
@@ -311,7 +192,7 @@ def test_every_command_survives_every_fault(name, fault, place):
 @pytest.mark.parametrize("name", TABLE)
 def test_every_command_runs_without_a_home_and_a_name(name, place, data):
     _open_to_all(place, data)
-    done = fork(*example(name), cwd=place, prepare=_unknown_user)
+    done = run_faulty(*example(name), cwd=place, prepare=become_unknown)
     check(done)
     assert not (place / "~").exists()  # a folder of this name would be a cache right here
     no_parts(place)
@@ -335,7 +216,7 @@ def test_folders_that_may_not_be_listed_or_written(mode, place, data):
     calls += [("cache", action, "--cache", "closed") for action in ("ls", "verify", "clear")]
     calls += [("report", "result.json", "-o", "closed/r.html"), ("demo", "--save", "closed/texts")]
     for call in calls:
-        check(fork(*call, cwd=place, prepare=_unknown_user))
+        check(run_faulty(*call, cwd=place, prepare=become_unknown))
     closed.chmod(0o755)
     no_parts(place)
 
@@ -353,25 +234,25 @@ def _open_to_all(place, data):
 
 
 def test_numbers_are_printed_where_the_output_cannot_be_written(place):
-    whole = fork("score", "first.jsonl", cwd=place).stdout
-    done = fork("score", "first.jsonl", "-o", "full.txt", cwd=place, prepare=_small_disk)
+    whole = run_faulty("score", "first.jsonl", cwd=place).stdout
+    done = run_faulty("score", "first.jsonl", "-o", "full.txt", cwd=place, prepare=limit_files)
     assert done.returncode == 4 and b"cannot write full.txt: File too large." in done.stderr
     assert not (place / "full.txt").exists()
     (place / "kept.txt").write_text("old")
-    done = fork("score", "first.jsonl", "-o", "kept.txt", cwd=place, prepare=_small_disk)
+    done = run_faulty("score", "first.jsonl", "-o", "kept.txt", cwd=place, prepare=limit_files)
     assert (place / "kept.txt").read_text() == "old"
     (place / "device").symlink_to("/dev/full")
     for flags in (("-o", "device"), ("--report", "device")):
-        done = fork("score", "first.jsonl", *flags, cwd=place)
+        done = run_faulty("score", "first.jsonl", *flags, cwd=place)
         assert (done.returncode, done.stdout) == (4, whole)
         assert b"cannot write device: No space left on device." in done.stderr
     no_parts(place)
 
 
 def test_numbers_go_to_stderr_where_stdout_is_full(place):
-    whole = fork("score", "first.jsonl", cwd=place).stdout
-    for fault in (_full(1), _close(1)):
-        done = fork("score", "first.jsonl", cwd=place, prepare=fault)
+    whole = run_faulty("score", "first.jsonl", cwd=place).stdout
+    for fault in (partial(fill_stream, 1), partial(close_stream, 1)):
+        done = run_faulty("score", "first.jsonl", cwd=place, prepare=fault)
         assert done.returncode == 4
         assert whole in done.stderr
         assert b"divprism: cannot write to standard output" in done.stderr
@@ -381,20 +262,23 @@ def test_a_full_cache_costs_the_cache_and_not_the_run(place):
     texts = [{"prompt": f"p{i % 3}", "output": f"answer {i}"} for i in range(12)]
     (place / "texts.jsonl").write_bytes(jsonl(texts))
     call = ("score", "texts.jsonl", "--cache", "vectors", "--format", "csv")
-    done = fork(*call, cwd=place, prepare=_small_disk)
+    done = run_faulty(*call, cwd=place, prepare=limit_files)
     assert b"cache-not-written" in done.stderr
-    assert done.returncode == 0 and done.stdout == fork(*call, cwd=place).stdout[: len(done.stdout)]
+    assert (
+        done.returncode == 0
+        and done.stdout == run_faulty(*call, cwd=place).stdout[: len(done.stdout)]
+    )
     no_parts(place)
 
 
 def test_vectors_are_written_whole_or_not_at_all(place, data):
     call = ("embed", "images", "--prompts", "prompts.csv", "-o", "vectors")
-    assert fork(*call, cwd=place).returncode == 0
+    assert run_faulty(*call, cwd=place).returncode == 0
     before = {path.name: path.read_bytes() for path in (place / "vectors").iterdir()}
-    done = fork(*call, cwd=place, prepare=_small_disk)
+    done = run_faulty(*call, cwd=place, prepare=limit_files)
     check(done, {4})
     assert {path.name: path.read_bytes() for path in (place / "vectors").iterdir()} == before
-    done = fork(*call[:-1], "new", cwd=place, prepare=_small_disk)
+    done = run_faulty(*call[:-1], "new", cwd=place, prepare=limit_files)
     assert done.returncode == 4 and not (place / "new").exists()
 
 
@@ -402,26 +286,21 @@ def test_vectors_are_written_whole_or_not_at_all(place, data):
 
 
 def test_endless_standard_input_is_refused(place):
-    def zeros():
-        os.dup2(os.open("/dev/zero", os.O_RDONLY), 0)
-
+    zeros = partial(read_from, "/dev/zero")
     for flags in (("score", "-"), ("score", "first.jsonl", "--prompts", "-")):
-        done = fork(*flags, cwd=place, prepare=zeros)
+        done = run_faulty(*flags, cwd=place, prepare=zeros)
         check(done, {4})
         assert b"standard input is longer than 512 MB" in done.stderr
 
 
 @pytest.mark.parametrize("how", ["closed", "write-only", "a folder"])
 def test_standard_input_that_cannot_be_read(how, place):
-    def prepare():
-        if how == "closed":
-            _close(0)()
-        elif how == "write-only":
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 0)
-        else:
-            os.dup2(os.open(".", os.O_RDONLY), 0)
-
-    done = fork("score", "-", cwd=place, prepare=prepare)
+    ways = {
+        "closed": partial(close_stream, 0),
+        "write-only": read_from_a_writer,
+        "a folder": partial(read_from, "."),
+    }
+    done = run_faulty("score", "-", cwd=place, prepare=ways[how])
     check(done, {4})
     assert b"standard input" in done.stderr
 
@@ -481,7 +360,7 @@ def hostile(tmp_path):
 @pytest.mark.parametrize("form", ["table", "json", "csv", "md", "latex"])
 def test_no_text_of_the_data_drives_a_terminal(form, encoding, hostile):
     call = ("score", "a\u202e\x1b[1m.jsonl", "--format", form)
-    done = fork(*call, cwd=hostile, prepare=_locale(encoding))
+    done = run_faulty(*call, cwd=hostile, prepare=partial(set_encoding, encoding))
     check(done, {0, 4})
     text = done.stdout.decode(encoding)
     assert not [letter for letter in set(text) if is_harmful(letter) and letter not in "\n\t"]
