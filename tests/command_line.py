@@ -17,7 +17,8 @@ from multiprocessing.connection import Connection
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload([
     "command_line", "faults", "divprism.cli", "array_api_compat.numpy", "jinja2",
-    "matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table", "scipy.linalg", "scipy.stats",
+    "matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table",
+    "scipy.linalg", "scipy.stats",
 ])  # fmt: skip
 
 

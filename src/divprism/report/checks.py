@@ -22,6 +22,7 @@ __all__ = [
     "positive",
     "record",
     "refuse",
+    "short_text",
     "text",
     "whole",
 ]
@@ -33,6 +34,7 @@ LARGEST = 1e15
 """The largest number that is accepted: no sample has more items, and plots take powers."""
 # Some decades above the smallest double: the margin of a log axis reaches below the value.
 _SMALLEST = 1e-300  # of a positive number
+_SHORT = 100  # letters of a label
 
 
 def refuse(path: str, requirement: str, value: object) -> NoReturn:
@@ -83,6 +85,13 @@ def text(value: object, path: str) -> None:
     """Check that a value is a string."""
     if not isinstance(value, str):
         refuse(path, "a text", value)
+
+
+def short_text(value: object, path: str) -> None:
+    """Check that a value is a string of at most 100 letters, as the label of a plot needs it."""
+    text(value, path)
+    if len(str(value)) > _SHORT:
+        refuse(path, f"a text of at most {_SHORT} letters", value)
 
 
 def boolean(value: object, path: str) -> None:

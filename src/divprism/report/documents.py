@@ -21,6 +21,7 @@ from divprism.report.checks import (
     positive,
     record,
     refuse,
+    short_text,
     text,
     whole,
 )
@@ -253,7 +254,7 @@ _CONVERGENCE = all_of(
             "means": mapping_of(_POSITIVES),
             "deviations": mapping_of(list_of(_ERROR, 1)),
             "verdicts": mapping_of(record({"status": text, "sentence": text})),
-            "noun": text,
+            "noun": short_text,
             "summary": text,
             "settings": record({"order": _check_order}),
         },

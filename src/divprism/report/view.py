@@ -198,10 +198,11 @@ def _with_readable_names(document: Document) -> Document:
     if given == [""]:
         names = {"": ""}
     renamed = dict(document)
+    is_comparison = "ranks" in document  # else no other part of it has been checked
     for key in ("models", "ranks", "lengths"):
-        if key in document:
+        if key == "models" or (is_comparison and key in document):
             renamed[key] = {names[model]: value for model, value in document[key].items()}
-    if "differences" in document:
+    if is_comparison:
         renamed["differences"] = [
             {
                 **difference,
