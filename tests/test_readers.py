@@ -138,7 +138,7 @@ def test_an_archive_with_a_corrupt_member_is_refused(tmp_path):
 def test_missing_files_and_unknown_suffixes_are_refused(tmp_path):
     with pytest.raises(dp.DataError, match=r"cannot read .*nowhere.npy: No such file or directory"):
         read_array(tmp_path / "nowhere.npy", "outputs")
-    with pytest.raises(dp.DataError, match=r"cannot read .*folder.npy: Is a directory"):
+    with pytest.raises(dp.DataError, match=r"cannot read .*folder.npy: it is a folder"):
         (tmp_path / "folder.npy").mkdir()
         read_array(tmp_path / "folder.npy", "outputs")
     with pytest.raises(

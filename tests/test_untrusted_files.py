@@ -170,7 +170,7 @@ TABLES = {
     ),
     "map to a number": ("a.json", b'{"a.png": 3, "b": 4}', "a.json maps 'a.png' to a number"),
     "Parquet in name only": ("a.parquet", GOOD, "a.parquet is not a readable table"),
-    "Parquet of 0 bytes": ("a.parquet", b"", "a.parquet is not a readable table"),
+    "Parquet of 0 bytes": ("a.parquet", b"", "a.parquet is empty"),
     "Arrow in name only": ("a.arrow", GOOD, "a.arrow is not a readable table"),
     "pickled array": ("a.npy", _pickled(), "a.npy contains pickled objects, which could run code"),
     "2^31 rows in a header": (
