@@ -100,7 +100,7 @@ def open_file(path: str | Path, name: str | None = None) -> BinaryIO:
     return file
 
 
-# Windows reads text unless it is told otherwise, and opens pipes by other means.
+# Windows has a flag for bytes, since it opens files as text by default, and none for pipes.
 _BINARY = getattr(os, "O_BINARY", 0)
 _WITHOUT_BLOCKING = getattr(os, "O_NONBLOCK", 0)
 

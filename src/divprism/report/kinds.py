@@ -52,7 +52,7 @@ def _as_ids(document: Document) -> float:
 
 
 def _highest(document: Document, kinds: float) -> float:
-    """Return the score per kind of prompt, of so many kinds, if no two outputs are alike."""
+    """Return the score per kind of prompt that outputs would have if no two were alike."""
     count = document["data"]["n"]
     truncation = document["settings"]["truncation"]
     if truncation is not None:
