@@ -42,7 +42,7 @@ Array: TypeAlias = Any
 
 # Sizes of a matrix up to which one BLAS thread, and from which SciPy, computes eigenvalues.
 _ONE_THREAD_SIZE = 400
-_SCIPY_SIZE = 1800
+_SCIPY_SIZE = 3001
 
 # Columns that are compared first when looking for equal rows: they nearly always differ there.
 _FIRST_COLUMNS = 32
