@@ -10,6 +10,7 @@ from sample_files import jsonl, records
 
 import divprism as dp
 from divprism.data import toy
+from divprism.engines.threads import Caller
 from divprism.scores import registry
 
 
@@ -217,6 +218,27 @@ def test_models_share_embedding_and_bandwidth(tmp_path):
         dp.ArgumentError, match="`t` must be a path too if `x` is the path of a file or folder"
     ):
         dp.evaluate(path, ["p"])
+
+
+@pytest.mark.parametrize("order", [0.5, 1, 2])
+def test_models_solved_at_the_same_time_have_the_scores_of_one_after_the_other(order):
+    """All of it: scores, intervals and baselines, of models that differ in size."""
+    t = np.repeat(np.arange(40), 6)
+    outputs = np.random.default_rng(3).standard_normal((len(t), 5))
+    models = ["a"] * 100 + ["b"] * 80 + ["c"] * 60
+    samples = dp.Samples(outputs, t, models=models)
+    options = {"order": order, "interval": 0.95, "num_permutations": 19}
+    together = dp.evaluate_models(samples, **options)
+    # A given executor computes tiles, so the models wait for each other.
+    alone = dp.evaluate_models(samples, executor=Caller(), **options)
+    assert list(together) == list(alone) == ["a", "b", "c"]
+    for model, one in alone.items():
+        other = together[model]
+        assert dict(other.scores) == pytest.approx(dict(one.scores), rel=1e-12)
+        for name, interval in one.intervals.items():
+            ends = (other.intervals[name].low, other.intervals[name].high)
+            assert ends == pytest.approx((interval.low, interval.high), rel=1e-9)
+        assert other.baseline.baseline == pytest.approx(one.baseline.baseline, rel=1e-12)
 
 
 @pytest.mark.parametrize("order", [0.5, 1, 2, math.inf])

@@ -10,7 +10,8 @@ from divprism.analysis.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
 from divprism.analysis.baseline import ShuffledBaseline, shuffled_baseline
 from divprism.analysis.comparison import Comparison, Difference, compare
 from divprism.analysis.convergence import Convergence, Verdict, converge
-from divprism.analysis.evaluation import Evaluation, Results, evaluate, evaluate_models
+from divprism.analysis.evaluate import evaluate, evaluate_models
+from divprism.analysis.evaluation import Evaluation, Results
 from divprism.analysis.fidelity import (
     KernelDistance,
     alignment,

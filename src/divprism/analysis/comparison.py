@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Results, assess
+from divprism.analysis.evaluate import assess_models
+from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Results
 from divprism.analysis.inputs import (
     as_samples,
     embed_samples,
@@ -249,17 +250,12 @@ def compare(
     # `evaluate_models`, and a model has the same score in both.
     embedded, settings = embed_samples(_pool(given), settings, resources)
     settings = pool_bandwidths(embedded, settings)
+    matched = _matched(embedded, kept)
     evaluations: dict[str, Evaluation] = {}
     errors: dict[str, SamplingError | None] = {}
-    for model, part in embedded.by_model().items():
-        # Notes about embedding and files are given once, for all models.
-        quiet = replace(part.select(kept[model]), notes=(), warnings=())
-        result, errors[model] = assess(quiet, settings, resources)
-        if by not in result.scores:
-            raise DataError(
-                f"every prompt has one output, so {by} cannot be computed; rank by another score, "
-                "such as conditional_vendi."
-            )
+    for model, (result, error) in assess_models(matched, settings, resources).items():
+        _require_score(by, result)
+        errors[model] = error
         resolved = with_rule_of(settings, result.settings)
         evaluations[model] = replace(result, settings=resolved)
     results = _ranked(evaluations, by)
@@ -267,8 +263,7 @@ def compare(
     differences = _differences(results, errors, by, scaled)
     # Long texts tend to differ more, so a ranking by diversity may be one by length. Lengths are
     # those of the texts; the embedded samples hold vectors.
-    matched = {model: samples.select(kept[model]) for model, samples in given.items()}
-    lengths = _mean_lengths(matched)
+    lengths = _mean_lengths({model: one.select(kept[model]) for model, one in given.items()})
     return Comparison(
         results=results,
         score=by,
@@ -312,6 +307,23 @@ def _split_models(models: Any) -> dict[str, Samples]:
                 raise DataError(f"two of the models are called {model!r}; rename one of them.")
             by_model[model] = part
     return by_model
+
+
+def _require_score(by: str, result: Evaluation) -> None:
+    if by not in result.scores:
+        raise DataError(
+            f"every prompt has one output, so {by} cannot be computed; rank by another score, "
+            "such as conditional_vendi."
+        )
+
+
+def _matched(embedded: Samples, kept: Mapping[str, list[int]]) -> dict[str, Samples]:
+    """The outputs of each model that are compared."""
+    matched = {}
+    for model, part in embedded.by_model().items():
+        # Notes about embedding and files are given once, for all models.
+        matched[model] = replace(part.select(kept[model]), notes=(), warnings=())
+    return matched
 
 
 def _pool(by_model: dict[str, Samples]) -> Samples:

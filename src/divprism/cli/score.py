@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from divprism.analysis.evaluation import Results, evaluate, evaluate_models
+from divprism.analysis.evaluate import evaluate, evaluate_models
+from divprism.analysis.evaluation import Results
 from divprism.cli.gates import check_gates, check_possible, parse_gates
 from divprism.cli.job import Job, command, flag
 from divprism.data.readers import read_array
