@@ -125,10 +125,19 @@ def test_models_are_cut_to_the_same_prompts_and_outputs():
         "one": 4,
         "two": 4,
     }
-    kept = "4 of 6 outputs kept, to have the same number for each prompt as the other models"
-    assert [note.text for note in found.notes[:2]] == [f"one: {kept}", f"two: {kept}"]
-    assert found.notes[2].text == "2 of 4 prompts left out, which not all models have"
+    left_out, prompts = found.notes[:2]
+    assert left_out.text.endswith("so some are left out: used are 4 of 6 of one, 4 of 6 of two")
+    assert prompts.text == "2 of 4 prompts left out, which not all models have"
     assert {note.severity for note in found.notes} == {"note"}
+
+
+def test_one_note_counts_the_outputs_of_many_models():
+    t = np.repeat(np.arange(12), 2)
+    models = {"short": dp.Samples(np.eye(24)[::2], t[::2])}
+    models |= {f"long{i}": dp.Samples(np.eye(24), t) for i in range(6)}
+    notes = dp.compare(models, kernel_x=dp.Gaussian(1.0), num_permutations=0).notes
+    (note,) = [note for note in notes if note.code == "outputs-left-out"]
+    assert note.text.endswith("12 of 24 of long2, and so on for 3 more models")
 
 
 def test_equal_models_tie_and_unequal_ones_do_not():

@@ -297,6 +297,7 @@ def test_clear_differences_are_counted():
     assert 0 < num_clear < 3
     assert page.count(">yes</td>") == num_clear
     assert f"{num_clear} of 3 pairs of models differ clearly" in page
+    assert "A rank of 1-2 means any place from 1 to 2" in page
     assert "built-in" not in page
     assert "wide +- 1" in page
 

@@ -17,6 +17,9 @@ __all__ = ["inequality_warnings", "match_prompts", "prompt_keys"]
 Key = str | int | float | bytes
 """What makes prompts of two models the same: a text, a digest, an id, or the bytes of a vector."""
 
+# Models of which a note says how many outputs are compared.
+_SHOWN_MODELS = 3
+
 
 def prompt_keys(by_model: Mapping[str, Samples]) -> dict[str, list[Key]]:
     """A key for the prompt of each output, equal where prompts of different models are the same.
@@ -74,23 +77,37 @@ def match_prompts(
     for key in common:
         fewest[key] = min(count[key] for count in counts.values())
     matched = {}
-    notes = []
     for model, samples in by_model.items():
         # The rows follow the order of `fewest`, so that unit i is the same prompt in all models.
         # `_differences` subtracts errors unit by unit and relies on it.
         matched[model] = _choose_rows(samples, keys[model], fewest)
-        num_kept = len(matched[model])
-        if num_kept < len(samples):
-            text = (
-                f"{model}: {num_kept:,} of {len(samples):,} outputs kept, to have the same number "
-                "for each prompt as the other models"
-            )
-            notes.append(Notice("outputs-left-out", text, "note"))
+    notes = _outputs_left_out(by_model, matched)
     left_out = len(every_prompt) - len(common)
     if left_out:
         text = f"{left_out:,} of {len(every_prompt):,} prompts left out, which not all models have"
         notes.append(Notice("prompts-left-out", text, "note"))
     return matched, notes
+
+
+def _outputs_left_out(
+    by_model: Mapping[str, Samples], matched: Mapping[str, list[int]]
+) -> list[Notice]:
+    """A note on how many outputs of each model are compared, if some are not."""
+    shares = []
+    for model, rows in matched.items():
+        total = len(by_model[model])
+        if len(rows) < total:
+            shares.append(f"{len(rows):,} of {total:,} of {model}")
+    if not shares:
+        return []
+    shown = shares[:_SHOWN_MODELS]
+    if len(shares) > _SHOWN_MODELS:
+        shown.append(f"and so on for {len(shares) - _SHOWN_MODELS:,} more models")
+    text = (
+        "models are compared on the same number of outputs for each prompt, so some are left out: "
+        f"used are {', '.join(shown)}"
+    )
+    return [Notice("outputs-left-out", text, "note")]
 
 
 def _require_models(by_model: Mapping[str, Samples]) -> None:

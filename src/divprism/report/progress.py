@@ -12,7 +12,7 @@ __all__ = ["progress_bar"]
 def progress_bar() -> Iterator[Callable[[str, float], None]]:
     """Yield a function of a text and a fraction that draws on stderr while the block runs.
 
-    A fraction of zero announces a step: its text stays on the screen, as a line above the bar.
+    A fraction of zero announces a step: its text stays on the screen, once, above the bar.
 
     >>> with progress_bar() as progress:
     ...     progress("half done", 0.5)
@@ -28,12 +28,15 @@ def progress_bar() -> Iterator[Callable[[str, float], None]]:
     with Progress(*columns, console=console, transient=True) as bar:
         # Hidden until something has progressed: quick commands show no empty bar.
         task = bar.add_task("", total=1.0, visible=False)
+        announced: set[str] = set()
 
         def update(text: str, fraction: float) -> None:
-            if fraction == 0:
+            if fraction > 0:
+                bar.update(task, description=escaped(text), completed=fraction, visible=True)
+            elif text not in announced:
+                # The same step is announced for each of many models.
+                announced.add(text)
                 # By the console of the bar, which moves the bar down; another would write into it.
                 console.print(escaped(text), markup=False)
-            else:
-                bar.update(task, description=escaped(text), completed=fraction, visible=True)
 
         yield update

@@ -1,7 +1,7 @@
 """Sentences about results, for the top of a page and below a table."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from divprism.analysis.groups.grouping import FEWEST_OUTPUTS
@@ -371,6 +371,7 @@ def comparison_sentences(document: Document) -> list[str]:
         ends = f"interval {best['low']:.3f} to {best['high']:.3f}"
     sentences = [
         f"ranked by {score}; {_clear_differences(differences)}",
+        *_shared_ranks(document["ranks"]),
         *_levels_and_differences(document),
         f"{first} scores {best['ratio']:.3f} times as high as {second} ({ends})",
     ]
@@ -381,6 +382,17 @@ def comparison_sentences(document: Document) -> list[str]:
             f"models: {correlation:+.2f} (Spearman)"
         )
     return sentences
+
+
+def _shared_ranks(ranks: Mapping[str, Sequence[int]]) -> list[str]:
+    """Return what a range of ranks means, with the first one as the example."""
+    for low, high in ranks.values():
+        if low < high:
+            return [
+                f"a rank of {low}-{high} means any place from {low} to {high}: models that do not "
+                "differ clearly have no order"
+            ]
+    return []
 
 
 def _levels_and_differences(document: Document) -> list[str]:
