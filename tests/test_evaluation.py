@@ -230,7 +230,7 @@ def test_models_solved_at_the_same_time_have_the_scores_of_one_after_the_other(o
     options = {"order": order, "interval": 0.95, "num_permutations": 19}
     together = dp.evaluate_models(samples, **options)
     # A given executor computes tiles, so the models wait for each other.
-    alone = dp.evaluate_models(samples, executor=Caller(), **options)
+    alone = dp.evaluate_models(samples, engine=Caller(), **options)
     assert list(together) == list(alone) == ["a", "b", "c"]
     for model, one in alone.items():
         other = together[model]

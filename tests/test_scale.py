@@ -461,7 +461,7 @@ def test_matrices_solved_side_by_side_give_the_same_scores(many):
     expected = dp.evaluate(*many, **arguments, memory=3_000_000).scores
     with ThreadPoolExecutor(3) as threads:
         for executor in (None, threads):
-            scores = dp.evaluate(*many, **arguments, executor=executor).scores
+            scores = dp.evaluate(*many, **arguments, engine=executor).scores
             assert scores == pytest.approx(expected, rel=1e-12)
 
 
@@ -560,9 +560,9 @@ def test_neither_threads_nor_memory_change_a_bit(estimator, many):
 
     expected = scores()
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(2) as two:
-        assert scores(executor=one) == expected
-        assert scores(executor=two, memory="3 MB") == expected
-        assert scores(executor=two, memory="4 GB") == expected
+        assert scores(engine=one) == expected
+        assert scores(engine=two, memory="3 MB") == expected
+        assert scores(engine=two, memory="4 GB") == expected
     assert scores(memory="6 MB") == expected
 
 
@@ -574,14 +574,13 @@ def test_sweeps_multiply_and_keep_what_fits(many):
     product = operators[2]
     matrix = np.asarray(product.rows(slice(0, product.size)))
     vectors = np.random.default_rng(0).standard_normal((product.size, 3))
-    with Resources().workers() as executor:
-        for keep in (0, 200_000, 10**9):
-            sweep = Sweep.over(group, Resources(tile=50), keep)
-            assert sweep.kept_bytes <= keep
-            for _ in range(2):
-                [result], [norm] = sweep.run(executor, [vectors], squares=True)
-                np.testing.assert_allclose(result, matrix @ vectors, atol=1e-6)
-                assert norm == pytest.approx((matrix**2).sum(), rel=1e-6)
+    for keep in (0, 200_000, 10**9):
+        sweep = Sweep.over(group, Resources(tile=50), keep)
+        assert sweep.kept_bytes <= keep
+        for _ in range(2):
+            [result], [norm] = sweep.run([vectors], squares=True)
+            np.testing.assert_allclose(result, matrix @ vectors, atol=1e-6)
+            assert norm == pytest.approx((matrix**2).sum(), rel=1e-6)
     assert sweep.kept_bytes == sweep.full_bytes
 
 
@@ -639,14 +638,14 @@ def test_free_memory_is_plausible():
     assert free_memory() > 10**6
 
 
-def test_executor_and_progress_are_checked(many):
-    with pytest.raises(dp.ArgumentError, match="`executor` must be an object such as"):
-        dp.rke(many[0], executor=4)
+def test_engine_and_progress_are_checked(many):
+    with pytest.raises(dp.ArgumentError, match="`engine` must be a client of Dask"):
+        dp.rke(many[0], engine=4)
     with (
         ProcessPoolExecutor(1) as processes,
-        pytest.raises(dp.ArgumentError, match="`executor` must run threads"),
+        pytest.raises(dp.ArgumentError, match="`engine` must be a client of Dask"),
     ):
-        dp.rke(many[0], executor=processes)
+        dp.rke(many[0], engine=processes)
     with pytest.raises(
         dp.ArgumentError, match="`progress` must be a function of a text and a fraction"
     ):

@@ -114,10 +114,10 @@ def test_settings_without_an_order_given_keep_theirs(pairs):
 
 def test_resources_are_read_apart_from_settings():
     with ThreadPoolExecutor(1) as executor:
-        options = {"memory": "1 GB", "executor": executor, "rng": 4}
+        options = {"memory": "1 GB", "engine": executor, "rng": 4}
         settings, resources = read_options(options, ScoreOptions, "vendi")
     assert settings == Settings(rng=4)
-    assert (resources.memory, resources.executor) == (10**9, executor)
+    assert (resources.memory, resources.engine) == (10**9, executor)
 
 
 CALLS = {

@@ -12,6 +12,7 @@ __all__ = [
     "BandwidthWarning",
     "DataError",
     "DivprismError",
+    "EngineError",
     "GateError",
     "MissingExtraError",
     "MissingModelError",
@@ -37,6 +38,10 @@ class MissingExtraError(DivprismError, ImportError):
 
 class MissingModelError(DivprismError, OSError):
     """A model or an endpoint is unavailable; the message names the default model; exit code 3."""
+
+
+class EngineError(DivprismError, RuntimeError):
+    """A cluster that cannot be reached, or that is lost; the command line exits with code 1."""
 
 
 class GateError(DivprismError):

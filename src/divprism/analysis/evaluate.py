@@ -203,9 +203,9 @@ def assess_models(
 
 def _fit_side_by_side(parts: list[Samples], resources: Resources) -> bool:
     """Whether to evaluate several models at the same time, with one BLAS thread each."""
-    # A given executor computes the blocks of each evaluation. If evaluations waited in its
-    # threads for their blocks, there would be no thread left for these.
-    if len(parts) < 2 or resources.executor is not None:
+    # A given executor computes the tiles of each evaluation. If evaluations waited in its threads
+    # for their tiles, there would be no thread left for these.
+    if len(parts) < 2 or resources.engine is not None:
         return False
     if not all(is_numpy_array(part.outputs) for part in parts):
         return False

@@ -6,6 +6,7 @@ on NumPy, on torch (CPU or GPU) and on array-api-strict.
 
 import sys
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from divprism.engines import one_blas_thread
 
 __all__ = [
     "Array",
+    "StoredRows",
     "array_namespace",
     "content_hashes",
     "device_of",
@@ -84,6 +86,34 @@ def is_stored(a: object) -> bool:
         # A slice or a transpose of a memory map is a plain array whose base is the map.
         a = a.base
     return False
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Where the rows of a memory map are, for a process that opens the file itself."""
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+    @classmethod
+    def of(cls, rows: np.ndarray) -> "StoredRows":
+        """The place of a memory map, or of consecutive rows of one."""
+        whole = rows
+        while isinstance(whole.base, np.ndarray):
+            whole = whole.base
+        assert isinstance(whole, np.memmap) and rows.flags.c_contiguous
+        # A slice has the offset of the whole map.
+        skipped = rows.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+        offset = whole.offset + skipped
+        return cls(str(whole.filename), rows.dtype.str, rows.shape, offset)
+
+    def open(self) -> np.memmap:
+        """The rows, read from the file on access."""
+        return np.memmap(
+            self.path, dtype=self.dtype, mode="r", shape=self.shape, offset=self.offset
+        )
 
 
 def machine_epsilon(a: Array) -> float:

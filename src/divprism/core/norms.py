@@ -62,8 +62,7 @@ def _swept_squares(sweep: Sweep, resources: Resources) -> list[float]:
     def report(share: float) -> None:
         resources.report_progress("sums of squares", share)
 
-    with resources.workers(threads=sweep.in_threads) as executor:
-        _, squares = sweep.run(executor, squares=True, report=report)
+    _, squares = sweep.run(squares=True, report=report)
     return squares
 
 

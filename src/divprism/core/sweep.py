@@ -3,13 +3,14 @@
 A sweep computes only tiles on and above the diagonal and uses each of them on both sides. Inside a
 tile it works in the precision of the points, and across tiles in double precision. Tiles that fit
 the memory budget are kept after the first pass; the others are computed again in each pass. Neither
-the budget nor the number of workers changes a bit of the result.
+the budget nor the engine nor the number of workers changes a bit of the result.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +23,17 @@ from divprism.core.operators import (
     on_pairs,
 )
 from divprism.core.tiles import row_blocks
-from divprism.engines import Resources, cores, in_order
+from divprism.engines import Job, Resources, Total, one_blas_thread
 
 __all__ = ["Sweep", "common_sweeps", "sources_of", "weighted_sum"]
 
 # Tiles of one task. Tasks are short because an interrupt waits for the running ones.
 _TILES_PER_TASK = 32
+
+# Bundles of tasks, whose sums are merged: so many that a cluster can share them out, and so few
+# that sending the sums takes little beside the products.
+_TILES_PER_BUNDLE = 48
+_FEWEST_BUNDLES = 16
 
 # Least number of bands of rows: with several, even a small matrix is work for all threads, and the
 # half of it below the diagonal is not computed.
@@ -35,12 +41,14 @@ _BANDS = 4
 _NARROWEST_BAND = 64
 
 TileSource = Callable[[slice, slice], Array]
+Vectors = Sequence[Array | None]
 
 
 @dataclass(frozen=True)
 class _Task:
     """Tiles in one band of rows, on or right of the diagonal."""
 
+    number: int
     rows: slice
     columns: tuple[slice, ...]
 
@@ -51,17 +59,188 @@ class _Task:
 
 
 @dataclass
-class _Result:
+class _Part:
     """Contributions of a task to each product and squared norm.
 
     `own` belongs to the rows of the task; `mirrored` belongs to its columns and comes from the
-    transposed tiles. `tiles` are those to keep for later passes.
+    transposed tiles.
     """
 
-    own: list[Array] = field(default_factory=list)
-    mirrored: list[Array] = field(default_factory=list)
-    squares: list[float] = field(default_factory=list)
-    tiles: list[list[Array]] = field(default_factory=list)
+    own: list[Array]
+    mirrored: list[Array]
+    squares: list[float]
+
+
+@dataclass
+class _Sums(Total):
+    """Sums of the contributions of tasks: the rows from `first` on of each product, and norms."""
+
+    first: int
+    products: list[Array | None]
+    squares: list[float]
+
+    def add(self, item: _Task, part: _Part) -> None:
+        """Add the contributions of a task."""
+        rows, span = self._moved(item.rows), self._moved(item.span)
+        for product, own, mirrored in zip(self.products, part.own, part.mirrored, strict=True):
+            if product is not None:
+                product[rows, :] += own
+                product[span, :] += mirrored
+        self.squares = [a + b for a, b in zip(self.squares, part.squares, strict=True)]
+
+    def _moved(self, rows: slice) -> slice:
+        return slice(rows.start - self.first, rows.stop - self.first)
+
+    def merged(self, other: Total) -> "_Sums":
+        """These sums and those of later tasks, whose rows start no earlier."""
+        assert isinstance(other, _Sums)
+        skipped = other.first - self.first
+        products: list[Array | None] = []
+        for mine, theirs in zip(self.products, other.products, strict=True):
+            total = None
+            if mine is not None:
+                total = array_namespace(mine).asarray(mine, copy=True)
+                total[skipped:, :] += theirs
+            products.append(total)
+        squares = [a + b for a, b in zip(self.squares, other.squares, strict=True)]
+        return _Sums(self.first, products, squares)
+
+
+@dataclass
+class _Inputs:
+    """What one pass multiplies: W^(1/2) V for each matrix, and whether norms are asked for."""
+
+    vectors: list[Array | None]
+    squares: bool
+
+
+@dataclass
+class _Tiles(Job):
+    """The tiles of several matrices on the same points, and what products of vectors with them are.
+
+    Attributes
+    ----------
+    sources : sequence of callables
+        (rows, columns) -> a tile of kernel values, without masses.
+    recipes : sequence of tuples
+        For each matrix, the numbers of the sources whose product it is.
+    masses : ndarray
+        Masses of the points.
+    like : array
+        An array of the library and on the device of the tiles.
+    itemsize : int
+        Bytes of one entry of all sources.
+    keep : int
+        Bytes of tiles to keep between passes, in each process.
+    """
+
+    sources: Sequence[TileSource]
+    recipes: Sequence[tuple[int, ...]]
+    masses: np.ndarray
+    like: Array
+    itemsize: int
+    keep: int = 0
+    _kept: dict[int, list[list[Array]]] = field(default_factory=dict)
+    _kept_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tiles stay in their process: another one computes them anew.
+        return self.__dict__ | {"_kept": {}, "_kept_bytes": 0, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+    def bytes_of(self, task: _Task) -> int:
+        """Bytes of the tiles of a task."""
+        return _length(task.rows) * _length(task.span) * self.itemsize
+
+    def empty(self, inputs: _Inputs, items: Sequence[_Task]) -> _Sums:
+        """Sums of zero for some tasks; rows and columns before their first row are left out."""
+        first = items[0].rows.start
+        products = self._zeros(inputs.vectors, self.masses.size - first)
+        return _Sums(first, products, [0.0] * self._num_squares(inputs))
+
+    def _num_squares(self, inputs: _Inputs) -> int:
+        if inputs.squares:
+            return len(self.recipes)
+        return 0
+
+    def _zeros(self, vectors: Vectors, length: int) -> list[Array | None]:
+        """Zeros in double precision with the columns of each of the vectors."""
+        xp, device = array_namespace(self.like), device_of(self.like)
+        totals: list[Array | None] = []
+        for v in vectors:
+            total = None
+            if v is not None:
+                total = xp.zeros((length, v.shape[1]), dtype=xp.float64, device=device)
+            totals.append(total)
+        return totals
+
+    def part(self, inputs: _Inputs, item: _Task) -> _Part:
+        """Contributions of one task."""
+        part = self.empty_part(inputs, item)
+        kept = self._kept.get(item.number)
+        to_keep: list[list[Array]] | None = None
+        if kept is None and self._has_room(item):
+            to_keep = []
+        for step, columns in enumerate(item.columns):
+            if kept is not None:
+                tiles = kept[step]
+            else:
+                tiles = [source(item.rows, columns) for source in self.sources]
+            if to_keep is not None:
+                to_keep.append(tiles)
+            self.multiply(tiles, item, columns, inputs.vectors, part)
+            if inputs.squares:
+                self._add_squares(tiles, item.rows, columns, part)
+        if to_keep is not None:
+            self._kept[item.number] = to_keep
+        return part
+
+    def _has_room(self, task: _Task) -> bool:
+        """Whether the tiles of a task can be kept; if so, the room is theirs."""
+        needed = self.bytes_of(task)
+        with self._lock:
+            if self._kept_bytes + needed > self.keep:
+                return False
+            self._kept_bytes += needed
+            return True
+
+    def empty_part(self, inputs: _Inputs, task: _Task) -> _Part:
+        """Contributions to add to."""
+        return _Part(
+            own=self._zeros(inputs.vectors, _length(task.rows)),
+            mirrored=self._zeros(inputs.vectors, _length(task.span)),
+            squares=[0.0] * self._num_squares(inputs),
+        )
+
+    def multiply(
+        self, tiles: list[Array], task: _Task, columns: slice, vectors: Vectors, part: _Part
+    ) -> None:
+        """Add the products of some tiles, and of their mirror images, with the vectors."""
+        in_span = slice(columns.start - task.span.start, columns.stop - task.span.start)
+        for matrix, (recipe, v) in enumerate(zip(self.recipes, vectors, strict=True)):
+            if v is None:
+                continue
+            tile = _product(tiles, recipe)
+            part.own[matrix] += tile @ v[columns, :]
+            # A tile on the diagonal is its own mirror image.
+            if columns != task.rows:
+                part.mirrored[matrix][in_span, :] += tile.T @ v[task.rows, :]
+
+    def _add_squares(self, tiles: list[Array], rows: slice, columns: slice, part: _Part) -> None:
+        # An off-diagonal tile stands for its mirror image too.
+        times = 1 + (rows != columns)
+        # (a b)^2 = a^2 b^2: each source is squared once for all matrices.
+        squared = [tile * tile for tile in tiles]
+        for matrix, recipe in enumerate(self.recipes):
+            product = _product(squared, recipe)
+            total = weighted_sum(product, self.masses[rows], self.masses[columns])
+            part.squares[matrix] += times * total
 
 
 class Sweep:
@@ -76,9 +255,11 @@ class Sweep:
     masses : ndarray
         Masses of the points: the matrices are M = W^(1/2) K W^(1/2).
     resources : Resources
-        Executor, tile size and progress.
+        Engine, tile size and progress.
     keep : int
-        Bytes of tiles to keep between passes.
+        Bytes of tiles that this process may keep between passes.
+    needed : int
+        Bytes that a process needs beside them.
     """
 
     def __init__(
@@ -88,59 +269,45 @@ class Sweep:
         masses: np.ndarray,
         resources: Resources,
         keep: int = 0,
+        needed: int = 0,
     ) -> None:
         self.size = masses.size
-        self._sources = sources
-        self._recipes = recipes
-        self._masses = masses
-        self._resources = resources
-        self._tasks = list(_tasks(self.size, resources.tile))
+        self._bundles = _bundles(list(_tasks(self.size, resources.tile)))
         # One entry of each source shows the library, the device and the precision of its tiles.
         corner = [source(slice(0, 1), slice(0, 1)) for source in sources]
-        self._like = corner[0]
         self.dtypes = [_product(corner, recipe).dtype for recipe in recipes]
-        self._itemsize = sum(to_numpy(tile).itemsize for tile in corner)
-        self._keeping = self._choose_kept(keep)
-        self._kept: dict[int, list[list[Array]]] = {}
+        itemsize = sum(to_numpy(tile).itemsize for tile in corner)
+        self._like = corner[0]
+        self.engine = resources.engine_for(self._like)
+        if keep:
+            keep = self.engine.kept_bytes(keep, needed)
+        self._tiles = _Tiles(sources, recipes, masses, self._like, itemsize, keep)
+        self._job = self.engine.share(self._tiles)
+        self.full_bytes = sum(
+            self._tiles.bytes_of(task) for bundle in self._bundles for task in bundle
+        )
 
     @classmethod
-    def over(cls, operators: Sequence[Operator], resources: Resources, keep: int = 0) -> "Sweep":
+    def over(
+        cls, operators: Sequence[Operator], resources: Resources, keep: int = 0, needed: int = 0
+    ) -> "Sweep":
         """A sweep for operators that `common_sweeps` grouped together."""
         sources, recipes = sources_of(operators)
-        return cls(sources, recipes, operators[0].masses, resources, keep)
+        return cls(sources, recipes, operators[0].masses, resources, keep, needed)
 
     @property
     def in_threads(self) -> bool:
-        """Whether to compute tiles in threads; libraries other than NumPy bring their own."""
+        """Whether tiles are arrays of NumPy; other libraries bring their own threads."""
         return is_numpy_array(self._like)
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the tiles that are kept between passes."""
-        return sum(self._task_bytes(self._tasks[number]) for number in self._keeping)
-
-    @property
-    def full_bytes(self) -> int:
-        """Bytes of all tiles together."""
-        return sum(self._task_bytes(task) for task in self._tasks)
-
-    def _task_bytes(self, task: _Task) -> int:
-        return _length(task.rows) * _length(task.span) * self._itemsize
-
-    def _choose_kept(self, budget: int) -> set[int]:
-        kept = set()
-        for number, task in enumerate(self._tasks):
-            budget -= self._task_bytes(task)
-            # A prefix of the tasks, so that the choice depends on the budget alone.
-            if budget < 0:
-                break
-            kept.add(number)
-        return kept
+        """Bytes of the tiles that are kept between passes, by all processes."""
+        return min(self.full_bytes, self._tiles.keep * self.engine.num_processes)
 
     def run(
         self,
-        executor: Executor,
-        vectors: Sequence[Array | None] | None = None,
+        vectors: Vectors | None = None,
         *,
         squares: bool = False,
         report: Callable[[float], None] = lambda share: None,
@@ -151,35 +318,18 @@ class Sweep:
         completed share of the pass.
         """
         if vectors is None:
-            vectors = [None] * len(self._recipes)
-        root = upload(np.sqrt(self._masses), self._like)[:, None]
-        scaled = self._scaled(vectors, root)
-        totals = self._zeros(scaled, self.size)
-        norms = [0.0] * len(self._recipes)
-
-        def call(number: int) -> _Result:
-            return self._visit(number, scaled, squares)
-
-        # In order, so that sums have the same bits for any number of workers.
-        for number, result in enumerate(in_order(call, range(len(self._tasks)), executor)):
-            task = self._tasks[number]
-            if result.tiles:
-                self._kept[number] = result.tiles
-            for matrix, total in enumerate(totals):
-                if total is not None:
-                    total[task.rows, :] += result.own[matrix]
-                    total[task.span, :] += result.mirrored[matrix]
-            for matrix, square in enumerate(result.squares):
-                norms[matrix] += square
-            report((number + 1) / len(self._tasks))
+            vectors = [None] * len(self.dtypes)
+        root = upload(np.sqrt(self._tiles.masses), self._like)[:, None]
+        inputs = _Inputs(self._scaled(vectors, root), squares)
+        sums = self.engine.total(self._job, inputs, self._bundles, report)
         products: list[Array | None] = []
-        for total in totals:
-            if total is not None:
-                total = total * root
-            products.append(total)
-        return products, norms
+        for product in sums.products:
+            if product is not None:
+                product = product * root
+            products.append(product)
+        return products, sums.squares
 
-    def _scaled(self, vectors: Sequence[Array | None], root: Array) -> list[Array | None]:
+    def _scaled(self, vectors: Vectors, root: Array) -> list[Array | None]:
         """W^(1/2) V for each matrix, in the precision of its tiles."""
         xp = array_namespace(self._like)
         scaled: list[Array | None] = []
@@ -189,94 +339,27 @@ class Sweep:
             scaled.append(v)
         return scaled
 
-    def _zeros(self, vectors: Sequence[Array | None], length: int) -> list[Array | None]:
-        """Zeros in double precision with the columns of each of the vectors."""
-        xp, device = array_namespace(self._like), device_of(self._like)
-        totals: list[Array | None] = []
-        for v in vectors:
-            total = None
-            if v is not None:
-                total = xp.zeros((length, v.shape[1]), dtype=xp.float64, device=device)
-            totals.append(total)
-        return totals
-
     def seconds(self, columns: int) -> tuple[float, float]:
         """Estimated time to compute all tiles, and to multiply by them, from timing one tile."""
-        rows = self._tasks[0].rows
-        task = _Task(rows, (rows,))
+        rows = self._bundles[0][0].rows
+        task = _Task(0, rows, (rows,))
         xp, device = array_namespace(self._like), device_of(self._like)
         vectors: list[Array | None] = []
         for dtype in self.dtypes:
             vectors.append(xp.zeros((self.size, columns), dtype=dtype, device=device))
+        part = self._tiles.empty_part(_Inputs(vectors, False), task)
         # As in a pass: one BLAS thread for each worker.
-        with self._resources.workers(threads=self.in_threads):
+        with one_blas_thread():
             start = time.perf_counter()
-            tiles = [source(rows, rows) for source in self._sources]
+            tiles = [source(rows, rows) for source in self._tiles.sources]
             built = time.perf_counter()
-            self._multiply(tiles, task, rows, vectors, self._empty_result(task, vectors))
+            self._tiles.multiply(tiles, task, rows, vectors, part)
             multiplied = time.perf_counter()
-        runs: float = sum(len(task.columns) for task in self._tasks)
-        if self.in_threads:
-            runs /= cores()
+        num_tiles = sum(len(task.columns) for bundle in self._bundles for task in bundle)
+        runs = num_tiles / self.engine.num_workers
         # The timed tile is on the diagonal; all others are multiplied twice, the second time as
         # their transpose.
         return runs * (built - start), 2 * runs * (multiplied - built)
-
-    def _empty_result(self, task: _Task, vectors: Sequence[Array | None]) -> _Result:
-        """A result to add to."""
-        return _Result(
-            own=self._zeros(vectors, _length(task.rows)),
-            mirrored=self._zeros(vectors, _length(task.span)),
-        )
-
-    def _visit(self, number: int, vectors: Sequence[Array | None], squares: bool) -> _Result:
-        """Contributions of one task, and the tiles that are to be kept."""
-        task, kept = self._tasks[number], self._kept.get(number)
-        result = self._empty_result(task, vectors)
-        if squares:
-            result.squares = [0.0] * len(self._recipes)
-        for step, columns in enumerate(task.columns):
-            if kept is not None:
-                tiles = kept[step]
-            else:
-                tiles = [source(task.rows, columns) for source in self._sources]
-                # Returned rather than stored here: tasks may run in other threads.
-                if number in self._keeping:
-                    result.tiles.append(tiles)
-            self._multiply(tiles, task, columns, vectors, result)
-            if squares:
-                self._add_squares(tiles, task.rows, columns, result)
-        return result
-
-    def _multiply(
-        self,
-        tiles: list[Array],
-        task: _Task,
-        columns: slice,
-        vectors: Sequence[Array | None],
-        result: _Result,
-    ) -> None:
-        in_span = slice(columns.start - task.span.start, columns.stop - task.span.start)
-        for matrix, (recipe, v) in enumerate(zip(self._recipes, vectors, strict=True)):
-            if v is None:
-                continue
-            tile = _product(tiles, recipe)
-            result.own[matrix] += tile @ v[columns, :]
-            # A tile on the diagonal is its own mirror image.
-            if columns != task.rows:
-                result.mirrored[matrix][in_span, :] += tile.T @ v[task.rows, :]
-
-    def _add_squares(
-        self, tiles: list[Array], rows: slice, columns: slice, result: _Result
-    ) -> None:
-        # An off-diagonal tile stands for its mirror image too.
-        times = 1 + (rows != columns)
-        # (a b)^2 = a^2 b^2: each source is squared once for all matrices.
-        squared = [tile * tile for tile in tiles]
-        for matrix, recipe in enumerate(self._recipes):
-            product = _product(squared, recipe)
-            total = weighted_sum(product, self._masses[rows], self._masses[columns])
-            result.squares[matrix] += times * total
 
 
 def _length(rows: slice) -> int:
@@ -285,11 +368,27 @@ def _length(rows: slice) -> int:
 
 def _tasks(size: int, tile: int) -> Iterator[_Task]:
     # Rounded up, so that no narrow band is left over.
-    band = max(_NARROWEST_BAND, -(-size // _BANDS))
-    blocks = list(row_blocks(size, min(tile, band)))
-    for number, rows in enumerate(blocks):
-        for first in range(number, len(blocks), _TILES_PER_TASK):
-            yield _Task(rows, tuple(blocks[first : first + _TILES_PER_TASK]))
+    height = max(_NARROWEST_BAND, -(-size // _BANDS))
+    blocks = list(row_blocks(size, min(tile, height)))
+    number = 0
+    for band, rows in enumerate(blocks):
+        for first in range(band, len(blocks), _TILES_PER_TASK):
+            yield _Task(number, rows, tuple(blocks[first : first + _TILES_PER_TASK]))
+            number += 1
+
+
+def _bundles(tasks: Sequence[_Task]) -> list[list[_Task]]:
+    """Consecutive tasks, about the same number of tiles in each bundle."""
+    num_tiles = sum(len(task.columns) for task in tasks)
+    count = max(_FEWEST_BUNDLES, num_tiles // _TILES_PER_BUNDLE)
+    bundles: list[list[_Task]] = []
+    passed = 0
+    for task in tasks:
+        if passed * count >= len(bundles) * num_tiles:
+            bundles.append([])
+        bundles[-1].append(task)
+        passed += len(task.columns)
+    return bundles
 
 
 def _product(tiles: Sequence[Array], recipe: tuple[int, ...]) -> Array:
@@ -317,7 +416,7 @@ def sources_of(operators: Sequence[Operator]) -> tuple[list[TileSource], list[tu
     for operator in operators:
         for factor in operator.factors:
             if factor not in numbers:
-                add(factor, factor.values)
+                add(factor, factor.blocks)
     recipes = []
     for operator in operators:
         recipes.append(tuple(numbers[factor] for factor in operator.factors))

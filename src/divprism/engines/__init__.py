@@ -1,12 +1,39 @@
 """Where tiles are computed and which resources they may use. Nothing here changes a result."""
 
-from divprism.engines.resources import RESOURCES, Progress, Resources, spell_bytes, spell_seconds
-from divprism.engines.threads import blas_for, cores, in_order, one_blas_thread, side_by_side
+from divprism.engines.base import Engine, Job, Report, Shared, Total, Tree
+from divprism.engines.dask import Dask
+from divprism.engines.resources import (
+    RESOURCES,
+    Progress,
+    Resources,
+    as_engine,
+    spell_bytes,
+    spell_seconds,
+)
+from divprism.engines.threads import (
+    Serial,
+    Threads,
+    blas_for,
+    cores,
+    in_order,
+    one_blas_thread,
+    side_by_side,
+)
 
 __all__ = [
     "RESOURCES",
+    "Dask",
+    "Engine",
+    "Job",
     "Progress",
+    "Report",
     "Resources",
+    "Serial",
+    "Shared",
+    "Threads",
+    "Total",
+    "Tree",
+    "as_engine",
     "blas_for",
     "cores",
     "in_order",

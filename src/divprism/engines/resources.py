@@ -5,8 +5,13 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from divprism.engines.threads import Caller, cores, one_blas_thread
+import numpy as np
+
+from divprism.engines.base import Engine
+from divprism.engines.dask import Dask, is_client
+from divprism.engines.threads import Caller, Serial, Threads
 from divprism.errors import ArgumentError
 
 __all__ = [
@@ -14,6 +19,7 @@ __all__ = [
     "TILE",
     "Progress",
     "Resources",
+    "as_engine",
     "free_memory",
     "spell_bytes",
     "spell_seconds",
@@ -37,8 +43,9 @@ class Resources:
     ----------
     memory : int or None
         Bytes that may be held beside the data; None for half of the free memory.
-    executor : Executor or None
-        Where blocks are computed; None for one thread per core, each with one BLAS thread.
+    engine : Engine, Client, Executor or None
+        Where tiles are computed: None for one thread per core, each with one BLAS thread; a client
+        of Dask, for the workers of its cluster; or a ThreadPoolExecutor of your own.
     progress : callable or None
         Called as progress(text, fraction) with the current step and the completed share of it.
         Before long work it is called once with the plan and fraction zero.
@@ -51,7 +58,7 @@ class Resources:
     """
 
     memory: int | None = None
-    executor: Executor | None = None
+    engine: Any = None
     progress: Progress | None = None
     tile: int = TILE
     cache: object = None
@@ -77,29 +84,54 @@ class Resources:
         if self.progress is not None:
             self.progress(text, fraction)
 
+    def engine_for(self, like: object) -> Engine:
+        """The engine for arrays such as `like`."""
+        engine = self._chosen
+        if isinstance(like, np.ndarray):
+            return engine
+        if isinstance(engine, Threads):
+            # Other libraries have threads, or a device, of their own.
+            return Serial()
+        raise ArgumentError(
+            f"a cluster computes with NumPy arrays only; got {type(like).__name__}. "
+            "Move the data to NumPy, or leave out the engine."
+        )
+
+    @property
+    def _chosen(self) -> Engine:
+        return as_engine(self.engine)
+
     @contextmanager
     def workers(self, *, threads: bool = True) -> Iterator[Executor]:
-        """Yield the executor to use.
+        """Yield an executor in this process, for small work beside the tiles.
 
         Without `threads`, tasks run in the calling thread: pick that for array libraries that have
         threads of their own.
         """
-        if not threads and self.executor is None:
+        engine = self._chosen
+        if not threads and self.engine is None:
             yield Caller()
             return
-        # One thread per core with one BLAS thread each is faster than one thread with all BLAS
-        # threads: the exponentials and sums between the matrix products then use all cores too.
-        # It also makes the result independent of the number of threads, to the last bit.
-        with one_blas_thread():
-            if self.executor is not None:
-                yield self.executor
-                return
-            # No with statement: on an interrupt it would first run all tasks in the queue.
-            pool = ThreadPoolExecutor(cores())
-            try:
-                yield pool
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+        if not isinstance(engine, Threads):
+            engine = Threads()
+        with engine.pool() as executor:
+            yield executor
+
+
+def as_engine(value: Any) -> Engine:
+    """The engine that a user means, or an ArgumentError."""
+    if value is None:
+        return Threads()
+    if isinstance(value, Engine):
+        return value
+    if is_client(value):
+        return Dask(value)
+    if isinstance(value, ThreadPoolExecutor | Caller):
+        return Threads(value)
+    raise ArgumentError(
+        "`engine` must be a client of Dask, dp.Dask(...), or a "
+        f"concurrent.futures.ThreadPoolExecutor; got {value!r}."
+    )
 
 
 RESOURCES = Resources()

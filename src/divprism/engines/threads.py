@@ -3,13 +3,24 @@
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, TypeVar
 
-__all__ = ["Caller", "blas_for", "cores", "in_order", "one_blas_thread", "side_by_side"]
+from divprism.engines.base import Engine, Report, Shared, Tree
+
+__all__ = [
+    "Caller",
+    "Serial",
+    "Threads",
+    "blas_for",
+    "cores",
+    "in_order",
+    "one_blas_thread",
+    "side_by_side",
+]
 
 # Tasks submitted ahead of the one whose result is awaited.
 _WINDOW = 8
@@ -113,3 +124,95 @@ def blas_for(size: int) -> AbstractContextManager[None]:
     if size <= _ONE_THREAD_SIZE:
         return one_blas_thread()
     return nullcontext()
+
+
+class Threads(Engine):
+    """The default: one thread per core, each with one BLAS thread.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.ThreadPoolExecutor, optional
+        Threads of your own.
+    """
+
+    def __init__(self, executor: Executor | None = None) -> None:
+        self.executor = executor
+
+    def __repr__(self) -> str:
+        return f"Threads({self.executor or ''})"
+
+    @property
+    def num_workers(self) -> int:
+        """One for each core."""
+        return cores()
+
+    def share(self, value: T) -> Shared[T]:
+        """The value itself: threads share it already."""
+        return Shared(value)
+
+    @contextmanager
+    def pool(self) -> Iterator[Executor]:
+        """Yield the executor to use."""
+        # One thread per core with one BLAS thread each is faster than one thread with all BLAS
+        # threads: the exponentials and sums between the matrix products then use all cores too.
+        # It also makes the result independent of the number of threads, to the last bit.
+        with one_blas_thread():
+            if self.executor is not None:
+                yield self.executor
+                return
+            # No with statement: on an interrupt it would first run all tasks in the queue.
+            pool = ThreadPoolExecutor(cores())
+            try:
+                yield pool
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def total(
+        self,
+        job: Shared[Any],
+        inputs: Any,
+        bundles: Sequence[Sequence[Any]],
+        report: Report,
+    ) -> Any:
+        """The sum of the parts of all items."""
+        items = [item for bundle in bundles for item in bundle]
+
+        def part(item: Any) -> Any:
+            return job.value.part(inputs, item)
+
+        tree, done = Tree(), 0
+        with self.pool() as executor:
+            parts = in_order(part, items, executor)
+            for bundle in bundles:
+                total = job.value.empty(inputs, bundle)
+                for item in bundle:
+                    total.add(item, next(parts))
+                    done += 1
+                    report(done / len(items))
+                tree.add(total)
+        return tree.sum()
+
+    def results(
+        self, function: Callable[[Any, T], R], shared: Shared[Any], items: Iterable[T]
+    ) -> Iterator[R]:
+        """Yield function(shared value, item) for each item, in order."""
+        with self.pool() as executor:
+            yield from in_order(lambda item: function(shared.value, item), items, executor)
+
+    def kept_bytes(self, budget: int, needed: int) -> int:
+        """What is left of the budget."""
+        return max(0, budget - needed)
+
+
+class Serial(Threads):
+    """The thread that asks: for array libraries that have threads, or a device, of their own."""
+
+    @property
+    def num_workers(self) -> int:
+        """One."""
+        return 1
+
+    @contextmanager
+    def pool(self) -> Iterator[Executor]:
+        """Yield an executor that runs each task immediately."""
+        yield Caller()

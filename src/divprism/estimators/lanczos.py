@@ -235,7 +235,7 @@ class _Run:
         sweeps = []
         # Earlier groups, which hold the product, have priority.
         for group in self.groups:
-            sweep = Sweep.over(group, self.resources, max(0, int(room)))
+            sweep = Sweep.over(group, self.resources, max(0, int(room)), int(least))
             # A sweep that does not fit as a whole leaves no room for the next.
             room -= sweep.full_bytes
             sweeps.append(sweep)
@@ -388,7 +388,7 @@ class _Run:
             if not is_first and all(v is None for v in vectors):
                 continue
             products, squares = sweep.run(
-                executor, vectors, squares=is_first, report=partial(self._report, step)
+                vectors, squares=is_first, report=partial(self._report, step)
             )
             if is_first:
                 self.squares.update(zip(group, squares, strict=True))

@@ -166,8 +166,9 @@ def vendi(
     memory : int or str, optional
         Bytes that may be held beside the data, or a text such as "4 GB". Default: half of what
         is free. Changes no score.
-    executor : concurrent.futures.Executor, optional
-        Threads that compute blocks of the kernel matrix. Default: one per core.
+    engine : distributed.Client, Dask or ThreadPoolExecutor, optional
+        Where tiles of the kernel matrix are computed. Default: one thread per core. Changes no
+        score.
     progress : callable, optional
         Called as progress(text, fraction) while a long computation runs.
 
@@ -231,7 +232,7 @@ def conditional_vendi(
         (integers, strings), which count as alike when equal.
     kernel_x, kernel_t : Kernel, optional
         When outputs, when prompts count as alike. Default as in `vendi`; `Categorical()` for ids.
-    order, bandwidth_rule, truncation, weights, estimator, rng, settings, memory, executor, progress
+    order, bandwidth_rule, truncation, weights, estimator, rng, settings, memory, engine, progress
         As in `vendi`. The truncation applies to both spectra.
 
     Examples
@@ -330,7 +331,7 @@ def prompt_vendi(
     ----------
     t : array (n, d_t), or flat collection of n group ids
         The prompt of each output, as in `conditional_vendi`.
-    kernel, order, bandwidth_rule, truncation, weights, estimator, rng, settings, memory, executor,
+    kernel, order, bandwidth_rule, truncation, weights, estimator, rng, settings, memory, engine,
     progress
         As in `vendi`; from `settings` the kernel of the prompts is taken.
 
@@ -377,7 +378,7 @@ def per_prompt_vendi(
         A row per output.
     t : array (n, d_t), or flat collection of n ids
         The prompt of each output; rows and ids are compared for equality.
-    kernel, order, bandwidth_rule, truncation, weights, estimator, rng, settings, memory, executor,
+    kernel, order, bandwidth_rule, truncation, weights, estimator, rng, settings, memory, engine,
     progress
         As in `vendi`. The bandwidth of the outputs is chosen once, on all of them.
 
@@ -431,7 +432,7 @@ def cluster_vendi(
         A row per output.
     labels : flat collection of n integers or strings
         The group of each output's prompt: known, or from `kmeans_labels`.
-    kernel, order, bandwidth_rule, truncation, weights, estimator, rng, settings, memory, executor,
+    kernel, order, bandwidth_rule, truncation, weights, estimator, rng, settings, memory, engine,
     progress
         As in `vendi`. The bandwidth is chosen once, on all outputs.
 

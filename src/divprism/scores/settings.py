@@ -6,7 +6,6 @@ are the typed dictionaries below, written once and shared by all signatures.
 
 import math
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypedDict
 
@@ -22,7 +21,7 @@ from divprism.core.validation import (
     whole_number,
 )
 from divprism.embedders import Embedder
-from divprism.engines import Progress, Resources
+from divprism.engines import Progress, Resources, as_engine
 from divprism.errors import ArgumentError
 from divprism.estimators import Auto, Estimator
 from divprism.scores import registry
@@ -251,7 +250,7 @@ class ResourceOptions(TypedDict, total=False):
     """Keywords that never change an answer (see `Resources`)."""
 
     memory: int | str | None
-    executor: Executor | None
+    engine: object
     progress: Progress | None
 
 
@@ -304,7 +303,7 @@ class EvaluationOptions(EmbeddedPairOptions, AssessmentOptions, total=False):
     """Keywords of `evaluate`."""
 
 
-_RESOURCE_NAMES = ("memory", "executor", "progress", "cache", "num_workers")
+_RESOURCE_NAMES = ("memory", "engine", "progress", "cache", "num_workers")
 
 
 def read_options(
@@ -335,16 +334,8 @@ def read_options(
 
 
 def _read_resources(given: dict[str, Any]) -> Resources:
-    executor, progress = given.get("executor"), given.get("progress")
-    if executor is not None:
-        example = "concurrent.futures.ThreadPoolExecutor()"
-        _check_instance(executor, Executor, "executor", example)
-        # Blocks of the kernel matrix are read in place; processes would copy the data for each.
-        if isinstance(executor, ProcessPoolExecutor):
-            raise ArgumentError(
-                "`executor` must run threads: use concurrent.futures.ThreadPoolExecutor; "
-                "got processes."
-            )
+    as_engine(given.get("engine"))  # refuses what is none
+    progress = given.get("progress")
     if progress is not None and not callable(progress):
         raise ArgumentError(
             f"`progress` must be a function of a text and a fraction; got {progress!r}."

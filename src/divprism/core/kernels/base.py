@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,7 +60,7 @@ class Kernel(ABC):
         """Points of rows that stay on disk; override it where a row depends on the others."""
         # Where rows are independent, the noise depends on the dtype only, so one row shows it.
         first = self.points(x[:1, :], dtype, name)
-        return StoredPoints(x, noise=first.noise, make=lambda rows: self.points(rows, dtype, name))
+        return StoredPoints(x, noise=first.noise, make=partial(self.points, dtype=dtype, name=name))
 
     @abstractmethod
     def block(self, a: Points, b: Points) -> Array:

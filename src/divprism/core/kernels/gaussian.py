@@ -1,7 +1,6 @@
 """The Gaussian kernel, the usual choice for embeddings."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,7 +83,7 @@ class Gaussian(Kernel):
         """Points of rows that stay on disk: one pass for the centre, one for the largest norm."""
         chunks = list(row_blocks(x.shape[0], max(1, _CHUNK_ENTRIES // x.shape[1])))
         centre = sum(x[rows, :].sum(axis=0, dtype=np.float64) for rows in chunks) / x.shape[0]
-        make = self._maker(centre, dtype)
+        make = _AroundCentre(centre, self.bandwidth, dtype)
         largest = max(_largest_half_square(make(x[rows, :])) for rows in chunks)
         # Not refined: a refinement would visit points that are no longer in memory.
         acceptable = EXPONENT_ERROR
@@ -99,18 +98,6 @@ class Gaussian(Kernel):
             "larger than the memory budget. Use a larger bandwidth, or load the data."
         )
 
-    def _maker(self, centre: np.ndarray, dtype: Any) -> Callable[[Array], Points]:
-        """rows of a file -> points around a given centre."""
-
-        def make(rows: Array) -> Points:
-            # One copy, changed in place: several threads hold a block each at the same time.
-            z = rows.astype(dtype)
-            z -= centre.astype(dtype)
-            z /= dtype(self.bandwidth)
-            return Points(z, 0.5 * np.einsum("ij,ij->i", z, z))
-
-        return make
-
     def block(self, a: Points, b: Points) -> Array:
         """exp(a.b - |a|^2/2 - |b|^2/2), by one matrix product."""
         assert a.half_squares is not None and b.half_squares is not None
@@ -118,6 +105,22 @@ class Gaussian(Kernel):
             a.rows, b.rows, a.half_squares, b.half_squares, refine=a.refine
         )
         return exp_in_place(exponents)
+
+
+@dataclass(frozen=True)
+class _AroundCentre:
+    """rows of a file -> points around a given centre."""
+
+    centre: np.ndarray
+    bandwidth: float
+    dtype: Any
+
+    def __call__(self, rows: Array) -> Points:
+        # One copy, changed in place: several threads hold a block each at the same time.
+        z = rows.astype(self.dtype)
+        z -= self.centre.astype(self.dtype)
+        z /= self.dtype(self.bandwidth)
+        return Points(z, 0.5 * np.einsum("ij,ij->i", z, z))
 
 
 def _largest_half_square(points: Points) -> float:

@@ -1,11 +1,12 @@
 """Points: items prepared for one kernel, in memory or read from a file block by block."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
-from divprism.core.arrays import Array, array_namespace
+from divprism.core.arrays import Array, StoredRows, array_namespace
 
 __all__ = ["Points", "StoredPoints"]
 
@@ -88,3 +89,13 @@ class StoredPoints(Points):
     def take(self, index: Array) -> Points:
         """Points at the positions `index`, loaded into memory."""
         return self.make(np.asarray(self.rows[index]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process opens the file: the rows would not fit into its memory either.
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return state | {"rows": StoredRows.of(self.rows)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        rows = state["rows"].open()
+        for name, value in (state | {"rows": rows}).items():
+            object.__setattr__(self, name, value)

@@ -9,7 +9,8 @@ import numpy as np
 
 from divprism.core.arrays import Array, array_namespace, device_of, upload
 from divprism.core.kernels import Categorical, Kernel, Points
-from divprism.core.operators.base import Operator, with_unit_diagonal
+from divprism.core.operators.base import Operator
+from divprism.core.operators.blocks import PointBlocks
 from divprism.core.tiles import row_blocks
 
 __all__ = ["KernelOperator"]
@@ -78,6 +79,11 @@ class KernelOperator(Operator):
         return self.prepare(self.dtype)
 
     @property
+    def blocks(self) -> PointBlocks:
+        """`values`, as a function of the kernel and the points alone."""
+        return PointBlocks(self.kernel, self.points)
+
+    @property
     def factors(self) -> tuple["KernelOperator", ...]:
         """A tuple of this operator alone."""
         return (self,)
@@ -93,8 +99,7 @@ class KernelOperator(Operator):
 
     def values(self, rows: slice, columns: slice) -> Array:
         """A block of the kernel matrix, with exact ones on the diagonal."""
-        block = self.kernel.block(self.points[rows], self.points[columns])
-        return with_unit_diagonal(block, rows, columns)
+        return self.blocks(rows, columns)
 
     def table(self) -> Array:
         """The whole kernel matrix; half of it is computed and mirrored to the other half."""

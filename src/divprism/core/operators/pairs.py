@@ -1,11 +1,9 @@
 """Blocks of a factor's kernel matrix between pairs of items, which repeat its points."""
 
-from collections.abc import Callable
-
 import numpy as np
 
-from divprism.core.arrays import Array, array_namespace, outer_take, upload
-from divprism.core.operators.base import with_unit_diagonal
+from divprism.core.arrays import Array, outer_take, upload
+from divprism.core.operators.blocks import PointBlocks, TableBlocks
 from divprism.core.operators.kernel import KernelOperator
 
 __all__ = ["is_identity", "on_pairs", "spread"]
@@ -28,32 +26,16 @@ def spread(table: Array, index: np.ndarray) -> Array:
 
 def on_pairs(
     factor: KernelOperator, index: np.ndarray, *, repeated: bool = False
-) -> Callable[[slice, slice], Array]:
-    """A function (rows, columns) -> block of a factor's kernel matrix between pairs.
+) -> PointBlocks | TableBlocks:
+    """Blocks of a factor's kernel matrix between pairs.
 
     With `repeated`, for many calls, the kernel matrix of a factor with few points is computed once
     and blocks are read from it.
     """
     if is_identity(index, factor.size):
-        return factor.values
+        return factor.blocks
     # Worthwhile only if a point occurs in two pairs or more on average.
     if repeated and factor.size <= min(_MAX_TABLE, index.size // 2):
-        return _from_table(factor.table(), index)
-    points = factor.points_at(index)
-
-    def values(rows: slice, columns: slice) -> Array:
-        block = factor.kernel.block(points[rows], points[columns])
-        return with_unit_diagonal(block, rows, columns)
-
-    return values
-
-
-def _from_table(table: Array, index: np.ndarray) -> Callable[[slice, slice], Array]:
-    xp = array_namespace(table)
-    positions = upload(index, table)
-
-    def values(rows: slice, columns: slice) -> Array:
-        band = xp.take(table, positions[rows], axis=0)
-        return xp.take(band, positions[columns], axis=1)
-
-    return values
+        table = factor.table()
+        return TableBlocks(table, upload(index, table))
+    return PointBlocks(factor.kernel, factor.points_at(index))

@@ -1,0 +1,131 @@
+"""The contract of an engine: jobs, and totals that are summed in a tree of fixed shape."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Engine", "Job", "Report", "Shared", "Total", "Tree", "sum_of"]
+
+T = TypeVar("T")
+
+Report = Callable[[float], None]
+"""A function that is called with the completed share of a pass."""
+
+
+class Total(ABC):
+    """A sum of parts of a job."""
+
+    @abstractmethod
+    def add(self, item: Any, part: Any) -> None:
+        """Add the part of an item, in place."""
+
+    @abstractmethod
+    def merged(self, other: "Total") -> "Total":
+        """The sum of this total and that of later items, as a new object."""
+
+
+class Job(ABC):
+    """Work in parts that are summed: what all parts share, such as points and their kernel.
+
+    An engine may run the parts in other processes. A job is pickled once for each of these, so it
+    refers to no open file, thread or client.
+    """
+
+    @abstractmethod
+    def empty(self, inputs: Any, items: Sequence[Any]) -> Total:
+        """The total of no part, with room for the parts of some items."""
+
+    @abstractmethod
+    def part(self, inputs: Any, item: Any) -> Any:
+        """The part of one item; `inputs` are those of one pass, such as the vectors to multiply."""
+
+
+class Shared(Generic[T]):
+    """A value that tasks of an engine refer to; `value` is the copy of this process."""
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+
+class Engine(ABC):
+    """Where the parts of a job are computed. No engine changes a bit of a result.
+
+    Totals are summed in the order of the items inside a bundle, and bundles in a binary tree whose
+    shape depends on their number alone: not on the number of workers, nor on who is first.
+    """
+
+    @property
+    @abstractmethod
+    def num_workers(self) -> int:
+        """Number of parts that are computed at the same time."""
+
+    @property
+    def num_processes(self) -> int:
+        """Number of processes that keep values between passes."""
+        return 1
+
+    @abstractmethod
+    def share(self, value: T) -> Shared[T]:
+        """Make a value, such as a job, known to all workers."""
+
+    @abstractmethod
+    def total(
+        self,
+        job: Shared[Any],
+        inputs: Any,
+        bundles: Sequence[Sequence[Any]],
+        report: Report,
+    ) -> Any:
+        """The sum of the parts of all items. `report` is called after each bundle or item."""
+
+    @abstractmethod
+    def results(
+        self, function: Callable[[Any, Any], T], shared: Shared[Any], items: Iterable[Any]
+    ) -> Iterator[T]:
+        """Yield function(shared value, item) for each item, in order.
+
+        `function` is defined at the top of a module, so that other processes find it.
+        """
+
+    @abstractmethod
+    def kept_bytes(self, budget: int, needed: int) -> int:
+        """Bytes of values that each process may keep between passes.
+
+        `budget` are those of this process, and each process needs `needed` beside them.
+        """
+
+
+def sum_of(job: Job, inputs: Any, items: Sequence[Any]) -> Total:
+    """The total of one bundle, added up item by item."""
+    total = job.empty(inputs, items)
+    for item in items:
+        total.add(item, job.part(inputs, item))
+    return total
+
+
+class Tree:
+    """Sums totals that arrive in order, as neighbours in a binary tree.
+
+    Two totals of the same height are merged as soon as both are there, so at most one of each
+    height is held.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, Any]] = []
+
+    def add(self, total: Any) -> None:
+        """The next total."""
+        height = 0
+        while self._waiting and self._waiting[-1][0] == height:
+            _, earlier = self._waiting.pop()
+            total = earlier.merged(total)
+            height += 1
+        self._waiting.append((height, total))
+
+    def sum(self) -> Any:
+        """The sum of all totals."""
+        _, total = self._waiting.pop()
+        while self._waiting:
+            _, earlier = self._waiting.pop()
+            total = earlier.merged(total)
+        return total
