@@ -40,11 +40,13 @@ from divprism.data.readers import load
 from divprism.data.samples import Samples
 from divprism.embedders import *  # noqa: F403  # a new embedder is public
 from divprism.embedders.embedding import embed
+from divprism.engines import Dask
 from divprism.errors import (
     ArgumentError,
     BandwidthWarning,
     DataError,
     DivprismError,
+    EngineError,
     GateError,
     MissingExtraError,
     MissingModelError,
@@ -72,12 +74,14 @@ __all__ = [
     "BandwidthWarning",
     "Comparison",
     "Convergence",
+    "Dask",
     "DataError",
     "Difference",
     "DivprismError",
     "DistinctPrompts",
     "EigenDirectionGrouping",
     "EigenGrouping",
+    "EngineError",
     "Evaluation",
     "ExactPromptGrouping",
     "GateError",

@@ -10,9 +10,10 @@ from divprism.report.tables import convergence_table, curves_table, sweep_table
 
 # A sweep sets the kernels itself, and computes all eigenvalues of matrices of --max-rows rows.
 _NOT_SWEPT = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t", "estimator", "max_memory")
+_ONE_MACHINE = ("workers", "scheduler")  # subsets are small
 
 
-@command(*(name for name in ASSESSMENT if name != "unit"))
+@command(*(name for name in ASSESSMENT if name != "unit"), *_ONE_MACHINE)
 def converge(
     job: Job,
     model: str | None = flag("Input", None, "Which model, if there are several in IN."),
@@ -30,7 +31,7 @@ def converge(
     job.show(result, document, convergence_table(document, job.wide), curves_table(document))
 
 
-@command(*_NOT_SWEPT, *ASSESSMENT, "wide")
+@command(*_NOT_SWEPT, *_ONE_MACHINE, *ASSESSMENT, "wide")
 def bandwidth(
     job: Job,
     model: str | None = flag("Input", None, "Which model; default: all of them together."),

@@ -26,6 +26,7 @@ from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
 from divprism.data.wording import json_text
 from divprism.embedders import OpenAI
+from divprism.engines import cluster
 from divprism.errors import ArgumentError
 from divprism.report import report_page
 from divprism.report.config_files import check_embedder
@@ -143,6 +144,8 @@ class Job(Reading):
     estimator: str = _advanced("auto", "How spectra are computed; see divprism ls estimators.")
     rng: int = _advanced(0, "Seed of everything random.")
     max_memory: str | None = _advanced(None, "Memory limit, as 4GB; default: half of what is free.")
+    workers: int | None = _advanced(None, "Compute in this many processes, by Dask.", min=1)
+    scheduler: str | None = _advanced(None, "Compute on a Dask cluster: tcp://HOST:PORT.")
     config: Path | None = _advanced(
         None, "JSON file: flags, or an earlier result.", callback=load_config, is_eager=True
     )
@@ -165,6 +168,11 @@ class Job(Reading):
             check_target(path)
         if self.details and self.form != "json":
             raise ArgumentError("--details adds to the JSON document: it needs --format json.")
+
+    def run(self, function: Callable[..., R], data: object, **options: object) -> R:
+        """Call a library function that scores, on a cluster if the flags name one."""
+        with cluster(self.scheduler, self.workers) as engine:
+            return super().run(function, data, engine=engine, **options)
 
     def settings(self, samples: Samples) -> Settings:
         """The settings that the flags spell."""

@@ -1,7 +1,7 @@
 """Where tiles are computed and which resources they may use. Nothing here changes a result."""
 
 from divprism.engines.base import Engine, Job, Report, Shared, Total, Tree
-from divprism.engines.dask import Dask
+from divprism.engines.dask import Dask, cluster
 from divprism.engines.resources import (
     RESOURCES,
     Progress,
@@ -35,6 +35,7 @@ __all__ = [
     "Tree",
     "as_engine",
     "blas_for",
+    "cluster",
     "cores",
     "in_order",
     "one_blas_thread",

@@ -1,5 +1,6 @@
 """Dask: the parts of a job on the workers of a cluster, which may come, go and die."""
 
+import logging
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -15,7 +16,7 @@ from divprism.errors import ArgumentError, EngineError, MissingExtraError
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["Dask", "is_client"]
+__all__ = ["Dask", "cluster", "is_client"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,6 +30,9 @@ _MEMORY_SHARE = 0.5
 
 # Bytes of a worker before it has done anything: Python, NumPy, SciPy and Dask.
 _WORKER_BYTES = 200 * 2**20
+
+# Seconds to wait for a worker where there is none.
+_PATIENCE = 60
 
 # Tasks of `results` that a worker has waiting.
 _TASKS_PER_WORKER = 4
@@ -48,12 +52,9 @@ class Dask(Engine):
     """
 
     def __init__(self, client: "Client | str") -> None:
-        try:
-            import distributed
-        except ImportError:
-            raise MissingExtraError(
-                "a cluster needs Dask, which is not installed: pip install 'divprism[dask]'."
-            ) from None
+        _require_dask()
+        import distributed
+
         if isinstance(client, str):
             client = _connect(client)
         if not isinstance(client, distributed.Client):
@@ -113,15 +114,15 @@ class Dask(Engine):
     ) -> R:
         """Run, again if the only worker that had the data is gone."""
         given = self.share(inputs)
-        for attempt in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             try:
                 return run(given)
             except CancelledError as error:
-                if not _is_loss(error) or attempt == _ATTEMPTS - 1:
+                if not _is_loss(error):
                     raise
                 job.send_again()
                 given.send_again()
-        raise AssertionError("the last attempt returns or raises")
+        raise EngineError(_workers_end(_ATTEMPTS))
 
     def _total(
         self,
@@ -148,6 +149,7 @@ class Dask(Engine):
     def _submit_bundles(
         self, job: "_Scattered[Job]", inputs: "_Scattered[Any]", bundles: Sequence[Sequence[Any]]
     ) -> "list[Future]":
+        self._wait_for_a_worker()
         homes = _homes(self._workers(), len(bundles))
         sums = []
         for bundle, home in zip(bundles, homes, strict=True):
@@ -164,6 +166,16 @@ class Dask(Engine):
             )
             sums.append(future)
         return sums
+
+    def _wait_for_a_worker(self) -> None:
+        """Wait if there is none: a new one may be on its way in place of the last."""
+        try:
+            self.client.wait_for_workers(1, timeout=_PATIENCE)
+        except TimeoutError:
+            raise EngineError(
+                f"the cluster has no worker, and none has come within {_PATIENCE} seconds: "
+                "start one."
+            ) from None
 
     def _submit_merges(self, sums: "Sequence[Future]") -> "list[Future]":
         """Merge neighbours until one is left, the last: the tree of `Tree`."""
@@ -245,8 +257,11 @@ class _Packed:
         self.value = value
 
     def __reduce__(self) -> tuple[Any, ...]:
+        import cloudpickle
+
         buffers: list[pickle.PickleBuffer] = []
-        frame = pickle.dumps(self.value, protocol=5, buffer_callback=buffers.append)
+        # Plain pickle cannot send a kernel that is defined in a notebook.
+        frame = cloudpickle.dumps(self.value, protocol=5, buffer_callback=buffers.append)
         return _unpack, (frame, *buffers)
 
 
@@ -263,9 +278,48 @@ def _aligned(buffer: Any) -> np.ndarray:
     return content
 
 
+@contextmanager
+def cluster(scheduler: str | None = None, workers: int | None = None) -> Iterator[Dask | None]:
+    """Yield an engine: the cluster of a scheduler, or processes on this machine; None for neither.
+
+    Processes end with the block, whatever happens in it.
+    """
+    if scheduler is not None and workers is not None:
+        raise ArgumentError("name a `scheduler` or a number of `workers`, not both.")
+    if scheduler is not None:
+        engine = Dask(scheduler)
+        try:
+            yield engine
+        finally:
+            engine.client.close(timeout=2)
+        return
+    if workers is None:
+        yield None
+        return
+    _require_dask()
+    from distributed import Client, LocalCluster
+
+    # Errors of tasks are raised here anyway; a log in between would hide the sentence.
+    options = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, **options) as local,
+        Client(local) as client,
+    ):
+        yield Dask(client)
+
+
 def is_client(value: object) -> bool:
     """Whether `value` is a client of Dask, without importing it."""
     return type(value).__module__.startswith("distributed.") and hasattr(value, "scheduler_info")
+
+
+def _require_dask() -> None:
+    try:
+        import distributed  # noqa: F401
+    except ImportError:
+        raise MissingExtraError(
+            "a cluster needs Dask, which is not installed: pip install 'divprism[dask]'."
+        ) from None
 
 
 def _connect(address: str) -> "Client":
@@ -281,8 +335,6 @@ def _connect(address: str) -> "Client":
 def _homes(workers: dict[str, int], count: int) -> list[str]:
     """A worker for each of the bundles: neighbours to the same one, in proportion to threads."""
     slots = [address for address, threads in workers.items() for _ in range(threads)]
-    if not slots:
-        raise EngineError("the cluster has no worker: start one, or wait for it.")
     return [slots[number * len(slots) // count] for number in range(count)]
 
 
@@ -312,7 +364,14 @@ def _call_on_worker(
 
 def _is_loss(error: CancelledError) -> bool:
     """Whether tasks were cancelled because a worker took the only copy of their data with it."""
-    return getattr(error, "reason", "") in ("lost dependencies", "unknown")
+    return getattr(error, "reason", "") not in ("scheduler-connection-lost", "scheduler-restart")
+
+
+def _workers_end(times: int) -> str:
+    return (
+        f"workers of the cluster ended {times} times while they computed the same parts, most "
+        "often for lack of memory: give each worker more of it, or start fewer on a machine."
+    )
 
 
 @contextmanager
@@ -324,11 +383,7 @@ def _in_sentences() -> Iterator[None]:
     try:
         yield
     except KilledWorker as error:
-        raise EngineError(
-            f"{error.allowed_failures + 1} workers of the cluster ended while they computed the "
-            "same part, most often for lack of memory: give each worker more of it, or start "
-            "fewer on a machine."
-        ) from None
+        raise EngineError(_workers_end(error.allowed_failures + 1)) from None
     except (CancelledError, CommClosedError, TimeoutError, ConnectionError) as error:
         raise EngineError(
             f"the cluster was lost ({type(error).__name__}): its scheduler no longer answers, or "

@@ -134,6 +134,8 @@ def pose(
     # Autocast and other modes of torch that the caller may be in must not change the answer.
     with plain_mode():
         sides, warnings = _paired_sides(x, t, labels, settings)
+        # Refuses arrays that the engine cannot compute with.
+        resources.engine_for(sides["x"].data)
         # Counts the pairs as given; those of weight zero are dropped below.
         n = sides["x"].data.shape[0]
         masses = check_weights(weights, n)

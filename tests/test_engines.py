@@ -1,0 +1,242 @@
+"""Engines: a Dask cluster gives the bits of threads, whatever happens to its workers.
+
+Real clusters of real processes. Faults are real signals, sent at a known moment: when the first
+part of a sweep is done, or by the kernel inside a worker.
+"""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from command_line import run
+from engine_cases import Troubled
+
+import divprism as dp
+from divprism.core.arrays import StoredRows
+from divprism.engines import Serial, Threads, Tree
+
+distributed = pytest.importorskip("distributed")
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask, about ports and processes
+
+SIZE = 1000
+SCORES = {"kernel_x": dp.Gaussian(3.0), "kernel_t": dp.Gaussian(2.0)}
+SWEPT = dp.Lanczos(num_probes=8, depth=4)
+
+
+def pairs(size=SIZE):
+    """Outputs and prompts, four outputs to a prompt."""
+    rng = np.random.default_rng(0)
+    t = np.repeat(rng.standard_normal((size // 4, 6)), 4, axis=0)
+    return rng.standard_normal((size, 10)).astype(np.float32), t.astype(np.float32)
+
+
+def bits(result):
+    """Every number of an evaluation."""
+    numbers = [float(score) for score in result.scores.values()]
+    numbers += [score.standard_error for score in result.scores.values()]
+    for interval in result.intervals.values():
+        numbers += [interval.low, interval.high]
+    if result.baseline is not None:
+        numbers.append(result.baseline.baseline)
+    return numbers
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3])
+def clients(request):
+    """A client of a cluster of one, two and three processes."""
+    with cluster(request.param) as local, distributed.Client(local) as client:
+        yield client
+
+
+def cluster(processes, **options):
+    options = {"dashboard_address": None, "silence_logs": 50, **options}
+    return distributed.LocalCluster(n_workers=processes, threads_per_worker=1, **options)
+
+
+@pytest.fixture
+def two_workers():
+    """A client of a fresh cluster of two processes, for tests that damage it."""
+    with cluster(2) as local, distributed.Client(local) as client:
+        yield client
+
+
+SETTINGS = {
+    "order 1": {"estimator": SWEPT},
+    "order 2": {"order": 2},
+    "order 0.5": {"order": 0.5, "estimator": SWEPT},
+    "truncated": {"truncation": 20, "estimator": SWEPT},
+    "nystrom": {"estimator": dp.Nystrom(64)},
+    "fourier": {"estimator": dp.Fourier(32)},
+    "subsample": {"order": 2, "estimator": dp.Subsample(200)},
+    "intervals": {"interval": 0.9, "num_permutations": 19, "estimator": SWEPT},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_cluster_gives_the_bits_of_threads(name, clients):
+    options = SCORES | SETTINGS[name]
+    expected = bits(dp.evaluate(*pairs(), **options))
+    assert bits(dp.evaluate(*pairs(), engine=clients, **options)) == expected
+
+
+def test_weights_and_files_give_the_bits_of_threads(clients, tmp_path):
+    x, t = pairs()
+    weights = np.random.default_rng(1).dirichlet(np.ones(SIZE))
+    options = SCORES | {"estimator": SWEPT, "weights": weights}
+    expected = bits(dp.evaluate(x, t, **options))
+    assert bits(dp.evaluate(x, t, engine=clients, **options)) == expected
+    np.save(tmp_path / "x.npy", x)
+    stored = np.load(tmp_path / "x.npy", mmap_mode="r")
+    assert bits(dp.evaluate(stored, t, engine=clients, **options)) == expected
+
+
+def test_a_worker_killed_in_the_middle_of_a_sweep_changes_no_bit(two_workers, tmp_path):
+    kernel = Troubled(3.0, trouble="kill", home=os.getpid(), folder=str(tmp_path))
+    options = {"kernel_t": dp.Gaussian(2.0), "estimator": SWEPT}
+    expected = bits(dp.evaluate(*pairs(), kernel_x=kernel, **options))
+    assert not (tmp_path / "killed").exists()
+    found = dp.evaluate(*pairs(), kernel_x=kernel, engine=two_workers, **options)
+    assert (tmp_path / "killed").exists()
+    assert bits(found) == expected
+
+
+def test_the_only_worker_killed_takes_the_data_along_and_they_are_sent_again(tmp_path):
+    kernel = Troubled(3.0, trouble="kill", home=os.getpid(), folder=str(tmp_path))
+    expected = float(dp.rke(pairs()[0], kernel=kernel))
+    with cluster(1) as local, distributed.Client(local) as client:
+        assert float(dp.rke(pairs()[0], kernel=kernel, engine=client)) == expected
+    assert (tmp_path / "killed").exists()
+
+
+def test_a_worker_that_joins_late_changes_no_bit():
+    x, t = pairs()
+    options = SCORES | {"estimator": SWEPT}
+    expected = bits(dp.evaluate(x, t, **options))
+    with cluster(1) as local, distributed.Client(local) as client:
+
+        def join(text, fraction):
+            local.scale(2)
+
+        assert bits(dp.evaluate(x, t, engine=client, progress=join, **options)) == expected
+        client.wait_for_workers(2, timeout=60)
+
+
+def test_a_slow_worker_changes_no_bit_and_leaves_its_work_to_others(two_workers, tmp_path):
+    kernel = Troubled(3.0, trouble="slow", home=os.getpid(), folder=str(tmp_path))
+    expected = float(dp.rke(pairs(4000)[0], kernel=dp.Gaussian(3.0)))
+    assert float(dp.rke(pairs(4000)[0], kernel=kernel, engine=two_workers)) == expected
+
+
+def test_a_worker_that_runs_out_of_memory_is_replaced(tmp_path):
+    kernel = Troubled(3.0, trouble="memory", home=os.getpid(), folder=str(tmp_path))
+    expected = float(dp.rke(pairs()[0], kernel=dp.Gaussian(3.0)))
+    with cluster(2, memory_limit="400MB") as local, distributed.Client(local) as client:
+        assert float(dp.rke(pairs()[0], kernel=kernel, engine=client)) == expected
+    assert (tmp_path / "filled").exists()
+
+
+def test_workers_that_always_run_out_of_memory_end_in_a_sentence(tmp_path):
+    kernel = Troubled(3.0, trouble="always-memory", home=os.getpid(), folder=str(tmp_path))
+    with (
+        cluster(1, memory_limit="400MB") as local,
+        distributed.Client(local) as client,
+        pytest.raises(
+            dp.EngineError, match="workers of the cluster ended . times .* lack of memory"
+        ),
+    ):
+        dp.rke(pairs()[0], kernel=kernel, engine=client)
+
+
+def test_an_error_inside_a_task_is_raised_as_it_is(two_workers):
+    class Broken(dp.Gaussian):
+        def block(self, a, b):
+            if len(a) > 1:
+                raise dp.DataError("these points are broken.")
+            return super().block(a, b)
+
+    with pytest.raises(dp.DataError, match="these points are broken"):
+        dp.rke(pairs()[0], kernel=Broken(1.0), engine=two_workers)
+
+
+def test_a_scheduler_that_vanishes_is_one_sentence():
+    code = (
+        "from distributed import LocalCluster\n"
+        "if __name__ == '__main__':\n"
+        "    c = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)\n"
+        "    print(c.scheduler_address, flush=True)\n"
+        "    input()\n"
+    )
+    command = [sys.executable, "-c", code]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        address = process.stdout.readline().strip()
+
+        def vanish(text, fraction):
+            process.send_signal(signal.SIGKILL)
+
+        engine = dp.Dask(address)
+        with pytest.raises(dp.EngineError, match="the cluster was lost"):
+            dp.evaluate(*pairs(), engine=engine, progress=vanish, estimator=SWEPT, **SCORES)
+        engine.client.close(timeout=1)
+
+
+def test_engines_refuse_what_they_cannot_run(two_workers):
+    torch = pytest.importorskip("torch")
+    x = torch.zeros((4, 2)) + torch.arange(4)[:, None]
+    with pytest.raises(dp.ArgumentError, match="a cluster computes with NumPy arrays only"):
+        dp.rke(x, kernel=dp.Gaussian(1.0), engine=two_workers)
+    with pytest.raises(dp.ArgumentError, match="`client` must be a distributed.Client"):
+        dp.Dask(3)
+
+
+def test_no_scheduler_at_an_address_is_one_sentence():
+    with pytest.raises(dp.EngineError, match="no scheduler of Dask answers at tcp://127.0.0.1:9"):
+        dp.Dask("tcp://127.0.0.1:9")
+
+
+def test_the_command_line_computes_in_processes_and_closes_them(tmp_path):
+    x, t = pairs()
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "t.npy", t)
+    arguments = ["score", str(tmp_path / "x.npy"), "--prompts", str(tmp_path / "t.npy")]
+    arguments += ["--estimator", "lanczos(num_probes=8, depth=4)", "--format", "csv", "-q"]
+    expected = run(*arguments)
+    found = run(*arguments, "--workers", "2")
+    assert (found.returncode, found.stdout) == (0, expected.stdout)
+
+
+@pytest.mark.parametrize("count", range(1, 20))
+def test_neighbours_are_merged_in_a_tree_of_fixed_shape(count):
+    class Text(str):
+        __slots__ = ()
+
+        def merged(self, other):
+            return Text(f"({self}{other})")
+
+    tree = Tree()
+    level = [Text(chr(97 + number)) for number in range(count)]
+    for one in level:
+        tree.add(one)
+    while len(level) > 1:
+        above = [a.merged(b) for a, b in zip(level[::2], level[1::2], strict=False)]
+        level = above + level[len(above) * 2 :]
+    assert tree.sum() == level[0]
+
+
+def test_threads_and_the_calling_thread_give_the_same_bits():
+    expected = bits(dp.evaluate(*pairs(), engine=Threads(), estimator=SWEPT, **SCORES))
+    assert bits(dp.evaluate(*pairs(), engine=Serial(), estimator=SWEPT, **SCORES)) == expected
+
+
+def test_rows_of_a_file_are_found_again_by_another_process(tmp_path):
+    whole = np.arange(60.0).reshape(20, 3)
+    np.save(tmp_path / "x.npy", whole)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    for rows in (slice(0, 20), slice(5, 9), slice(19, 20)):
+        place = pickle.loads(pickle.dumps(StoredRows.of(mapped[rows])))
+        np.testing.assert_array_equal(place.open(), whole[rows])
