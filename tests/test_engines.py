@@ -9,6 +9,8 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -145,9 +147,7 @@ def test_workers_that_always_run_out_of_memory_end_in_a_sentence(tmp_path):
     with (
         cluster(1, memory_limit="400MB") as local,
         distributed.Client(local) as client,
-        pytest.raises(
-            dp.EngineError, match="workers of the cluster ended . times .* lack of memory"
-        ),
+        pytest.raises(dp.EngineError, match="workers of the cluster ended 5 times"),
     ):
         dp.rke(pairs()[0], kernel=kernel, engine=client)
 
@@ -190,12 +190,12 @@ def test_engines_refuse_what_they_cannot_run(two_workers):
     x = torch.zeros((4, 2)) + torch.arange(4)[:, None]
     with pytest.raises(dp.ArgumentError, match="a cluster computes with NumPy arrays only"):
         dp.rke(x, kernel=dp.Gaussian(1.0), engine=two_workers)
-    with pytest.raises(dp.ArgumentError, match="`client` must be a distributed.Client"):
+    with pytest.raises(dp.ArgumentError, match="`client` must be a distributed"):
         dp.Dask(3)
 
 
 def test_no_scheduler_at_an_address_is_one_sentence():
-    with pytest.raises(dp.EngineError, match="no scheduler of Dask answers at tcp://127.0.0.1:9"):
+    with pytest.raises(dp.EngineError, match="no scheduler of Dask answers at tcp"):
         dp.Dask("tcp://127.0.0.1:9")
 
 
@@ -208,6 +208,51 @@ def test_the_command_line_computes_in_processes_and_closes_them(tmp_path):
     expected = run(*arguments)
     found = run(*arguments, "--workers", "2")
     assert (found.returncode, found.stdout) == (0, expected.stdout)
+
+
+def test_an_interrupt_ends_the_command_and_its_processes(tmp_path):
+    """Ctrl-C reaches the whole group of processes, as in a terminal."""
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((20_000, 64)))
+    command = [sys.executable, "-m", "divprism", "score", str(tmp_path / "x.npy"), "--order", "2"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+    with subprocess.Popen([*command, "--workers", "2"], **pipes) as process:
+        session = os.getpgid(process.pid)
+        # Interrupts are ignored until all workers have started.
+        wait_for(lambda: len(members(session)) >= 3 and not ignores_interrupts(process.pid))
+        os.killpg(session, signal.SIGINT)
+        _, complaint = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert b"Traceback" not in complaint
+    wait_for(lambda: not members(session))
+
+
+def ignores_interrupts(pid):
+    """Whether a process ignores SIGINT, by the bits that Linux shows."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    [mask] = [line.split()[1] for line in lines if line.startswith("SigIgn")]
+    return bool(int(mask, 16) >> (signal.SIGINT - 1) & 1)
+
+
+def members(group):
+    """Processes of a group that are alive."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+def wait_for(condition, seconds=60):
+    """Ask again and again; fail if it does not come true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("count", range(1, 20))

@@ -2,6 +2,8 @@
 
 import logging
 import pickle
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
@@ -301,11 +303,26 @@ def cluster(scheduler: str | None = None, workers: int | None = None) -> Iterato
 
     # Errors of tasks are raised here anyway; a log in between would hide the sentence.
     options = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-    with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, **options) as local,
-        Client(local) as client,
-    ):
+    with _interrupts_ignored():
+        local = LocalCluster(n_workers=workers, threads_per_worker=1, **options)
+    with local, Client(local) as client:
         yield Dask(client)
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ignore Ctrl-C, and have it ignored by the processes that start meanwhile.
+
+    A terminal sends it to all of them. Theirs are ended by this process, in order.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may change how signals are handled
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def is_client(value: object) -> bool:
