@@ -51,6 +51,7 @@ def test_the_table_starts_with_the_least_diverse_group(source):
     assert text.index("Name a dish.") < text.index("Name a city.")
     assert "not shown: 1 group with fewer than 5 outputs" in lines
     assert "Name a word." not in text
+    assert "below a group: the main kinds of its outputs, with their share of it" in text
     assert "against Conditional-Vendi" in text
     assert "exp(-d^2 / (2 bandwidth^2))" in text
 

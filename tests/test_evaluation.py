@@ -149,6 +149,7 @@ def test_texts_are_ids_under_a_categorical_kernel(pairs):
     [notice] = single.warnings
     assert notice.code == "texts-as-ids"
     assert "equal texts count as the same prompt" in notice.text
+    assert "use `evaluate`, which embeds texts" in notice.text
 
 
 def test_empty_texts_are_skipped_and_counted():

@@ -354,7 +354,7 @@ def test_unequal_numbers_of_outputs_are_said_in_the_table(tmp_path):
     [line] = warned("unequal-outputs", stderr)
     assert "from 8 (short) to 12 (long)" in line
     assert "compare the models" in line
-    assert "the models differ in their outputs and prompts" in " ".join(table.split())
+    assert "the models differ in their prompts and numbers of outputs" in " ".join(table.split())
     [line] = warned("unequal-prompts", stderr)
     assert "3 of 4 are common to all" in line
 

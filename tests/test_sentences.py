@@ -148,7 +148,7 @@ def test_groups_that_are_too_small_are_counted(document):
     assert grouping.startswith("Grouped by exact prompt, by default: ")
     assert kinds == "Conditional-Vendi is per kind of prompt: 4 kinds among 4 prompts."
     assert order == "The least diverse groups come first: there the model repeats itself."
-    assert total.startswith(f"The groups add up to {groups['aggregate']:.4g}, +0.000 nats from")
+    assert total.startswith(f"The mean of the groups is {groups['aggregate']:.4g}, +0.000 nats")
     groups["num_small"] = 1
     last = "Last: 1 group with fewer than 3 outputs, too few to judge."
     assert groups_sentences(groups)[0].endswith(last)

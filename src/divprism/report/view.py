@@ -348,7 +348,11 @@ def _settings(document: Document) -> list[tuple[str, str]]:
     rows: list[tuple[str, Any]] = []
     for name, value in document["settings"].items():
         rows.append((name.replace("_", " "), value))
-    rows += document["data"].items()
+    for name, value in document["data"].items():
+        # Only settings need all digits, to be used again.
+        if isinstance(value, float):
+            value = f"{value:.6g}"
+        rows.append((name.replace("_", " "), value))
     for embedder in document["embedders"]:
         parts = [f"{key}: {value}" for key, value in embedder.items() if value is not None]
         rows.append((f"embedder of {embedder['side']}", ", ".join(parts)))

@@ -198,7 +198,7 @@ def equal_size_note(document: Document) -> str:
 
 
 def groups_sentences(document: Document) -> list[str]:
-    """Return which groups come first, and what the groups add up to."""
+    """Return which groups come first, and the mean of the groups."""
     num_hidden = document.get("num_hidden", 0)
     num_groups, num_small = len(document["groups"]) + num_hidden, document["num_small"]
     threshold = f"fewer than {document['min_size']} outputs"
@@ -213,8 +213,8 @@ def groups_sentences(document: Document) -> list[str]:
     conditional = f"{score_spec('conditional_vendi').title} ({document['conditional_vendi']:.4g})"
     at_order_2 = f"{score_spec('conditional_rke').title} ({document['conditional_rke']:.4g})"
     total = (
-        f"The groups add up to {document['aggregate']:.4g}, {_signed(document['gap'])} nats from "
-        f"{conditional}; at order 2 to {document['aggregate_rke']:.4g}, "
+        f"The mean of the groups is {document['aggregate']:.4g}, {_signed(document['gap'])} nats "
+        f"from {conditional}; at order 2 it is {document['aggregate_rke']:.4g}, "
         f"{_signed(document['gap_rke'])} nats from {at_order_2}."
     )
     notes = [*grouping_note(document), *gap_notes(document)]
