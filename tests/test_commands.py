@@ -353,6 +353,14 @@ def test_converge_writes_json_and_csv(folder, tmp_path):
     assert (rows[3]["size"], float(rows[3]["outputs"])) == ("40", 40.0)
 
 
+def test_too_few_prompts_for_a_curve_are_refused_in_flags(tmp_path):
+    rows = [{"prompt": f"p{row // 4}", "output": f"answer {row}"} for row in range(20)]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    done = run("converge", tmp_path / "o.jsonl", "--unit", "prompt", "-q")
+    assert done.returncode == 4
+    assert "there are 5. Resample pairs (--unit pair)." in done.stderr.decode()
+
+
 def test_converge_needs_one_model(tmp_path):
     rows = []
     for number in range(6):

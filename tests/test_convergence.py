@@ -602,5 +602,5 @@ def test_too_few_units_are_refused():
         dp.ArgumentError, match="`sizes` must leave at least one output of each of 5 prompts"
     ):
         converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), sizes=[4, 10, 20])
-    with pytest.raises(dp.DataError, match=r'at least 12 prompts; there are 5\. Use unit="pair"'):
+    with pytest.raises(dp.DataError, match=r"there are 5\. Resample pairs \(`unit=pair`\)"):
         converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), unit="prompt")

@@ -217,6 +217,17 @@ def test_merged_prompts_are_reported_where_prompts_repeat():
     assert "prompts-merged" not in _codes(evaluated(truncation=2))
 
 
+def test_merged_prompts_of_several_models_are_reported_once():
+    t = np.tile(np.repeat(np.arange(float(NUM_PROMPTS)), NUM_OUTPUTS), 2)[:, None]
+    models = ("a",) * 40 + ("b",) * 40
+    x = np.eye(80)
+    x[40:] = x[40 + np.arange(40) // 2]  # the second model gives every output twice
+    kernels = {"kernel_x": dp.Cosine(), "kernel_t": dp.Gaussian(3.0)}
+    results = dp.evaluate_models(dp.Samples(x, t, models=models), **kernels)
+    codes = [notice.code for notice in results_table(results.documents()).warnings]
+    assert codes.count("prompts-merged") == 1
+
+
 def test_unequal_shares_alone_do_not_merge_prompts():
     """Most outputs are of one prompt: few kinds, although all prompts are told apart."""
     result = evaluated(counts=[50] + [1] * 7)

@@ -484,7 +484,8 @@ def kernel_notes(document: Document) -> list[str]:
     explained = _formulas(settings)
     if settings["bandwidth_rule"] is not None:
         rule = registry.short_rule(settings["bandwidth_rule"])
-        explained.append(f"bandwidths chosen by the rule {rule!r}")
+        # The settings do not hold which of two bandwidths was given.
+        explained.append(f"bandwidths chosen by the rule {rule!r} unless given")
     if explained:
         notes.append("; ".join(explained))
     return notes
