@@ -20,6 +20,7 @@ from divprism.report.words import (
     comparison_sentences,
     equal_size_note,
     group_title,
+    length_note,
     p_value_of,
 )
 from divprism.scores import registry
@@ -266,14 +267,12 @@ def comparison_table(document: Document, wide: bool = False) -> Table:
     for row in table.rows:
         rank = ranked(document["ranks"][row[0]])
         rows.append([row[0], rank, *row[1:]])
-    words = []
     if document["lengths"]:
         columns.append(Column("words", "words", ".0f", priority=1))
         for complete in rows:
             complete.append(document["lengths"][complete[0]])
-        words = ["words: mean number of words of an output"]
     stability = stability_note(document)
-    notes = [*table.notes, *words, *comparison_sentences(document), *stability]
+    notes = [*table.notes, *length_note(document), *comparison_sentences(document), *stability]
     if stability and not wide:
         # Over which bandwidths the order holds says more than by how much all scores change.
         notes = [note for note in notes if note not in sensitivity_note(models.values(), wide)]

@@ -47,7 +47,7 @@ from divprism.report.texts import (
     shortened,
     visible,
 )
-from divprism.report.words import comparison_sentences, headline
+from divprism.report.words import comparison_sentences, headline, length_note
 from divprism.scores.spec import SCORES
 
 __all__ = ["PageView", "page_view"]
@@ -323,7 +323,7 @@ def _comparison_section(main: Document, models: Documents) -> ComparisonSection:
 
 def _table_notes(main: Document, models: Documents) -> list[str]:
     """Return the notes below the table, those of the default scores: a line each."""
-    notes = list(results_table(models).notes)
+    notes = [*results_table(models).notes, *length_note(main)]
     if stability_note(main):
         # Over which bandwidths the order holds says more, and is among the sentences.
         sensitivity = sensitivity_note(models.values(), wide=False)

@@ -21,6 +21,7 @@ __all__ = [
     "grouping_note",
     "groups_sentences",
     "headline",
+    "length_note",
     "p_value_of",
     "percent",
 ]
@@ -382,6 +383,13 @@ def comparison_sentences(document: Document) -> list[str]:
             f"models: {correlation:+.2f} (Spearman)"
         )
     return sentences
+
+
+def length_note(document: Document) -> list[str]:
+    """Return what the column of lengths holds; empty for outputs other than texts."""
+    if not document.get("lengths"):
+        return []
+    return ["words: mean number of words of an output"]
 
 
 def _shared_ranks(ranks: Mapping[str, Sequence[int]]) -> list[str]:
