@@ -412,8 +412,8 @@ def _levels_and_differences(document: Document) -> list[str]:
         return []
     return [
         f"the sample is too small for the level of {score}, which changes with the number of "
-        "outputs, but not for the differences: that change is much the same for all models, which "
-        "are compared on the same prompts with the same number of outputs"
+        "outputs: read the differences as those at this number of outputs, which is the same for "
+        "all models on the same prompts; with more outputs they can grow or shrink"
     ]
 
 
