@@ -245,7 +245,7 @@ TABLES = [
            one_of(changed_cells("\t"), changed_bytes)),
     _table("txt", lambda: b"a line\n" * 20, one_of(changed_cells(" "), changed_bytes)),
     _table("prompts", lambda: jsonl(_PROMPTS), _JSONL, _read_prompts),
-    _table("input", bytes, _changed_input, _read_input),
+    _table("input", lambda: jsonl(ROWS), _changed_input, _read_input),
 ]  # fmt: skip
 COLUMNS = [
     Kind(form, "Parquet, Arrow", lambda form=form: table_bytes(form, ROWS * 10),

@@ -83,14 +83,3 @@ def test_the_fuzzer_sees_each_fault_and_goes_on(fault, tmp_path, monkeypatch):
     figures = run_kind(kind, lambda kind: lambda number: str(number).encode(), 4)
     assert figures.cases == 4
     assert list(figures.failures) == [1]
-
-
-@pytest.mark.parametrize("group", GROUPS)
-def test_valid_inputs_are_read(group, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for kind in KINDS.values():
-        # Standard input has no format of its own.
-        if kind.group == group and kind.name != "input":
-            folder = tmp_path / kind.name
-            folder.mkdir()
-            kind.check(kind.seed(), folder)
