@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import fuzz_documents
 import fuzz_files
@@ -47,8 +48,14 @@ for _module in (fuzz_files, fuzz_folders, fuzz_documents, fuzz_states):
     KINDS |= {kind.name: kind for kind in _module.KINDS}
 
 
-Inputs = Callable[[Kind], Callable[[int], bytes]]
-"""Inputs of a run: given a kind, a function from the number of an input to its content."""
+class Inputs(Protocol):
+    """Where the inputs of a run come from."""
+
+    def of_kind(self, kind: Kind) -> Callable[[int], bytes]:
+        """Return a function from the number of an input to its content."""
+
+    def label(self, kind: Kind, number: int) -> str:
+        """Return the name of an input."""
 
 
 @dataclass
@@ -130,7 +137,7 @@ def _work(kind: Kind, inputs: Inputs, numbers: range, started, results) -> None:
     os.environ["DIVPRISM_CACHE"] = os.path.abspath("cache")
     warnings.simplefilter("ignore")
     figures = Figures()
-    content_of = inputs(kind)
+    content_of = inputs.of_kind(kind)
     for number in numbers:
         started.value = number
         content = content_of(number)
@@ -193,7 +200,7 @@ def shares(cases: int, names: Sequence[str]) -> dict[str, int]:
     return {name: max(1, round(cases * KINDS[name].weight / total)) for name in names}
 
 
-def run(counts: dict[str, int], inputs: Inputs, failures: Path, label: str) -> dict[str, Figures]:
+def run(counts: dict[str, int], inputs: Inputs, failures: Path) -> dict[str, Figures]:
     """Run inputs of several kinds in a temporary folder, and write those that are not held."""
     preload()
     before = Path.cwd()
@@ -204,41 +211,53 @@ def run(counts: dict[str, int], inputs: Inputs, failures: Path, label: str) -> d
             for name, count in counts.items():
                 figures[name] = run_kind(KINDS[name], inputs, count)
                 if figures[name].failures:
-                    _save(figures[name].failures, KINDS[name], inputs, failures / name, label)
+                    _save(figures[name].failures, KINDS[name], inputs, failures / name)
         finally:
             os.chdir(before)
     return figures
 
 
-def _save(failures: dict[int, str], kind: Kind, inputs: Inputs, folder: Path, label: str) -> None:
+def _save(failures: dict[int, str], kind: Kind, inputs: Inputs, folder: Path) -> None:
     """Write inputs that were not held, as tests/corpus/ has them, and print why."""
     folder.mkdir(parents=True, exist_ok=True)
-    content_of = inputs(kind)
+    content_of = inputs.of_kind(kind)
     for number, reason in failures.items():
-        name = f"{label}-{number}"
+        name = inputs.label(kind, number)
         (folder / name).write_bytes(content_of(number))
         sys.stderr.write(f"{kind.name}/{name}: {reason}\n")
 
 
-def drawn(seed: int) -> Inputs:
-    """Return the inputs of a seed."""
+@dataclass(frozen=True)
+class Drawn:
+    """The inputs of a seed."""
 
-    def of_kind(kind: Kind) -> Callable[[int], bytes]:
-        return partial(input_of, kind, kind.seed(), seed)
+    seed: int
 
-    return of_kind
+    def of_kind(self, kind: Kind) -> Callable[[int], bytes]:
+        """Return a function from the number of an input to its content."""
+        return partial(input_of, kind, kind.seed(), self.seed)
+
+    def label(self, kind: Kind, number: int) -> str:
+        """Return the seed and the number."""
+        return f"{self.seed}-{number}"
 
 
-def stored(folder: Path) -> Inputs:
-    """Return the inputs in a folder."""
+@dataclass(frozen=True)
+class Stored:
+    """The inputs in a folder."""
 
-    def of_kind(kind: Kind) -> Callable[[int], bytes]:
-        files = stored_files(folder, kind.name)
+    folder: Path
+
+    def of_kind(self, kind: Kind) -> Callable[[int], bytes]:
+        """Return a function from the number of a file to its content."""
+        files = stored_files(self.folder, kind.name)
         # Files that were made to fill the memory are decoded in a process with limits.
         fuzz_files.always_isolated = True
         return lambda number: files[number].read_bytes()
 
-    return of_kind
+    def label(self, kind: Kind, number: int) -> str:
+        """Return the name of the file."""
+        return stored_files(self.folder, kind.name)[number].name
 
 
 def stored_files(folder: Path, name: str) -> list[Path]:
@@ -286,12 +305,12 @@ def main() -> None:
     failures = options.failures.absolute()
     if options.replay is None:
         counts = shares(options.cases, options.kinds)
-        figures = run(counts, drawn(options.seed), failures, str(options.seed))
+        figures = run(counts, Drawn(options.seed), failures)
     else:
         folder = options.replay.absolute()
         names = sorted(place.name for place in folder.iterdir() if place.is_dir())
         counts = {name: len(stored_files(folder, name)) for name in names}
-        figures = run(counts, stored(folder), failures, "replayed")
+        figures = run(counts, Stored(folder), failures)
     sys.stdout.write(table(figures, options.by_kind))
     sys.exit(any(found.failures for found in figures.values()))
 

@@ -267,7 +267,7 @@ class Store:
 
 def _damage_message(path: Path) -> str:
     return (
-        f"the cached vectors in {path} do not match their checksum; "
+        f"the cached vectors in {path} are damaged or do not match their checksum; "
         "removed the file, and its vectors will be computed again."
     )
 
