@@ -30,6 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import fuzz_checks
 import fuzz_documents
 import fuzz_files
 import fuzz_folders
@@ -251,8 +252,8 @@ class Stored:
     def of_kind(self, kind: Kind) -> Callable[[int], bytes]:
         """Return a function from the number of a file to its content."""
         files = stored_files(self.folder, kind.name)
-        # Files that were made to fill the memory are decoded in a process with limits.
-        fuzz_files.always_isolated = True
+        # Above all, files that were made to fill the memory are decoded in a process with limits.
+        fuzz_checks.thorough = True
         return lambda number: files[number].read_bytes()
 
     def label(self, kind: Kind, number: int) -> str:

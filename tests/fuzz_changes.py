@@ -279,7 +279,7 @@ def changed_npy(content: bytes, rng: np.random.Generator) -> bytes:
         case 1:
             shape = pick(SHAPES, rng)
         case 2:
-            order = pick(("True", "1", "None", "__import__('os')", "Fals"), rng)
+            order = pick(("True", "1", "None", "__import__('os')", "False]"), rng)
         case _:
             data = _special_numbers(data, rng)
     text = f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}"

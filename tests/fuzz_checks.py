@@ -20,6 +20,7 @@ import divprism as dp
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+thorough = False  # whether every input gets the checks that others get now and then
 EXIT_CODES = (0, 1, 2, 3, 4, 5)
 LONGEST_MESSAGE = 2000
 
@@ -75,6 +76,11 @@ def check_samples(samples: dp.Samples) -> None:
         check_text(str(getattr(note, "text", note)))
         assert len(str(getattr(note, "text", note))) < LONGEST_MESSAGE
     assert isinstance(samples.outputs, tuple | np.ndarray)
+
+
+def is_one_in(number: int, content: bytes) -> bool:
+    """Whether an input gets a check that takes long; which ones depends on the content alone."""
+    return thorough or sum(content) % number == 0
 
 
 def preload() -> None:

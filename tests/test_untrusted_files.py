@@ -585,3 +585,21 @@ def test_a_path_with_escape_codes_is_escaped(tmp_path):
     with pytest.raises(dp.DataError) as caught:
         dp.evaluate([tmp_path / "\x1b[31m.txt", tmp_path / "b.png"])
     assert str(caught.value).isprintable()
+
+
+def test_pillow_prints_nothing_beside_the_sentence(tmp_path):
+    """About an image of a thousand channels, Pillow logs an error of its own."""
+    content = image_bytes(0, form="TIFF")
+    tag = struct.pack("<HHI", 277, 3, 1)  # samples per pixel, a short, one of them
+    start = content.index(tag) + len(tag)
+    changed = content[:start] + struct.pack("<H", 1000) + content[start + 2 :]
+    path = write(tmp_path, {"a.tiff": changed}) / "a.tiff"
+    code = (
+        "import pathlib, sys; from divprism.data.media import open_image\n"
+        "try: open_image(pathlib.Path(sys.argv[1]).read_bytes(), 'a.tiff')\n"
+        "except ValueError as error: print(error)"
+    )
+    call = [sys.executable, "-c", code, path]
+    done = subprocess.run(call, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("a.tiff is ")
+    assert done.stderr == ""
