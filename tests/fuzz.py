@@ -211,6 +211,8 @@ def run(counts: dict[str, int], inputs: Inputs, failures: Path) -> dict[str, Fig
         try:
             for name, count in counts.items():
                 figures[name] = run_kind(KINDS[name], inputs, count)
+                if sys.stderr.isatty():
+                    sys.stderr.write(f"{name}: {figures[name].cases:,} inputs\n")
                 if figures[name].failures:
                     _save(figures[name].failures, KINDS[name], inputs, failures / name)
         finally:

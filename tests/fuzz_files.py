@@ -157,12 +157,12 @@ def _read_map(content, folder):
 
 
 def _read_array(name):
-    """Return a check that reads an array, and scores one of five from the command line."""
+    """Return a check that reads an array, and scores one in 25 from the command line."""
     read = _read_table(name)
 
     def check(content, folder):
         read(content, folder)
-        if is_one_in(5, content):
+        if is_one_in(25, content):
             run_command("score", folder / name, "--order", "2")
 
     return check

@@ -15,7 +15,7 @@ from fuzz import KINDS, Drawn, run_kind, stored_files
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
-CASES = int(os.environ.get("DIVPRISM_FUZZ", 1800))
+CASES = int(os.environ.get("DIVPRISM_FUZZ", 1500))
 MOST_BYTES = 300_000  # of the corpus
 GROUPS = sorted({kind.group for kind in KINDS.values()})
 
