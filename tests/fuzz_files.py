@@ -23,7 +23,7 @@ from fuzz_changes import (
     one_of,
     pick,
 )
-from fuzz_checks import Kind, check_samples, is_one_in, run_command
+from fuzz_checks import Kind, check_samples, is_one_in, mostly_in_this_process, run_command
 from sample_files import image_bytes, jsonl, records, write_video
 
 import divprism as dp
@@ -169,16 +169,12 @@ def _read_array(name):
 
 
 def _read_columns(name):
-    """Return a check that decodes in this process, and one file in twenty in a process apart."""
+    """Return a check that reads a Parquet or Arrow file of this name."""
     read = _read_table(name)
 
     def check(content, folder):
-        # A frozen program decodes without starting another; workers have limits of their own.
-        sys.frozen = not is_one_in(20, content)
-        try:
+        with mostly_in_this_process(content):
             read(content, folder)
-        finally:
-            del sys.frozen
 
     return check
 

@@ -18,7 +18,7 @@ from fuzz_changes import (
     changed_lines,
     pick,
 )
-from fuzz_checks import Kind, check_samples
+from fuzz_checks import Kind, check_samples, mostly_in_this_process
 from fuzz_files import LM_EVAL, ROWS, table_bytes
 from sample_files import image_bytes, jsonl
 
@@ -188,7 +188,8 @@ def _check(content, folder):
     # Some folders are also read as frames; which ones depends on the content alone.
     if sum(content) % 4 == 0:
         options["output_kind"] = "video"
-    samples = dp.load(place, **options)
+    with mostly_in_this_process(content):
+        samples = dp.load(place, **options)
     check_samples(samples)
     if isinstance(samples.outputs, tuple):
         for output in samples.outputs:
