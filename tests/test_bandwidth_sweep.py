@@ -154,3 +154,8 @@ def test_models_are_not_pooled_in_silence():
     one = dp.bandwidth_sweep(samples, model="b", **grids)
     assert repr(one).startswith("30 pairs; order 1")
     assert one.data["model"] == "b"
+
+
+def test_a_bandwidth_that_no_float_holds_is_refused():
+    with pytest.raises(dp.ArgumentError, match="`bandwidths_x` must be positive and finite"):
+        dp.bandwidth_sweep(X, T, bandwidths_x=[10**400])

@@ -316,11 +316,12 @@ def _grid(given: Any, median: float, name: str) -> np.ndarray:
         return median * 2.0 ** (np.arange(-_DOWN * _STEPS, _UP * _STEPS + 1) / _STEPS)
     try:
         grid = np.sort(np.asarray(given, dtype=float).reshape(-1))
-    except (TypeError, ValueError):
+    # No float holds an integer of 400 digits.
+    except (TypeError, ValueError, OverflowError):
         # The check below reports an empty grid in the same words as any other invalid one.
         grid = np.empty(0)
     if grid.size == 0 or not np.isfinite(grid).all() or grid[0] <= 0:
-        raise ArgumentError(f"`bandwidths_{name}` must be positive and finite; got {given!r}.")
+        raise ArgumentError(f"`bandwidths_{name}` must be positive and finite; got {given!r:.80}.")
     return grid
 
 
