@@ -14,6 +14,12 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from cases import LIBRARIES, sixty_pairs  # noqa: E402
+from endpoint_server import (  # noqa: E402, F401 - fixtures
+    elsewhere,
+    endpoint,
+    running,
+    running_elsewhere,
+)
 from hypothesis import settings  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 

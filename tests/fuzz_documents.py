@@ -1,45 +1,33 @@
-"""Seeds and readers of the fuzzer for what is no data file: results, configs, states, answers."""
+"""Kinds of documents for the fuzzer: results, configs, and answers of endpoints."""
 
-import copy
 import json
-import re
+import os
+import threading
 from functools import cache
-from pathlib import Path
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
-from report_cases import HOSTILE, KERNELS
+from fuzz_changes import (
+    HOSTILE,
+    changed_bytes,
+    changed_json,
+    changed_text_of_json,
+    one_of,
+    pick,
+)
+from fuzz_checks import Kind, check_text, is_one_in, run_command
+from report_cases import KERNELS
 
 import divprism as dp
 from divprism.embedders._answer import UnusableAnswerError, read_message, read_vectors
 from divprism.report.config_files import ALLOWED, check_value, read_config
+from divprism.report.details import detailed
 from divprism.report.page import report_page
 from divprism.report.result_files import read_result
 from divprism.report.table import RENDERINGS
 from divprism.report.tables import evaluation_table, results_table
 
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
-TEXTS = 3  # that the answer of an endpoint is for
-TRICKY_VALUES = [
-    None,
-    True,
-    -1,
-    0,
-    1e308,
-    5e-324,
-    10**30,
-    2.5,
-    "",
-    "NaN",
-    HOSTILE,
-    "\x1b[31m\u202e=1+1",
-    "x" * 100_000,
-    [],
-    {},
-    [[1, 2], [3]],
-    {"a": {"b": {}}},
-    list(range(5000)),
-]
-"""Values of the wrong type, sign or size, and texts that are not inert."""
+TEXTS = ["a", "b"]  # that the answer of an endpoint is for
 
 
 def _pairs():
@@ -52,10 +40,17 @@ def _evaluation():
     return dp.evaluate(*_pairs(), **KERNELS, interval=0.95).to_dict()
 
 
-def _comparison():
+def _models():
     x, t = _pairs()
-    models = {"a": dp.Samples(x, t), "b": dp.Samples(np.roll(x, 7, axis=0), t)}
-    return dp.compare(models, **KERNELS).to_dict()
+    return {"a": dp.Samples(x, t), "b": dp.Samples(np.roll(x, 7, axis=0), t)}
+
+
+def _comparison():
+    return dp.compare(_models(), **KERNELS).to_dict()
+
+
+def _detailed():
+    return detailed(dp.evaluate(*_pairs(), **KERNELS), num_repeats=2)
 
 
 def _groups():
@@ -72,114 +67,197 @@ def _sweep():
 
 
 def _config():
-    return {"order": 1.0, "truncation": 20, "bandwidth_x": 0.5, "interval": 0.9, "rng": 3}
+    return {
+        "order": 1.0,
+        "truncation": 20,
+        "bandwidth_x": 0.5,
+        "interval": 0.9,
+        "rng": 3,
+        "estimator": "exact",
+        "kernel_x": "gaussian",
+        "bandwidth_rule": "median",
+        "output": "x.json",
+        "embedder_x": "wordllama",
+        "fail_under": ["vendi=2"],
+    }
 
 
-def _state():
-    metric = dp.Metric(kernel_x=dp.Cosine(), kernel_t=dp.Cosine())
-    rng = np.random.default_rng(0)
-    metric.update(rng.normal(size=(30, 4)), rng.normal(size=(30, 3)))
-    return _saved(metric)
+def _check_report(content, folder):
+    """Write the page and the tables of a result; one of ten by the command."""
+    path = folder / "result.json"
+    path.write_bytes(content)
+    document = read_result(path)
+    _render(document)
+    if is_one_in(10, content):
+        _report_command(folder, path)
 
 
-def _saved(thing):
-    path = Path(f"{id(thing)}.npz")
-    thing.save(path)
-    content = path.read_bytes()
-    path.unlink()
-    return content
+def _check_detail(content, folder):
+    """Write the page of a result with this document beside it."""
+    path = folder / "detail.json"
+    path.write_bytes(content)
+    _render(_evaluation(), read_result(path))
+    if is_one_in(10, content):
+        result = folder / "result.json"
+        result.write_text(json.dumps(_evaluation()))
+        _report_command(folder, result, path)
 
 
-def _answer():
-    vectors = np.random.default_rng(0).normal(size=(TEXTS, 4)).tolist()
-    entries = [{"index": i, "embedding": vector} for i, vector in enumerate(vectors)]
-    return {"data": entries, "model": "m", "error": {"message": "no"}}
+def _report_command(folder, *results):
+    page = folder / "page.html"
+    code, _ = run_command("report", *results, "-o", page)
+    # A page is written whole or not at all.
+    assert page.exists() == (code == 0)
 
 
-def _written(make):
-    return lambda: json.dumps(make()).encode()
-
-
-DOCUMENTS = {
-    "_evaluation.json": _written(_evaluation),
-    "_comparison.json": _written(_comparison),
-    "_groups.json": _written(_groups),
-    "_curves.json": _written(_curves),
-    "_sweep.json": _written(_sweep),
-    "_config.json": _written(_config),
-    "_answer.json": _written(_answer),
-    "_state.npz": _state,
-}
-"""A valid content for each kind."""
-DETAILS = ("_groups.json", "_curves.json", "_sweep.json")
-
-
-def mutated_json(content: bytes, rng: np.random.Generator) -> bytes:
-    """Return JSON in which one to four values are replaced, removed or repeated."""
-    document = json.loads(content)
-    for _ in range(rng.choice([1, 1, 2, 4])):
-        node, key = document, None
-        # Down from the top, and stop sooner or later.
-        while isinstance(node, dict | list) and node and (key is None or rng.random() < 0.85):
-            parent = node
-            keys = list(node) if isinstance(node, dict) else range(len(node))
-            key = keys[rng.integers(len(keys))]
-            node = parent[key]
-        if key is None:
-            continue
-        if rng.random() < 0.15:
-            del parent[key]
-        elif rng.random() < 0.1 and isinstance(parent, dict):
-            parent[HOSTILE] = parent.pop(key)
-        else:
-            # A copy, so that a later change of it does not change the table.
-            parent[key] = copy.deepcopy(TRICKY_VALUES[rng.integers(len(TRICKY_VALUES))])
-    return json.dumps(document).encode()
-
-
-def read_document(kind: str, path: Path) -> None:
-    """Do with a file what the commands do with one of its kind."""
-    if kind == "_answer.json":
-        _read_answer(path.read_bytes())
-    elif kind == "_config.json":
-        for key, value in read_config(path).values.items():
-            if key in ALLOWED:
-                check_value(key, value, path)
-    elif kind == "_state.npz":
-        result = dp.Metric.load(path).compute()
-        assert all(np.isfinite(list(result.scores.values())))
-    elif kind in DETAILS:
-        # Such documents are shown beside the result that they belong to.
-        _render(_evaluation(), read_result(path))
-    else:
-        _render(read_result(path))
-
-
-def _read_answer(body: bytes) -> None:
-    assert isinstance(read_message(body), str)
-    try:
-        vectors = read_vectors(body, TEXTS)
-    except UnusableAnswerError as error:
-        raise dp.DataError(str(error)) from None
-    assert vectors.shape[0] == TEXTS
-    assert np.isfinite(vectors).all()
-
-
-def _render(document: dict, *details: dict) -> None:
+def _render(document, *details):
     page = report_page(document, *details)
     assert HOSTILE not in page
-    assert not CONTROLS.search(page)
+    check_text(page)
     if "scores" in document:
         _render_table(evaluation_table(document, wide=True))
     elif "models" in document:
         _render_table(results_table(document["models"], wide=True))
 
 
-def _render_table(table) -> None:
+def _render_table(table):
     for width in (40, 120):
-        assert not CONTROLS.search(table.to_text(width))
+        check_text(table.to_text(width))
     for name, render in RENDERINGS.items():
         text = render(table)
-        if name != "csv":
+        if name == "csv":
             # A cell of CSV may hold line breaks of both kinds.
-            assert not CONTROLS.search(text), name
+            text = text.replace("\r", "")
+        check_text(text)
+
+
+def _check_config(content, folder):
+    """Read a config; one in 25 with the command, which must write nothing."""
+    path = folder / "config.json"
+    path.write_bytes(content)
+    if is_one_in(25, content):
+        data = folder / "x.csv"
+        data.write_text("1,2\n3,4\n5,6.5\n7,9\n")
+        run_command("score", data, "--config", path)
+        assert sorted(file.name for file in folder.iterdir()) == ["config.json", "x.csv"]
+    config = read_config(path)
+    for key, value in config.values.items():
+        # A result has null where nothing was set.
+        if key in ALLOWED and not (config.is_result and value is None):
+            check_value(key, value, path)
+
+
+def _answer():
+    vectors = np.random.default_rng(0).normal(size=(len(TEXTS), 4)).tolist()
+    entries = [{"index": i, "embedding": vector} for i, vector in enumerate(vectors)]
+    return {"data": entries, "model": "m", "error": {"message": "no"}}
+
+
+def _check_answer(content, _):
+    assert isinstance(read_message(content), str)
+    try:
+        vectors = read_vectors(content, len(TEXTS))
+    except UnusableAnswerError as error:
+        raise dp.DataError(f"the answer is unusable: {error}") from None
+    _check_vectors(vectors)
+
+
+def _check_vectors(vectors):
+    assert vectors.shape[0] == len(TEXTS)
+    assert np.isfinite(vectors).all()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    answer = b""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.wfile.write(self.answer)
+        self.close_connection = True
+
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_):
+        """A client that hangs up on a broken answer is right."""
+
+
+@cache
+def _server():
+    server = _Server(("127.0.0.1", 0), _Handler)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}/v1"
+
+
+def _http():
+    body = json.dumps(_answer()).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX: y\r\n"
+    return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def _changed_http(content, rng):
+    """Return an answer with another head, another body in its right length, or other bytes."""
+    head, _, body = content.partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    if rng.random() < 0.3:
+        lines[0] = b"HTTP/1.1 " + pick(_STATUSES, rng)
+    match rng.integers(0, 3):
+        case 0:
+            index = int(rng.integers(len(lines)))
+            lines[index : index + int(rng.integers(0, 2))] = [pick(_LINES, rng)]
+        case 1:
+            body = pick((changed_json, changed_text_of_json, changed_bytes), rng)(body, rng)
+            lines[-1] = b"Content-Length: %d" % len(body)
+        case _:
+            return changed_bytes(content, rng)
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+_STATUSES = [
+    *(b"200 OK", b"200", b"999 x", b"-1 x", b"301 x", b"304 x", b"400 \x1b[31m\xe2\x80\xae"),
+    *(b"401 no", b"429 x", b"500 x", b"100 x", b"101 x", b"204 x", b"", b"2" * 3000),
+]
+_LINES = [
+    *(b"Content-Length: 0", b"Content-Length: -5", b"Content-Length: 1e9", b"Content-Length: 5"),
+    *(b"Content-Length: " + b"9" * 40, b"Transfer-Encoding: chunked", b"Content-Encoding: gzip"),
+    *(b"Location: http://127.0.0.1:1/", b"Retry-After: 99999", b"no colon", b": x", b"\0: \0"),
+    *(b"A: " + b"x" * 70000, b"X: \x1b[2J", b" folded", b"Connection: keep-alive"),
+]
+
+
+def _check_http(content, _):
+    from divprism.embedders.http import OpenAI
+
+    _Handler.answer = content
+    os.environ |= {"OPENAI_BASE_URL": _server(), "OPENAI_API_KEY": "sk-of-the-fuzzer"}
+    embedder = OpenAI("m", max_retries=0, timeout=2.0)
+    _check_vectors(np.asarray(embedder.embed_batch(TEXTS)))
+
+
+def _written(make):
+    return lambda: json.dumps(make()).encode()
+
+
+_JSON = one_of(changed_json, changed_json, changed_json, changed_text_of_json, changed_bytes)
+RESULTS = [
+    Kind(name, "results", _written(make), _JSON, check, 0.2)
+    for name, make, check in (
+        ("evaluation", _evaluation, _check_report),
+        ("comparison", _comparison, _check_report),
+        ("detailed", _detailed, _check_report),
+        ("groups", _groups, _check_detail),
+        ("curves", _curves, _check_detail),
+        ("sweep", _sweep, _check_detail),
+    )
+]
+KINDS = [
+    *RESULTS,
+    Kind("config", "configs", _written(_config), _JSON, _check_config, 2),
+    Kind("result-as-config", "configs", _written(_evaluation), _JSON, _check_config),
+    Kind("answer", "endpoints", _written(_answer), _JSON, _check_answer, 2),
+    Kind("http", "endpoints", _http, _changed_http, _check_http),
+]

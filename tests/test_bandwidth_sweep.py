@@ -143,3 +143,19 @@ def test_a_sample_keeps_whole_prompts():
     assert of_sample == pytest.approx(whole.t.scores["conditional_vendi"][chosen], rel=0.1)
     one = dp.bandwidth_sweep(outputs[:60], np.ones((60, 2)), max_rows=20)
     assert one.n == 20
+
+
+def test_models_are_not_pooled_in_silence():
+    samples = dp.Samples(X, T, models=("a", "b") * 30)
+    grids = {"bandwidths_x": [1.0], "bandwidths_t": [1.0]}
+    pooled = dp.bandwidth_sweep(samples, **grids)
+    assert repr(pooled).startswith("60 pairs of 2 models together; order 1")
+    assert pooled.data["model"] is None
+    one = dp.bandwidth_sweep(samples, model="b", **grids)
+    assert repr(one).startswith("30 pairs; order 1")
+    assert one.data["model"] == "b"
+
+
+def test_a_bandwidth_that_no_float_holds_is_refused():
+    with pytest.raises(dp.ArgumentError, match="`bandwidths_x` must be positive and finite"):
+        dp.bandwidth_sweep(X, T, bandwidths_x=[10**400])

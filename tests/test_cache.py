@@ -1,5 +1,7 @@
 """The cache: no item embedded twice, and no vector lost or wrong if a process or the disk fails."""
 
+import hashlib
+import io
 import json
 import os
 import random
@@ -131,6 +133,37 @@ def test_a_flipped_bit_is_detected_and_the_shard_computed_again(offset, tmp_path
     assert len(embedded.warnings) == 1
     assert "do not match their checksum; removed the file, and its vectors will be" in warning
     assert cache.verify() == []
+
+
+def _npz(**arrays):
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+KEYS = np.zeros((2, 32), np.uint8)
+UNFIT_SHARDS = {
+    "fewer vectors than keys": _npz(keys=KEYS, vectors=np.ones((1, 2), np.float32)),
+    "vectors that are numbers": _npz(keys=KEYS, vectors=np.ones(2, np.float32)),
+    "vectors of whole numbers": _npz(keys=KEYS, vectors=np.ones((2, 2), np.int64)),
+    "no vectors": _npz(keys=KEYS),
+    "an open bracket": _npz(keys=KEYS).replace(b"(2, 32)", b"((((((("),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT_SHARDS)
+def test_a_shard_that_holds_no_vectors_of_its_keys_is_dropped(case, tmp_path):
+    content = UNFIT_SHARDS[case]
+    folder = tmp_path / ("0" * 32)
+    folder.mkdir()
+    (folder / "embedder.json").write_text("{}")
+    path = folder / f"{hashlib.sha256(content).hexdigest()}.npz"
+    path.write_bytes(content)
+    found = []
+    store = dp.Cache(tmp_path).store(folder.name, {}, found.append)
+    assert list(store.fetch([bytes(32)])) == []
+    assert [notice.code for notice in found] == ["cache-damaged"]
+    assert not path.exists()
 
 
 def test_verify_removes_damaged_shards(tmp_path):

@@ -475,7 +475,7 @@ def test_bandwidths_are_swept(folder):
     assert found["x"]["scores"]["vendi"] == right.x.scores["vendi"].tolist()
     lines = run(*call).stdout.decode().splitlines()
     assert lines[0] == "40 pairs; order 1; k = exp(-d^2 / (2 bandwidth^2))"
-    chosen = f"{right.x.chosen:.4g} by the rule (nearest: >)"
+    chosen = f"{right.x.chosen:.4g} by the rule (> marks the nearest)"
     median = f"median distance {right.x.median:.4g}"
     assert f"bandwidth of outputs: {chosen}; {median}" in lines
     assert "rule: distinct" in lines
@@ -501,7 +501,7 @@ def test_a_sweep_holds_its_settings_and_is_a_config(texts, tmp_path):
     again = run(*call, "--config", tmp_path / "r.json")
     assert json.loads(again.stdout) == saved
     lines = run("bandwidth", texts, "--config", tmp_path / "r.json").stdout.decode().splitlines()
-    assert lines[0].startswith("20 pairs, a sample of 64; order 2; ")
+    assert lines[0].startswith("20 pairs of 2 models together, a sample of 64; order 2; ")
     embedded = "outputs embedded by wordllama; prompts embedded by wordllama"
     assert lines[-1] == f"rule: median; {embedded}"
 

@@ -51,6 +51,7 @@ def test_the_table_starts_with_the_least_diverse_group(source):
     assert text.index("Name a dish.") < text.index("Name a city.")
     assert "not shown: 1 group with fewer than 5 outputs" in lines
     assert "Name a word." not in text
+    assert "below a group: the main kinds of its outputs, with their share of it" in text
     assert "against Conditional-Vendi" in text
     assert "exp(-d^2 / (2 bandwidth^2))" in text
 
@@ -350,6 +351,14 @@ def test_converge_writes_json_and_csv(folder, tmp_path):
     assert [row["score"] for row in rows] == [name for name in curves for _ in range(4)]
     assert float(rows[3]["mean"]) == document["means"]["vendi"][-1]
     assert (rows[3]["size"], float(rows[3]["outputs"])) == ("40", 40.0)
+
+
+def test_too_few_prompts_for_a_curve_are_refused_in_flags(tmp_path):
+    rows = [{"prompt": f"p{row // 4}", "output": f"answer {row}"} for row in range(20)]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    done = run("converge", tmp_path / "o.jsonl", "--unit", "prompt", "-q")
+    assert done.returncode == 4
+    assert "there are 5. Resample pairs (--unit pair)." in done.stderr.decode()
 
 
 def test_converge_needs_one_model(tmp_path):

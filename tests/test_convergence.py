@@ -11,6 +11,7 @@ import pytest
 import divprism as dp
 from divprism.analysis.convergence import Convergence, converge
 from divprism.analysis.subsets import ladder_of_sizes, nested_subsets, thinned_subsets
+from divprism.analysis.verdicts import Criteria, _chance_in_words
 from divprism.scores.spec import curve_spec
 
 PLAIN = ["vendi", "rke", "truncated_vendi"]
@@ -413,7 +414,7 @@ def test_progress_is_reported_and_ends_with_one(pairs):
     converge(
         *pairs, num_repeats=2, progress=lambda text, fraction: reports.append((text, fraction))
     )
-    assert reports[0][1] == 0 and reports[0][0].startswith("converge: ")
+    assert reports[0][1] == 0 and reports[0][0].startswith("effect of the sample size: ")
     assert reports[-1][1] == 1
     assert [fraction for _, fraction in reports] == sorted(fraction for _, fraction in reports)
 
@@ -458,8 +459,8 @@ def test_the_text_has_a_table_and_a_sentence_for_each_score():
     assert lines[0].split() == ["outputs", "12", "25", "50", "100", "200"]
     assert [line.split()[0] for line in lines[1:4]] == PLAIN
     text = " ".join(str(found).split())  # notes are wrapped to the width of the terminal
-    assert "5 random orders; subsets near 200 share most outputs, so theirs is too small." in text
-    assert "order 1, truncation 25 outputs: cosine kernel" in text
+    assert "5 random orders; subsets near 200 share most outputs, so their ± is too small." in text
+    assert "order 1; truncated scores keep 25 eigenvalues outputs: cosine kernel" in text
     assert "Limits are those of more outputs." in text
     for verdict in found.verdicts.values():
         assert verdict.sentence in text
@@ -468,6 +469,30 @@ def test_the_text_has_a_table_and_a_sentence_for_each_score():
     assert "below the limit of " in rke
     assert "outputs would bring it within 1 %." in rke
     assert "By chance it varies by" in rke
+
+
+def test_an_error_of_rounding_is_no_error_of_a_limit():
+    t = np.repeat(np.arange(6.0), 6)[:, None]
+    x = np.random.default_rng(0).standard_normal((36, 3))
+    kernels = {"kernel_x": dp.Gaussian(1.0), "kernel_t": dp.Gaussian(0.7)}
+    found = converge(x, t, unit="pair", **kernels).verdicts["prompt_vendi"]
+    assert "±" not in found.sentence
+    assert "that its curve points to" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (0.009, " By chance it varies by 0.9 % between samples of this size."),
+        (0.01001, "by slightly more than 1 % between samples of this size; about "),
+        (
+            0.02,
+            "by 2 % between samples of this size; about 400 pairs would bring that down to 1 %.",
+        ),
+    ],
+)
+def test_chance_is_compared_with_the_tolerance(error, expected):
+    assert expected in _chance_in_words(error, Criteria("pairs", 0.01, 5), 100)
 
 
 def test_a_number_beyond_reach_is_not_named():
@@ -577,5 +602,5 @@ def test_too_few_units_are_refused():
         dp.ArgumentError, match="`sizes` must leave at least one output of each of 5 prompts"
     ):
         converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), sizes=[4, 10, 20])
-    with pytest.raises(dp.DataError, match=r'at least 12 prompts; there are 5\. Use unit="pair"'):
+    with pytest.raises(dp.DataError, match=r"there are 5\. Resample pairs \(`unit=pair`\)"):
         converge(np.eye(60), np.arange(60) % 5, kernel_x=dp.Cosine(), unit="prompt")

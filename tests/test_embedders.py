@@ -32,6 +32,7 @@ from divprism.embedders import _inception
 from divprism.embedders._bundled import EFFICIENTNET_LITE0
 from divprism.embedders.base import Embedder
 from divprism.embedders.cache import Cache
+from divprism.embedders.embedding import embed
 from divprism.embedders.function import Function
 from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
@@ -1438,3 +1439,9 @@ def test_requests_are_spaced(openai_api, monkeypatch):
     second, third = slept
     assert 8 < second <= 10
     assert 18 < third <= 20
+
+
+@pytest.mark.parametrize("given", [["a text"], "a text", None, {"outputs": ["a"]}])
+def test_embed_takes_samples_only(given):
+    with pytest.raises(ArgumentError, match="`samples` must be Samples"):
+        embed(given)

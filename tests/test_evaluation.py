@@ -149,6 +149,7 @@ def test_texts_are_ids_under_a_categorical_kernel(pairs):
     [notice] = single.warnings
     assert notice.code == "texts-as-ids"
     assert "equal texts count as the same prompt" in notice.text
+    assert "use `evaluate`, which embeds texts" in notice.text
 
 
 def test_empty_texts_are_skipped_and_counted():
@@ -315,6 +316,7 @@ def test_spelling_and_parsing_undo_each_other(kernel):
         ("laplace", "there is no kernel 'laplace'; choose from categorical, cosine"),
         ("gaussian", r"kernel gaussian needs bandwidth, as in gaussian\(bandwidth=...\)"),
         ("cosine(width=3)", "kernel cosine has no setting 'width'; it takes no settings"),
+        ("polynomial(degree=" + "9" * 500 + ")", "`degree` must be at most 1,000,000"),
         ("polynomial(degree=__import__('os'))", "cannot read the settings of kernel"),
         ("polynomial(3)", "cannot read the settings"),
         ("polynomial(degree=2)(offset=0.5)", "cannot read the settings"),

@@ -711,3 +711,15 @@ def test_vectors_that_were_kept_know_their_texts(tmp_path):
     }
     first = found["groups"][0]["modes"][0]["outputs"][0]
     assert first["text"] in {record["output"] for record in records()}
+
+
+@pytest.mark.parametrize("order", [1e3, 1e10])
+def test_the_aggregate_of_a_high_order_is_close_to_that_of_infinity(order):
+    # Groups whose shares and entropies pull in opposite directions: both powers underflow.
+    x = np.eye(12)[[*range(10), 10, 10, 10, 11]]
+    t = np.repeat([0, 1], [10, 4])
+    values = []
+    for each in (order, math.inf):
+        groups = dp.prompt_groups(x, t, kernel_x=dp.Cosine(), order=each, min_size=2)
+        values.append(groups.to_dict()["aggregate"])
+    assert values[0] == pytest.approx(values[1], rel=0.01)

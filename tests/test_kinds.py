@@ -11,7 +11,7 @@ from divprism.report.details import detailed
 from divprism.report.group_tables import groups_listing
 from divprism.report.kinds import kinds_note, kinds_sentence, out_of
 from divprism.report.sections import score_card
-from divprism.report.tables import evaluation_table
+from divprism.report.tables import evaluation_table, results_table
 from divprism.report.words import gap_notes, headline
 from divprism.scores.spec import score_spec
 
@@ -149,6 +149,30 @@ def test_a_result_without_the_kinds_of_ids_is_still_described():
     assert "close to 5 of 5 per exact prompt" in kinds_sentence(document)
 
 
+def test_kinds_of_given_prompts_have_no_interval_without_width():
+    document = evaluated(interval=0.95).to_dict()
+    interval = document["scores"]["prompt_vendi"]["interval"]
+    assert interval["low"] == pytest.approx(interval["high"])
+    rows = {row[0]: row[2] for row in evaluation_table(document).rows}
+    assert rows["prompt_vendi"] == "does not vary"
+    assert " to " in rows["conditional_vendi"]
+    assert score_card(score_spec("prompt_vendi"), document).error == ""
+
+
+def test_empty_cells_of_a_table_of_models_are_explained():
+    t = np.repeat(np.arange(12), 5)
+    repeated, single = dp.Samples(np.eye(60), t), dp.Samples(np.eye(12), np.arange(12))
+    documents = {}
+    for model, samples in (("repeated", repeated), ("single", single)):
+        result = dp.evaluate(samples.outputs, samples.prompts, kernel_x=dp.Cosine())
+        documents[model] = result.to_dict()
+    notes = results_table(documents).notes
+    assert any(note.endswith("empty where each prompt has one output") for note in notes)
+    assert notes[-1].endswith("by default only where prompts have fewer than 5 outputs on average")
+    alone = results_table({"single": documents["single"]}).notes
+    assert alone[-1].endswith("near 0 where prompts are ignored")
+
+
 @pytest.mark.parametrize(
     "data", [dp.evaluate(np.eye(4), kernel_x=dp.Cosine()), evaluated(counts=[40] + [0] * 7)]
 )
@@ -191,6 +215,17 @@ def test_merged_prompts_are_reported_where_prompts_repeat():
     assert "prompts-merged" not in _codes(evaluated(bandwidth=3.0, counts=[1] * NUM_PROMPTS))
     assert "prompts-merged" not in _codes(evaluated(kernel_t=dp.Categorical()))
     assert "prompts-merged" not in _codes(evaluated(truncation=2))
+
+
+def test_merged_prompts_of_several_models_are_reported_once():
+    t = np.tile(np.repeat(np.arange(float(NUM_PROMPTS)), NUM_OUTPUTS), 2)[:, None]
+    models = ("a",) * 40 + ("b",) * 40
+    x = np.eye(80)
+    x[40:] = x[40 + np.arange(40) // 2]  # the second model gives every output twice
+    kernels = {"kernel_x": dp.Cosine(), "kernel_t": dp.Gaussian(3.0)}
+    results = dp.evaluate_models(dp.Samples(x, t, models=models), **kernels)
+    codes = [notice.code for notice in results_table(results.documents()).warnings]
+    assert codes.count("prompts-merged") == 1
 
 
 def test_unequal_shares_alone_do_not_merge_prompts():

@@ -667,3 +667,223 @@ def test_a_file_replaced_by_a_link_after_the_check_is_not_read(tmp_path):
     os.mkfifo(folder / "a.png")
     with pytest.raises(DataError, match="not a regular file"):
         plain.digest()
+
+
+# ------------------------------------------------------- weights, tokenizers and sizes that mislead
+
+
+def _rewritten(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    save_file(change(tensors), folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _without(part: str, tensors: dict[str, Any]) -> dict[str, Any]:
+    return {name: tensor for name, tensor in tensors.items() if part not in name}
+
+
+LOST_TENSORS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "a layer": lambda tensors: _without("layer.1.", tensors),
+    "a bias": lambda tensors: _without("layer.0.output.dense.bias", tensors),
+    "all names": lambda tensors: {f"other.{k}": v for k, v in tensors.items()},
+}
+
+
+@pytest.mark.parametrize("lost", LOST_TENSORS)
+def test_weights_that_lack_tensors_are_refused_instead_of_filled_at_random(folder, lost):
+    _rewritten(folder, LOST_TENSORS[lost])
+    assert "weights lack" in refused(folder)
+
+
+def test_weights_without_a_pooler_load(folder):
+    before = SentenceTransformers(str(folder)).embed_batch(["a cat"])
+    _rewritten(folder, lambda tensors: _without("pooler", tensors))
+    after = SentenceTransformers(str(folder)).embed_batch(["a cat"])
+    np.testing.assert_array_equal(after, before)
+
+
+def test_loading_a_model_leaves_transformers_as_it_was(folder):
+    from transformers import PreTrainedModel
+
+    before = PreTrainedModel.__dict__["from_pretrained"]
+    SentenceTransformers(str(folder)).embed_batch(["a cat"])
+    assert PreTrainedModel.__dict__["from_pretrained"] is before
+
+
+@pytest.mark.parametrize("key", ["num_labels", "num_hidden_layers", "hidden_size"])
+@pytest.mark.parametrize("absent", ["max_position_embeddings", "hidden_size"])
+def test_numbers_are_refused_before_defaults_are_looked_up(folder, key, absent):
+    def change(config: dict[str, Any]) -> dict[str, Any]:
+        kept = {name: value for name, value in config.items() if name != absent}
+        return {**kept, key: 10**9}
+
+    edit(folder / "config.json", change)
+    embedder = Transformers(str(folder))
+    with pytest.raises(MissingModelError, match=r"no model has|a number between"):
+        _ = embedder.dimension, embedder.max_characters
+
+
+def test_a_link_to_itself_is_one_sentence(folder):
+    (folder / "loop").symlink_to("loop")
+    assert "cannot be read" in refused(folder)
+
+
+def _replace(content: str, **pattern: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern or {"String": "a"}, "content": content}
+
+
+def _sequence(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Sequence", "normalizers": list(steps)}
+
+
+_TEXT = {"Sequence": {"id": "A", "type_id": 0}}
+_SPECIAL = {"SpecialToken": {"id": "[CLS]", "type_id": 0}}
+_PADDING = {"direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}
+
+
+def _template(pieces: list[dict[str, Any]], count: int = 1) -> dict[str, Any]:
+    token = {"id": "[CLS]", "ids": [2] * count, "tokens": ["[CLS]"] * count}
+    special = {"[CLS]": token}
+    return {"type": "TemplateProcessing", "single": pieces, "pair": [], "special_tokens": special}
+
+
+TOKENIZERS: dict[str, tuple[str, Any]] = {
+    "replacements": ("normalizer", _sequence(*[_replace("a" * 10)] * 9)),
+    "sequences in sequences": ("normalizer", _sequence(*[_sequence(*[_replace("aaaa")] * 3)] * 3)),
+    "one replacement": ("normalizer", _replace("a" * 1000)),
+    "empty pattern": ("normalizer", _sequence(*[_replace("xx", String="")] * 30)),
+    "expression": ("normalizer", _sequence(*[_replace("xx", Regex="x*")] * 30)),
+    "without a type": ("normalizer", {"normalizers": [_replace("a" * 1000)]}),
+    "prepended": ("normalizer", {"type": "Prepend", "prepend": "a" * 10_000}),
+    "normal forms": ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "A" * 4000}),
+    "bytes of bytes": (
+        "pre_tokenizer",
+        {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}] * 20},
+    ),
+    "text twice": ("post_processor", _template([_TEXT, _TEXT])),
+    "many tokens": ("post_processor", _template([_SPECIAL] * 10_000 + [_TEXT])),
+    "long tokens": ("post_processor", _template([_SPECIAL, _TEXT], 10_000)),
+    "fixed padding": ("padding", {**_PADDING, "strategy": {"Fixed": 10**9}}),
+    "padding to a multiple": (
+        "padding",
+        {**_PADDING, "strategy": "BatchLongest", "pad_to_multiple_of": 10**9},
+    ),
+    "overlap": ("truncation", {"max_length": 1, "stride": 10, "strategy": "LongestFirst"}),
+}
+
+
+@pytest.mark.parametrize("case", TOKENIZERS)
+def test_tokenizers_that_make_texts_many_times_longer_are_refused(folder, case):
+    part, value = TOKENIZERS[case]
+    edit(folder / "tokenizer.json", lambda tokenizer: {**tokenizer, part: value})
+    assert "tokenizer" in refused(folder)
+
+
+def test_the_steps_of_real_tokenizers_are_accepted(folder):
+    # Those of LLaMA, CLIP, ALBERT and XLM-RoBERTa.
+    steps = [
+        {"type": "Prepend", "prepend": "\u2581"},
+        _replace("\u2581", String=" "),
+        _replace(" ", Regex=r"\s+"),
+        _replace('"', String="``"),
+        {"type": "NFKD"},
+        {"type": "Lowercase"},
+    ]
+    part = {"normalizer": _sequence(*steps)}
+    edit(folder / "tokenizer.json", lambda tokenizer: {**tokenizer, **part})
+    assert SentenceTransformers(str(folder)).embed_batch(["a cat"]).shape == (1, 8)
+
+
+def test_padding_to_a_length_that_no_model_has_is_refused(folder):
+    options = {"text": {"padding": "max_length", "max_length": 10**9}}
+    edit(
+        folder / "sentence_bert_config.json",
+        lambda config: {**config, "processing_kwargs": options},
+    )
+    assert "max_length" in refused(folder)
+
+
+def test_a_panic_of_a_library_in_rust_is_one_sentence(folder, monkeypatch):
+    class PanicException(BaseException):
+        pass
+
+    embedder = SentenceTransformers(str(folder))
+
+    def fail(*_: object, **__: object) -> None:
+        raise PanicException("attempt to divide by zero")
+
+    monkeypatch.setattr(embedder._model, "encode", fail)
+    with pytest.raises(MissingModelError, match=r"make a library fail .attempt to divide"):
+        embedder.embed_batch(["a cat"])
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory) -> Path:
+    """A folder with a tiny CLIP model that takes images of 32 x 32 pixels."""
+    from transformers import CLIPConfig, CLIPModel
+    from transformers.utils import logging
+
+    target = tmp_path_factory.mktemp("clip")
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    sizes["num_attention_heads"] = 2
+    logging.disable_progress_bar()
+    CLIPModel(
+        CLIPConfig(
+            text_config={**sizes, "vocab_size": 64, "bos_token_id": 1, "eos_token_id": 2},
+            vision_config={**sizes, "image_size": 32, "patch_size": 8},
+            projection_dim=8,
+        )
+    ).save_pretrained(target)
+    logging.enable_progress_bar()
+    processor = {
+        "image_processor_type": "CLIPImageProcessor",
+        "size": {"shortest_edge": 32},
+        "crop_size": {"height": 32, "width": 32},
+    }
+    (target / "preprocessor_config.json").write_text(json.dumps(processor))
+    return target
+
+
+SIZES: list[tuple[str, Any]] = [
+    ("size", {"height": 100_000, "width": 100_000}),
+    ("size", {"shortest_edge": 50_000}),
+    ("size", {"shortest_edge": 32, "longest_edge": 10**9}),
+    ("size", 10**6),
+    ("crop_size", {"height": 1, "width": 10**8}),
+    ("crop_size", [10**5, 10**5]),
+    ("pad_size", {"height": 20_000, "width": 20_000}),
+    ("image_processor", {"size": {"height": 10**5, "width": 10**5}}),
+    ("size", {"height": float("nan"), "width": 32}),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), SIZES)
+def test_images_are_not_enlarged_beyond_any_model(clip, tmp_path, key, value):
+    pytest.importorskip("PIL")
+    copied = tmp_path / "clip"
+    shutil.copytree(clip, copied)
+    edit(copied / "preprocessor_config.json", lambda settings: {**settings, key: value})
+    _png(tmp_path / "a.png", "red")
+    with pytest.raises(MissingModelError, match="pixels are supported"):
+        embed_items([Image(tmp_path / "a.png", "a")], Transformers(str(copied)))
+
+
+def test_the_ends_of_a_long_image_are_cut_before_it_is_enlarged(clip, monkeypatch):
+    image = pytest.importorskip("PIL.Image")
+    noise = np.random.default_rng(0).integers(0, 255, (6, 1201, 3), dtype=np.uint8)
+    embedder = Transformers(str(clip))
+    long = embedder.prepare(image.fromarray(noise))
+    monkeypatch.setattr("divprism.embedders.transformer_models._MAX_ASPECT", 10**6)
+    whole = embedder.prepare(image.fromarray(noise))
+    # The scale of the enlarged image is rounded to whole pixels, so colours differ a little.
+    assert np.abs(long - whole).mean() < 0.02 * np.abs(whole).mean()
+
+
+def test_a_line_of_pixels_takes_little_memory(clip):
+    image = pytest.importorskip("PIL.Image")
+    from divprism.embedders.transformer_models import _without_ends
+
+    cut = _without_ends(image.new("RGB", (1, 30_000)))
+    assert max(cut.size) <= 64
+    assert Transformers(str(clip)).prepare(image.new("RGB", (1, 30_000))).shape == (3, 32, 32)

@@ -354,7 +354,7 @@ def test_unequal_numbers_of_outputs_are_said_in_the_table(tmp_path):
     [line] = warned("unequal-outputs", stderr)
     assert "from 8 (short) to 12 (long)" in line
     assert "compare the models" in line
-    assert "the models differ in their outputs and prompts" in " ".join(table.split())
+    assert "the models differ in their prompts and numbers of outputs" in " ".join(table.split())
     [line] = warned("unequal-prompts", stderr)
     assert "3 of 4 are common to all" in line
 
@@ -591,4 +591,4 @@ def test_a_small_sample_with_clear_differences_says_how_both_are_true(tmp_path):
     assert "the two models differ clearly" in text
     assert "do not suffice for" in text
     assert "is too small for the level of conditional_vendi" in text
-    assert "but not for the differences" in text
+    assert "with more outputs they can grow or shrink" in text

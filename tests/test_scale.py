@@ -736,3 +736,20 @@ def test_an_interrupted_sweep_ends_at_once_with_130(tmp_path):
     assert b"Traceback" not in rest
     # No test of speed: a sweep that ignores the interrupt takes a minute.
     assert time.monotonic() - sent < 10
+
+
+@pytest.mark.parametrize("order", [21.0, 100.0, 1e3, 1e6, 1e16, 1e308])
+def test_random_features_hold_their_error_at_orders_whose_powers_underflow(order):
+    deviations = []
+    for seed in range(12):
+        x = np.random.default_rng(seed).normal(size=(200, 3))
+        options = {"kernel": dp.Gaussian(1.0), "order": order}
+        exact = dp.vendi(x, estimator=dp.Exact(), **options)
+        score = dp.vendi(x, estimator=dp.Fourier(100), rng=seed, **options)
+        deviations.append((score - exact) / score.standard_error)
+    assert 0.2 < np.sqrt(np.mean(np.square(deviations))) < 1.5
+
+
+def test_a_truncation_that_no_float_holds_is_refused():
+    with pytest.raises(dp.ArgumentError, match=r"`truncation` must be below 2\^63"):
+        dp.vendi(np.eye(3), kernel=dp.Cosine(), truncation=10**400)

@@ -12,6 +12,7 @@ import divprism as dp
 from divprism.analysis.content_sample import content_sample
 from divprism.analysis.sensitivity import MAX_PAIRS
 from divprism.analysis.stability import FACTORS, ScaledScores
+from divprism.report.bandwidth_words import sensitivity_note, stability_note
 from divprism.report.documents import check_result
 from divprism.report.page import report_page
 from divprism.report.tables import comparison_table, evaluation_table, results_table
@@ -265,7 +266,7 @@ def test_an_order_that_changes_nearby_holds_only_as_used():
     assert found.stable_range["x"] == (0.5, 1.0)
     assert found.stable_range["t"] == (0.5, 2.0)
     notes = comparison_table(found.to_dict()).notes
-    [note] = [note for note in notes if note.startswith("the order of the models is the same")]
+    [note] = [note for note in notes if note.startswith("the order of the models holds from")]
     assert "from 0.5 to 1 times the bandwidth of the outputs" in note
     assert "from 0.5 to 2 times the bandwidth of the prompts" in note
 
@@ -283,7 +284,7 @@ def test_the_comparison_document_holds_the_ranges_and_older_ones_are_read():
         del difference["stable_range"]
     check_result(document)
     notes = comparison_table(document).notes
-    assert not any("order of the models is the same" in note for note in notes)
+    assert not any("order of the models holds" in note for note in notes)
 
 
 def test_ids_have_no_range_of_bandwidths():
@@ -318,6 +319,35 @@ def test_all_models_are_sampled_on_the_same_prompts():
     first = dp.compare(models, order=2, **kernels)
     assert first.stable_range == {"x": (0.5, 2.0), "t": (0.5, 2.0)}
     assert dp.compare(mixed, order=2, **kernels).stable_range == first.stable_range
+
+
+def test_the_changes_of_several_models_are_not_read_as_an_interval(pairs):
+    documents = [evaluated(*pairs).to_dict(), evaluated(0.5 * pairs[0], pairs[1]).to_dict()]
+    [note] = sensitivity_note(documents, wide=False)
+    assert note.endswith("%, depending on the model")
+    [note] = sensitivity_note(documents[:1], wide=False)
+    assert note.endswith(" %")
+    outputs, prompts = sensitivity_note(documents[:1], wide=True)
+    assert outputs.startswith("one percent more bandwidth of the outputs changes vendi by ")
+    assert prompts.startswith("one percent more bandwidth of the prompts changes conditional by ")
+
+
+def test_an_order_that_holds_nowhere_else_is_put_briefly():
+    differences = [
+        {"ratio": 2.0, "stable_range": {"x": (0.5, 2.0), "t": (0.5, 2.0)}},
+        {"ratio": 1.5, "stable_range": {"x": (0.7, 2.0), "t": (0.5, 2.0)}},
+    ]
+    document = {"stable_range": {"x": (1.0, 1.0), "t": (1.0, 1.0)}, "differences": differences}
+    assert stability_note(document) == [
+        "the order of the models holds only at the bandwidths used; 1 of 2 clear differences hold "
+        "from 0.5 to 2 times either bandwidth; report any other together with its bandwidths"
+    ]
+    document["stable_range"]["x"] = (0.7, 1.4)
+    [note] = stability_note(document)
+    assert note.startswith(
+        "the order of the models holds from 0.7 to 1.4 times the bandwidth of the outputs and only "
+        "at the bandwidth of the prompts used; "
+    )
 
 
 def test_slopes_of_all_pairs_are_not_called_sampled():

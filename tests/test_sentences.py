@@ -10,6 +10,7 @@ from report_cases import KERNELS, alike, four_detailed_prompts, four_prompts
 import divprism as dp
 from divprism.report import report_page
 from divprism.report.details import detailed, details
+from divprism.report.tables import comparison_table
 from divprism.report.texts import visible
 from divprism.report.words import (
     comparison_sentences,
@@ -148,7 +149,7 @@ def test_groups_that_are_too_small_are_counted(document):
     assert grouping.startswith("Grouped by exact prompt, by default: ")
     assert kinds == "Conditional-Vendi is per kind of prompt: 4 kinds among 4 prompts."
     assert order == "The least diverse groups come first: there the model repeats itself."
-    assert total.startswith(f"The groups add up to {groups['aggregate']:.4g}, +0.000 nats from")
+    assert total.startswith(f"The mean of the groups is {groups['aggregate']:.4g}, +0.000 nats")
     groups["num_small"] = 1
     last = "Last: 1 group with fewer than 3 outputs, too few to judge."
     assert groups_sentences(groups)[0].endswith(last)
@@ -307,3 +308,16 @@ def test_the_column_at_equal_size_is_explained_on_the_page():
     assert "Vendi of 6: mean over random draws of 6 outputs" in uneven
     even = report_page(alike(np.eye(24), np.repeat(np.arange(4), 6)))
     assert "vendi of 6" not in even.lower()
+
+
+def test_the_column_of_words_is_explained_in_the_table_and_on_the_page():
+    prompts = [f"prompt {row // 3}" for row in range(18)]
+    models = {}
+    for name in ("first", "second"):
+        texts = [f"{name} answer number {row}" for row in range(18)]
+        models[name] = dp.Samples(texts, prompts)
+    document = dp.compare(models).to_dict()
+    note = "words: mean number of words of an output"
+    assert note in comparison_table(document).notes
+    assert note[1:] in report_page(document)
+    assert note not in comparison_table(document | {"lengths": {}}).notes

@@ -6,13 +6,14 @@ import json
 import math
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import zipfile
 
 import numpy as np
 import pytest
-from fuzz import mutated
+from fuzz_changes import changed_bytes
 
 import divprism as dp
 from divprism.data.archives import write_archive
@@ -151,6 +152,24 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
             state.save(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["state.npz"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="Windows has no limit of file sizes")
+def test_a_disk_that_is_full_is_named_as_the_reason(tmp_path):
+    code = (
+        "import resource, signal, sys; sys.path.insert(0, sys.argv[1]); import test_states as s\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "states = s.filled('gaussians'), s.bank()\n"
+        "for size in (0, 100, 700):\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))\n"
+        "    for state in states:\n"
+        "        try: state.save('state.npz')\n"
+        "        except s.dp.DataError as error: print(error)"
+    )
+    call = [sys.executable, "-c", code, os.path.dirname(__file__)]
+    done = subprocess.run(call, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.splitlines() == ["cannot write state.npz: File too large."] * 6
+    assert os.listdir(tmp_path) == []
 
 
 REFUSED_CHUNKS = {
@@ -505,7 +524,7 @@ def _changed_members(content, rng):
         case 3:
             members[first] = _lying_shape(members[first], rng)
         case 4:
-            members[first] = mutated(members[first], rng)
+            members[first] = changed_bytes(members[first], rng)
         case _:
             method = [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA][rng.integers(3)]
     with zipfile.ZipFile(buffer, "w", method) as archive:
@@ -575,7 +594,7 @@ def test_mutated_files_are_refused_in_one_sentence_or_say_the_same(kind, tmp_pat
     SAVED[kind]().save(path)
     original = path.read_bytes()
     rng = np.random.default_rng(len(kind))
-    changes = [mutated, mutated, _changed_members, _changed_header, _changed_array]
+    changes = [changed_bytes, changed_bytes, _changed_members, _changed_header, _changed_array]
     refused = 0
     for number in range(280):
         change = changes[number % len(changes)]

@@ -279,7 +279,10 @@ def test_no_text_of_a_csv_file_is_a_formula(text):
     assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t=", "\x00=", "\u202e="])
+@pytest.mark.parametrize(
+    "start",
+    ["=", "+", "-", "@", "\t=", "\x00=", "\u202e=", "\ufeff=", "\u200b +", "\ufe0f=", "\u0301@"],
+)
 def test_formulas_are_guarded_and_numbers_are_not(start):
     table = Table((Column("a", "a"), Column("b", "b", ".2f")), ((f"{start}1+1", -1.5),))
     assert table.to_csv().splitlines()[1].startswith("'")

@@ -525,3 +525,81 @@ def test_a_line_of_100_mb_takes_little_memory(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 150  # megabytes: the 32 MB that are read, and a few copies of them
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+@pytest.mark.parametrize(
+    "column", [("date32", 2**31 - 1), ("timestamp", 2**61), ("duration", 2**62)]
+)
+def test_a_date_that_python_cannot_hold_is_refused(capsys, form, column, tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    name, value = column
+    kinds = {"date32": pa.date32(), "timestamp": pa.timestamp("ms"), "duration": pa.duration("s")}
+    table = pa.table({"prompt": ["p"], "output": ["a"], "date": pa.array([value], kinds[name])})
+    path = tmp_path / f"a.{form}"
+    if form == "parquet":
+        parquet.write_table(table, path)
+    else:
+        with pa.ipc.new_stream(path, table.schema) as stream:
+            stream.write_table(table)
+    assert f"a.{form} is not a readable table: " in refused(capsys, "score", path)
+
+
+@pytest.mark.parametrize("limit", [[], ["--limit", "2"]])
+@pytest.mark.parametrize(
+    "arrays", [{"x": np.array(3.0)}, {"x": np.array(3.0), "t": np.eye(2)}, {"t": np.array(3.0)}]
+)
+def test_a_single_number_is_no_array_of_rows(capsys, arrays, limit, tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, **({"x": np.eye(2)} | arrays))
+    assert "a.npz contains a single number;" in refused(capsys, "score", path, *limit)
+
+
+@pytest.mark.parametrize("limit", [[], ["--limit", "2"]])
+def test_an_archive_with_another_number_of_prompts_is_refused(capsys, limit, tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.eye(5), t=np.eye(3))
+    message = refused(capsys, "score", path, *limit)
+    assert "got 5 outputs and 3 prompts in" in message
+
+
+def test_a_library_that_quotes_the_file_is_cut(capsys, tmp_path):
+    header = json.dumps({"x": {"dtype": "F" * 5000, "shape": [1], "data_offsets": [0, 1]}})
+    content = struct.pack("<Q", len(header)) + header.encode() + b"\0"
+    path = write(tmp_path, {"a.safetensors": content}) / "a.safetensors"
+    assert len(refused(capsys, "score", path)) < 500
+
+
+@pytest.mark.parametrize("frame", [b"no image", b""])
+def test_escape_codes_in_the_name_of_a_frame_are_escaped(frame, tmp_path):
+    write(tmp_path, {"a cat/\x1b[31m0.png": frame, "dogs/0.png": image_bytes(0)})
+    video = dp.load(tmp_path, output_kind="video").outputs[0]
+    with pytest.raises(dp.DataError) as caught:
+        video.content(2)
+    assert str(caught.value).isprintable()
+
+
+def test_a_path_with_escape_codes_is_escaped(tmp_path):
+    with pytest.raises(dp.DataError) as caught:
+        dp.evaluate([tmp_path / "\x1b[31m.txt", tmp_path / "b.png"])
+    assert str(caught.value).isprintable()
+
+
+def test_pillow_prints_nothing_beside_the_sentence(tmp_path):
+    """About an image of a thousand channels, Pillow logs an error of its own."""
+    content = image_bytes(0, form="TIFF")
+    tag = struct.pack("<HHI", 277, 3, 1)  # samples per pixel, a short, one of them
+    start = content.index(tag) + len(tag)
+    changed = content[:start] + struct.pack("<H", 1000) + content[start + 2 :]
+    path = write(tmp_path, {"a.tiff": changed}) / "a.tiff"
+    code = (
+        "import pathlib, sys; from divprism.data.media import open_image\n"
+        "try: open_image(pathlib.Path(sys.argv[1]).read_bytes(), 'a.tiff')\n"
+        "except ValueError as error: print(error)"
+    )
+    call = [sys.executable, "-c", code, path]
+    done = subprocess.run(call, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("a.tiff is ")
+    assert done.stderr == ""

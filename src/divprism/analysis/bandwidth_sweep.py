@@ -18,6 +18,7 @@ from divprism.core.arrays import Array, content_hashes, distinct_rows, smallest,
 from divprism.core.distances import condensed_squares
 from divprism.core.entropy import matrix_entropy
 from divprism.core.validation import check_pairing, clean_rows
+from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, Notice
 from divprism.estimators.base import whole_number
 from divprism.scores.bandwidth import BandwidthRule, MedianDistance
@@ -248,11 +249,20 @@ def bandwidth_sweep(
         drawn_from=count,
         settings=settings,
         max_rows=max_rows,
-        data=describe_source(embedded),
+        data=_described(embedded),
         embedders=embedded.embedders,
         notes=embedded.notes,
         warnings=embedded.warnings,
     )
+
+
+def _described(samples: Samples) -> dict[str, Any]:
+    """Where the samples come from; of several models their number, because they are pooled."""
+    data = describe_source(samples)
+    num_models = len(set(samples.models or ()))
+    if num_models > 1:
+        return data | {"model": None, "num_models": num_models}
+    return data
 
 
 def _paired_rows(x: object, t: object) -> dict[str, Array]:
@@ -306,11 +316,12 @@ def _grid(given: Any, median: float, name: str) -> np.ndarray:
         return median * 2.0 ** (np.arange(-_DOWN * _STEPS, _UP * _STEPS + 1) / _STEPS)
     try:
         grid = np.sort(np.asarray(given, dtype=float).reshape(-1))
-    except (TypeError, ValueError):
+    # No float holds an integer of 400 digits.
+    except (TypeError, ValueError, OverflowError):
         # The check below reports an empty grid in the same words as any other invalid one.
         grid = np.empty(0)
     if grid.size == 0 or not np.isfinite(grid).all() or grid[0] <= 0:
-        raise ArgumentError(f"`bandwidths_{name}` must be positive and finite; got {given!r}.")
+        raise ArgumentError(f"`bandwidths_{name}` must be positive and finite; got {given!r:.80}.")
     return grid
 
 

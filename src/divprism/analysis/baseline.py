@@ -34,9 +34,15 @@ from divprism.scores.spec import score_spec
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["ShuffledBaseline", "default_permutations", "shuffled_baseline", "shuffled_from"]
+__all__ = [
+    "FEW_OUTPUTS",
+    "ShuffledBaseline",
+    "default_permutations",
+    "shuffled_baseline",
+    "shuffled_from",
+]
 
-_FEW_OUTPUTS = 5  # outputs per prompt, on average, below which Information is mostly bias
+FEW_OUTPUTS = 5  # outputs per prompt, on average, below which Information is mostly bias
 # The smallest p-value is 1 / (m + 1), so 19 pairings are the fewest that can reach 0.05.
 _PAIRINGS = ((1000, 99), (5000, 19))  # pairs up to which this many pairings are affordable
 _INFORMATION = score_spec("information_vendi")
@@ -148,15 +154,15 @@ def default_permutations(problem: Problem) -> tuple[int, tuple[Notice, ...]]:
         return 0, ()
     # Pairs of weight zero are gone here, so the count is that of the pairs that are scored.
     outputs_per_prompt = pairs / problem.t.size
-    if outputs_per_prompt >= _FEW_OUTPUTS:
+    if outputs_per_prompt >= FEW_OUTPUTS:
         return 0, ()
     for largest, count in _PAIRINGS:
         if pairs <= largest:
             return count, ()
     text = (
         f"prompts have {outputs_per_prompt:.1f} outputs on average, so Information may be mostly "
-        f"the bias of a small sample; compare it with {_PAIRINGS[-1][1]} random pairings, at the "
-        "cost of a joint spectrum for some of them."
+        f"the bias of a small sample. Pass `num_permutations={_PAIRINGS[-1][1]}` to compare it "
+        "with random pairings; that takes longer, because some of them need their own spectrum."
     )
     return 0, (Notice("information-unchecked", text),)
 

@@ -349,8 +349,8 @@ def _entropies_of_subsets(
     """Entropies for each repeat, size and stretch; each repeat ends with those of all data."""
     sizes = [rows.size for repeat in subsets for stretches in repeat for rows in stretches]
     report = plan.whole.resources.report_progress
-    plan_text = f"{len(sizes):,} subsets of up to {max(sizes):,} of {plan.whole.n:,} outputs"
-    report(f"converge: {plan_text}", 0)
+    count = f"{len(sizes):,} subsets of up to {max(sizes):,} of {plan.whole.n:,} outputs"
+    report(f"effect of the sample size: scoring {count}", 0)
     # Progress counts kernel entries, because large subsets take most of the time.
     done, work = 0, sum(size**2 for size in sizes)
     repeats = []

@@ -172,7 +172,7 @@ def too_few_units(problem: Problem, unit: str | None = None) -> Notice | None:
     return Notice(
         "too-few-for-interval",
         f"the sample ({given}) is too small for intervals, which take at least {needed}: with "
-        "fewer they would be narrower than chance. The scores describe this sample only.",
+        "fewer they would be far too narrow. The scores describe this sample only.",
     )
 
 

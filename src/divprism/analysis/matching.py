@@ -84,7 +84,10 @@ def match_prompts(
     notes = _outputs_left_out(by_model, matched)
     left_out = len(every_prompt) - len(common)
     if left_out:
-        text = f"{left_out:,} of {len(every_prompt):,} prompts left out, which not all models have"
+        text = (
+            f"{left_out:,} of {len(every_prompt):,} prompts left out, because some models have no "
+            "outputs for them"
+        )
         notes.append(Notice("prompts-left-out", text, "note"))
     return matched, notes
 

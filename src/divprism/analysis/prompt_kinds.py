@@ -54,12 +54,12 @@ def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notic
     # Then every prompt is the same, and that is reported already.
     if any(notice.code == "prompts-all-alike" for notice in scores["prompt_vendi"].warnings):
         return ()
-    outputs = f"at most {highest:.3g} are possible per exact prompt"
+    # The same words for all models on these prompts, so that they are printed once.
     text = (
-        f"the {num_prompts:,} prompts count as {kinds:.3g} kinds, so conditional scores compare "
-        f"outputs of different prompts too: {own:.3g} distinct outputs per kind of prompt, where "
-        f"{outputs}. If different prompts ask for different things, read "
-        "per_prompt_vendi, lower the bandwidth of the prompts, or compare prompts as ids, with the "
-        "categorical `kernel_t`."
+        f"the {num_prompts:,} prompts count as {kinds:.3g} kinds, so conditional scores also "
+        f"compare outputs of different prompts, and can exceed {highest:.3g}, the most distinct "
+        "outputs that an exact prompt can have. If different prompts ask for different things, "
+        "read per_prompt_vendi, lower the bandwidth of the prompts, or compare prompts as ids, "
+        "with the categorical `kernel_t`."
     )
     return (Notice("prompts-merged", text),)

@@ -37,7 +37,7 @@ def ladder_of_sizes(
     if total < _FEWEST:
         way_out = ""
         if noun == "prompts":
-            way_out = ' Use unit="pair".'
+            way_out = " Resample pairs (`unit=pair`)."
         raise DataError(f"a curve needs at least {_FEWEST} {noun}; there are {total:,}.{way_out}")
     usual = _default_ladder(total, num_prompts)
     if sizes is None:

@@ -18,6 +18,7 @@ _WEAK = 5  # times n: a needed number of units beyond this is called a guess
 _FLAT = 0.25  # times the tolerance: a smaller change per doubling counts as none
 _CLEARLY = 3.0  # standard errors: a larger change is not noise
 _SHOWN_OFF = 1e-4  # a smaller relative distance from the limit is not printed
+_ROUNDING = 1e-9  # relative error of a limit that is none
 _SIGHT = math.log(2)  # a limit further from the score than a factor of two is out of sight
 
 
@@ -225,7 +226,8 @@ def _position_in_words(verdict: Verdict, curve: Curve, criteria: Criteria) -> st
     """Return where the score is relative to its limit."""
     assert verdict.limit is not None
     limit = f"the limit of {_figures(verdict.limit)}"
-    if verdict.limit_error:
+    # "±2e-14" is rounding, not an error of the limit.
+    if verdict.limit_error and verdict.limit_error > _ROUNDING * verdict.limit:
         limit += f" (±{verdict.limit_error:.2g})"
     if curve.cut:
         limit += f" at truncation {criteria.truncation:,}"
@@ -257,19 +259,24 @@ def _needed_in_words(verdict: Verdict, criteria: Criteria, total: int) -> str:
 def _chance_in_words(error: float | None, criteria: Criteria, total: int) -> str:
     if error is None:
         return ""
-    tolerance = criteria.tolerance
-    sentence = f" By chance it varies by {_percent(error)} between samples of this size"
-    if error > tolerance:
-        # The sampling error falls with the root of the size.
-        enough = _rounded(math.ceil(total * (error / tolerance) ** 2))
-        sentence += f" ({_percent(tolerance)} with about {enough:,} {criteria.noun})"
-    return sentence + "."
+    varies, tolerance = _percent(error), _percent(criteria.tolerance)
+    if error <= criteria.tolerance:
+        return f" By chance it varies by {varies} between samples of this size."
+    if varies == tolerance:
+        varies = f"slightly more than {tolerance}"
+    # The sampling error falls with the root of the size.
+    enough = _rounded(math.ceil(total * (error / criteria.tolerance) ** 2))
+    return (
+        f" By chance it varies by {varies} between samples of this size; about {enough:,} "
+        f"{criteria.noun} would bring that down to {tolerance}."
+    )
 
 
 def summary(verdicts: Mapping[str, Verdict], criteria: Criteria, total: int) -> str:
     """Return a sentence that lists for which scores the sample is large enough."""
-    groups: dict[str, list[str]] = {"suffice for": [], "do not suffice for": [], "leave open": []}
-    kinds = {"converged": "suffice for", "unclear": "leave open"}
+    verbs = ("suffice for", "do not suffice for", "may or may not suffice for")
+    groups: dict[str, list[str]] = {verb: [] for verb in verbs}
+    kinds = {"converged": verbs[0], "unclear": verbs[2]}
     for name, verdict in verdicts.items():
         groups[kinds.get(verdict.status, "do not suffice for")].append(name)
     within = f"To within {_percent(criteria.tolerance)}, {total:,} {criteria.noun}"

@@ -69,7 +69,7 @@ class Reading:
     model_field: str | None = _input(None, "Field that names the model; several as a,b.")
     output_kind: str | None = _input(None, f"What the outputs are: {_KINDS}.", metavar="KIND")
     prompt_kind: str | None = _input(None, f"What the prompts are: {_KINDS}.", metavar="KIND")
-    limit: int | None = _input(None, "Keep only this many pairs of each model, the first.")
+    limit: int | None = _input(None, "Keep only the first NUMBER pairs of each model.")
     strict: bool = _input(False, "Turn warnings about the input into errors.", "--strict")
     allow_outside: bool = _input(False, "Also read files outside of IN.", "--allow-outside")
     embedder_x: str | None = _embedding(None, "Embedder of the outputs; see divprism ls embedders.")
@@ -140,12 +140,16 @@ class Job(Reading):
     truncation: int | None = _scoring(None, "Number of eigenvalues kept in each spectrum.")
     interval: float | None = _scoring(0.95, "Level of the intervals; 0 for none.")
     unit: str | None = _scoring(None, "What intervals resample.", metavar="|".join(UNITS))
-    num_permutations: int | None = _scoring(None, "Random pairings for the baseline.", min=0)
+    num_permutations: int | None = _scoring(None, "Random pairings as baseline; 0 for none.", min=0)
     estimator: str = _advanced("auto", "How spectra are computed; see divprism ls estimators.")
     rng: int = _advanced(0, "Seed of everything random.")
+<<<<<<< HEAD
     max_memory: str | None = _advanced(None, "Memory limit, as 4GB; default: half of what is free.")
     workers: int | None = _advanced(None, "Compute in this many processes, by Dask.", min=1)
     scheduler: str | None = _advanced(None, "Compute on a Dask cluster: tcp://HOST:PORT.")
+=======
+    max_memory: str | None = _advanced(None, "Limit, e.g. 4GB; default: half of the free memory.")
+>>>>>>> 15430eea545452e7b66191fba9ceea565e95cd56
     config: Path | None = _advanced(
         None, "JSON file: flags, or an earlier result.", callback=load_config, is_eager=True
     )

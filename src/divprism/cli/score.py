@@ -18,7 +18,7 @@ def score(
     job: Job,
     outputs: str | None = flag("Input", None, "Another way to give IN."),
     labels: str | None = flag("Input", None, "File with a group per output, for cluster scores."),
-    weights: str | None = flag("Input", None, "File with a weight per output; they sum to one."),
+    weights: str | None = flag("Input", None, "File with a weight per output; the sum must be 1."),
 ) -> None:
     """Score outputs against their prompts: Vendi, Conditional-Vendi and Information-Vendi."""
     gates = parse_gates(job.fail_under, labels=labels is not None)

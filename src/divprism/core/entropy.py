@@ -22,6 +22,8 @@ _TINY = 1e-16
 # weight to eigenvalues that few features cannot resolve, add to it at order zero.
 _LAW_ERROR = 0.25
 _TAIL_ERROR = 1.5
+# Orders above which sums of powers are left alone, and above which an order is as good as infinite.
+_HIGH_ORDER, _LARGEST_ORDER = 20.0, 1e15
 
 # Frequencies that matter most to the smallest eigenvalues are rare, and a sample without them looks
 # more certain than it is: what order zero adds to the random error, as a share of it.
@@ -277,6 +279,9 @@ def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> E
     that, and a share of the step taken, are systematic errors. The random error is that of the
     random features, to first order.
     """
+    # The two entropies agree to the last digit, and slopes at such orders would overflow.
+    if order > _LARGEST_ORDER:
+        order = math.inf
     slope = _log_slope(order)
 
     def powers(spectra: Iterable[Spectrum]) -> np.ndarray:
@@ -326,6 +331,7 @@ def _log_slope(order: float) -> float:
     """The factor c with exp(c H) = sum lambda^order or the largest eigenvalue; 0 for order 1."""
     if order == 1:
         return 0.0
-    if math.isinf(order):
+    # The sum of high powers is almost that of the largest eigenvalue alone, and it underflows.
+    if order > _HIGH_ORDER:
         return -1.0
     return 1 - order

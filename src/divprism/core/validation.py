@@ -290,6 +290,9 @@ def check_truncation(truncation: Any) -> int | None:
             "`truncation` must be a whole number of at least 1 (leave it out to keep all); "
             f"got {truncation!r}."
         )
+    # No float holds an integer of 400 digits.
+    if truncation >= 2**63:
+        raise ArgumentError("`truncation` must be below 2^63; leave it out to keep all.")
     return int(truncation)
 
 

@@ -21,22 +21,22 @@ import numpy as np
 
 from divprism.data.files import write_whole
 from divprism.data.readers.guards import parse_json, shown
-from divprism.data.wording import first_line
+from divprism.data.wording import first_line, reason
 from divprism.errors import DataError
 
-__all__ = ["open_archive", "require_keys", "write_archive"]
+__all__ = ["UNREADABLE", "open_archive", "require_keys", "write_archive"]
 
 _HEADER, _DIGEST = "header", "digest"
 _MOST_MEMBERS = 16  # arrays of an archive; ours have at most four
 _LONGEST_HEADER = 1 << 16  # letters of the JSON; ours have a few hundred
-_LONGEST_REASON = 200  # letters of a message that quotes the file
+_LONGEST_NAME = 200  # letters of a path in a message
 
-# NumPy's reader, zipfile and json raise whatever a damaged file triggers inside them.
-_UNREADABLE = (
+UNREADABLE = (
     ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError,
     OSError, RecursionError, RuntimeError, SyntaxError, TypeError, ValueError,
     tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
+"""What NumPy's reader, zipfile and json raise: whatever a damaged file triggers inside them."""
 _HEADER_READERS: Mapping[tuple[int, int], Callable[..., tuple[Any, bool, Any]]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -58,9 +58,10 @@ def write_archive(
     members = {**arrays, _HEADER: np.array(json.dumps(signed))}
     try:
         write_whole(target, lambda file: np.savez(file, allow_pickle=False, **members))
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        reason = getattr(error, "strerror", None) or first_line(error)
-        raise DataError(f"cannot write {_named(target)}: {reason}.") from None
+    except OSError as error:
+        raise DataError(f"cannot write {_named(target)}: {reason(error)}.") from None
+    except ValueError as error:  # a null byte in the name
+        raise DataError(f"cannot write {_named(target)}: {first_line(error)}.") from None
 
 
 def _digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
@@ -116,14 +117,13 @@ def open_archive(
         raise DataError(f"cannot read {name}: no such file.") from None
     except DataError:
         raise
-    except _UNREADABLE as error:
-        reason = shown(first_line(error)[:_LONGEST_REASON])
-        raise DataError(f"{name} is not {description}: {reason}.") from None
+    except UNREADABLE as error:
+        raise DataError(f"{name} is not {description}: {first_line(error)}.") from None
 
 
 def _named(path: str | Path) -> str:
     """Return a path for a message: printable, and not longer than file names are."""
-    return shown(str(path)[:_LONGEST_REASON])
+    return shown(str(path)[:_LONGEST_NAME])
 
 
 def _open_regular(path: str | Path) -> BinaryIO:

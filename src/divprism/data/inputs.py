@@ -17,7 +17,7 @@ from divprism.data.readers.fields import Findings
 from divprism.data.readers.load import load
 from divprism.data.readers.values import as_file
 from divprism.data.samples import Image, Item, Samples, texts
-from divprism.data.wording import counted
+from divprism.data.wording import counted, escaped
 from divprism.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -146,9 +146,11 @@ def _files(paths: Sequence[Path], name: str) -> tuple[Item, ...]:
     for index, path in enumerate(paths):
         kind = media_kind(str(path))
         if kind is None:
-            raise DataError(f"{name} {index} ({path}) is not an image or video that is read.")
+            raise DataError(
+                f"{name} {index} ({escaped(path)}) is not an image or video that is read."
+            )
         if not _exists(path):
-            raise DataError(f"{name} {index} names the file {path}, which does not exist.")
+            raise DataError(f"{name} {index} names the file {escaped(path)}, which does not exist.")
         items.append(as_file(path, kind, f"{name} {index}"))
     return tuple(items)
 

@@ -1,11 +1,13 @@
 """Images and videos from untrusted files: decoded within limits, or refused in one sentence."""
 
 import io
+import logging
 import os
 import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +147,7 @@ def open_image(content: bytes, where: str) -> "PILImage":
         raise MissingExtraError(
             "Reading images needs Pillow, which is not installed: pip install 'divprism[images]'."
         ) from None
+    _keep_pillow_silent()
     # Pillow would call an empty file "unidentified", which hides the cause.
     if not content:
         raise DataError(f"{where} is empty (0 bytes).")
@@ -162,6 +165,12 @@ def open_image(content: bytes, where: str) -> "PILImage":
         raise DataError(f"{where} is not an image in a supported format ({formats}).") from None
     except Exception as error:  # the decoders of a dozen formats let any exception through
         raise DataError(f"{where} is a corrupt or truncated image: {first_line(error)}.") from None
+
+
+@cache
+def _keep_pillow_silent() -> None:
+    """Give Pillow's logger a handler: Python would print its errors beside our sentence."""
+    logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
 def _decoded(content: bytes, where: str) -> "PILImage":

@@ -16,7 +16,7 @@ import numpy as np
 from divprism.data.files import file_digest
 from divprism.data.frames import data_frame
 from divprism.data.media import MAX_BYTES, evenly_spaced, open_image, open_video
-from divprism.data.wording import agreeing, counted, hint_of_models, reason
+from divprism.data.wording import agreeing, counted, escaped, hint_of_models, reason
 from divprism.errors import ArgumentError, DataError, Notice
 
 if TYPE_CHECKING:
@@ -177,7 +177,8 @@ class Video(Item):
         # A frame that stands for several is decoded once.
         images = {}
         for path in dict.fromkeys(chosen):
-            images[path] = open_image(_read_bytes(path, str(path)), str(path))
+            name = escaped(path)
+            images[path] = open_image(_read_bytes(path, name), name)
         return [images[path] for path in chosen]
 
     def digest(self) -> bytes:
@@ -191,7 +192,7 @@ class Video(Item):
         # The prefix keeps a video of one frame apart from an image of the same bytes.
         digest = hashlib.sha256(b"frames;")
         for path in self._target:
-            digest.update(hashlib.sha256(_read_bytes(path, str(path))).digest())
+            digest.update(hashlib.sha256(_read_bytes(path, escaped(path))).digest())
         return digest.digest()
 
     @property

@@ -35,6 +35,8 @@ _DIRECTION_MARKS = {
 # Not Cf, the format characters: the joiners of emoji and Persian are among them.
 _HARMFUL_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")  # controls, lone surrogates, line separators
 
+_LONGEST_REASON = 200  # letters of the error of a library
+
 SIDES = {"x": "outputs", "t": "prompts"}
 """What the two sides of a pair are called, by the names of their arguments."""
 
@@ -165,13 +167,20 @@ def reason(error: OSError) -> str:
 def first_line(error: BaseException) -> str:
     r"""Return the first line of an error without its full stop, or the name of its class.
 
+    Libraries quote the file in their errors, so the line is escaped and cut.
+
     >>> first_line(ValueError("bad header.\nsecond line")), first_line(EOFError())
     ('bad header', 'EOFError')
+    >>> first_line(ValueError("unknown type \x1b[31m"))
+    'unknown type \\x1b[31m'
     """
     lines = str(error).splitlines()
     if not lines or not lines[0]:
         return type(error).__name__
-    return lines[0].rstrip(".")
+    line = escaped(lines[0][:_LONGEST_REASON]).rstrip(".")
+    if len(lines[0]) > _LONGEST_REASON:
+        return f"{line}..."
+    return line
 
 
 def differing_names(sources: list[str]) -> list[str]:

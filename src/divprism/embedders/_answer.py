@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from divprism.data.strict_json import refuse_constant, unique_keys
+
 __all__ = ["UnusableAnswerError", "read_message", "read_vectors"]
 
 # An answer has two containers and about ten strings per text. Parsing makes an object of up to 200
@@ -69,26 +71,14 @@ def _parsed(body: bytes, count: int) -> Any:
     try:
         return json.loads(
             body.decode("utf-8-sig"),
-            object_pairs_hook=_without_duplicates,
-            parse_constant=_refuse_constant,
+            object_pairs_hook=unique_keys,
+            parse_constant=refuse_constant,
             parse_int=_integer,
         )
     except (ValueError, RecursionError):
         pass
     # Raised out here: the exceptions above hold the text of the answer.
     raise UnusableAnswerError("it is not valid JSON")
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError
-    return values
-
-
-def _refuse_constant(_: str) -> float:
-    # NaN and Infinity, which Python accepts and JSON does not have.
-    raise ValueError
 
 
 def _integer(text: str) -> int:

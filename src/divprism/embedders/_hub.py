@@ -28,6 +28,7 @@ from divprism.embedders._model_files import (
     read_dictionary,
 )
 from divprism.embedders._model_names import check_settings
+from divprism.embedders._tokenizer_files import check_tokenizers
 from divprism.embedders.base import check_at_least, file_hash
 from divprism.errors import (
     ArgumentError,
@@ -120,6 +121,7 @@ class Source:
         with self.refusals():
             check_tree(folder)
             check_settings(folder)
+            check_tokenizers(folder)
         return folder
 
     def _complete_folder(self) -> Path:
@@ -349,6 +351,18 @@ def load_errors(source: Source) -> Iterator[None]:
         # Broken configurations and weights fail in as many ways as there are models.
         except Exception as error:
             raise source.missing(_first_line(error)) from None
+        except BaseException as error:
+            _refuse_panic(error, source)
+            raise
+
+
+def _refuse_panic(error: BaseException, source: Source) -> None:
+    """Raise an error for a panic of a library in Rust, such as tokenizers.
+
+    Its class is not an Exception, and cannot be imported.
+    """
+    if type(error).__name__ == "PanicException":
+        raise source.missing(f"its files make a library fail ({_first_line(error)})") from None
 
 
 @contextmanager
@@ -390,6 +404,9 @@ def running(source: Source) -> Iterator[None]:
     # Files that contradict each other, such as tokens beyond the vocabulary, fail only here.
     except Exception as error:
         raise source.missing(f"it fails on these items ({_first_line(error)})") from None
+    except BaseException as error:
+        _refuse_panic(error, source)
+        raise
 
 
 def check_torch_settings(device: str, precision: str, batch_size: int) -> None:

@@ -4,11 +4,12 @@ import base64
 import html
 import os
 import re
+import unicodedata
 from urllib.parse import unquote
 
 from divprism.errors import MissingModelError
 
-__all__ = ["Key", "header_value"]
+__all__ = ["Key", "header_value", "plain_words"]
 
 _MAX_LENGTH = 16_384
 # The shortest run of characters that counts as a part of the key: as it is, and without regard to
@@ -16,6 +17,9 @@ _MAX_LENGTH = 16_384
 _RUN, _LOOSE_RUN = 4, 6
 # A text shorter than this may be part of an address or a name by chance ("ollama").
 _MIN_SECRET = 16
+# Of a message that is shown: letters of a word; numbers and single letters, which may be a list.
+_LONGEST_WORD, _MOST_NUMBERS = 20, 6
+_ENDS = ".,;:!?'\"()[]{}<>`"
 
 
 def header_value(variable: str) -> str:
@@ -34,6 +38,51 @@ def header_value(variable: str) -> str:
             f"or more than {_MAX_LENGTH:,} characters."
         )
     return text
+
+
+def plain_words(text: str) -> str:
+    """Return a message with dots in place of whatever is no word or number of a sentence.
+
+    There is no end to the ways in which a key can be encoded, but none of them reads as prose.
+
+    >>> plain_words("Invalid input: 9000 tokens, x-Kz81Qw at most 8192")
+    'Invalid input: 9000 tokens, ... at most 8192'
+    """
+    words = text.split()
+    short = [word for word in words if _is_short(word.strip(_ENDS))]
+    # A list of numbers or letters may spell a key.
+    has_list = len(short) > _MOST_NUMBERS
+    shown_words: list[str] = []
+    for word in words:
+        is_short = word in short
+        if (is_short and not has_list) or (not is_short and _is_prose(word.strip(_ENDS))):
+            shown_words.append(word)
+        # One for all of a row.
+        elif shown_words[-1:] != ["..."]:
+            shown_words.append("...")
+    return " ".join(shown_words)
+
+
+def _is_short(core: str) -> bool:
+    """Whether a text without its punctuation is a number, or a single letter."""
+    return re.fullmatch(r"[0-9][0-9.,]{0,8}|[^\W\d_]", core) is not None
+
+
+def _is_prose(core: str) -> bool:
+    """Whether a text without its punctuation is a word, or words with hyphens and the like."""
+    # Letters of full width and the like, which stand for others.
+    if unicodedata.normalize("NFKC", core) != core:
+        return False
+    if re.fullmatch(r"[=&+%-]{0,2}", core):
+        return True
+    parts = re.split(r"[-_/'\u2019.]", core)
+    return all(_is_word(part) for part in parts) and len(core) <= 2 * _LONGEST_WORD
+
+
+def _is_word(part: str) -> bool:
+    """Whether letters are in lower case, in upper case or capitalised; empty between hyphens."""
+    is_cased = part in (part.lower(), part.upper(), part.capitalize())
+    return len(part) <= _LONGEST_WORD and is_cased and (not part or part.isalpha())
 
 
 class Key:

@@ -116,11 +116,14 @@ def check_tree(folder: Path) -> None:
                 raise UnsafeModelError(f"the folder {quoted(name)} in it is a link; copy it")
         for name in files:
             path = Path(parent, name)
-            if path.is_symlink() and not path.resolve().is_relative_to(inside):
-                raise UnsafeModelError(f"{quoted(name)} in it is a link out of the folder; copy it")
             try:
+                if path.is_symlink() and not path.resolve().is_relative_to(inside):
+                    raise UnsafeModelError(
+                        f"{quoted(name)} in it is a link out of the folder; copy it"
+                    )
                 _check_file(path)
-            except OSError:
+            # Python before 3.13 raises RuntimeError for a link to itself.
+            except (OSError, RuntimeError):
                 raise UnsafeModelError(f"{quoted(name)} in it cannot be read") from None
         count += len(files)
         if count > _MAX_FILES:

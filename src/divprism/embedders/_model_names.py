@@ -104,6 +104,11 @@ _REFUSED_KEYS = _words(
     kernel_config parent_library quantization_config tokenizer_name_or_path trust_remote_code
     use_kernels weights_only"""
 )
+# Files of settings for images, and the sides in pixels that they may ask for. Real ones ask for
+# fewer than 1,100.
+_IMAGE_FILES = ("preprocessor_config.json", "processor_config.json")
+_IMAGE_SIDES = re.compile(r"\w*(size|edge|height|width)\w*")
+_MAX_SIDE = 2048
 _MAX_NESTING = 32  # of settings; a file of JSON may be nested a thousand deep
 
 # Settings of the module Transformer, and those that it hands on to transformers.
@@ -111,6 +116,7 @@ _TRANSFORMER_KEYS = _words(
     """max_seq_length do_lower_case transformer_task modality_config module_output_name
     processing_kwargs unpad_inputs query_length document_length query_expansion"""
 )
+_MAX_PADDED = 8192  # tokens of a text; memory grows with their square
 _PASSED_ON = _words(
     "model_args tokenizer_args config_args model_kwargs processor_kwargs config_kwargs"
 )
@@ -135,6 +141,8 @@ def check_settings(folder: Path) -> None:
         if path.name == "adapter_config.json":
             raise UnsafeModelError("it is an adapter to another model; merge them first")
         _check_values(content, path.name)
+        if path.name.endswith(_IMAGE_FILES):
+            _check_sides(content, path.name)
         if re.fullmatch(r"sentence_[\w-]+_config\.json", path.name):
             _check_transformer(content, path.name)
         if path.name == "config_sentence_transformers.json":
@@ -151,6 +159,24 @@ def _check_values(content: object, where: str, depth: int = 0) -> None:
         for key, value in content.items():
             _check_setting(key, value, where)
             _check_values(value, where, depth + 1)
+
+
+def _check_sides(content: object, where: str, key: str = "") -> None:
+    """Refuse sides of images that are beyond any model; an image is enlarged to them."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            _check_sides(value, where, str(name))
+    if isinstance(content, list):
+        for value in content:
+            _check_sides(value, where, key)
+    if not isinstance(content, int | float) or not _IMAGE_SIDES.fullmatch(key):
+        return
+    # Written so that NaN is refused too.
+    if not content <= _MAX_SIDE:
+        raise UnsafeModelError(
+            f"{quoted(key)} in {where} is {quoted(content)}; at most {_MAX_SIDE:,} pixels are "
+            "supported"
+        )
 
 
 def _check_setting(key: str, value: object, where: str) -> None:
@@ -184,9 +210,21 @@ def _check_transformer(content: object, where: str) -> None:
         unknown |= set(content[key]) - _PASSED_KEYS
     if unknown:
         raise UnsafeModelError(f"{where} has the unknown setting {quoted(min(unknown))}")
+    _check_processing(content.get("processing_kwargs"), where)
     length = content.get("max_seq_length")
     if length is not None and (not _is_count(length) or length > 1 << 20):
         raise UnsafeModelError(f"max_seq_length in {where} is {quoted(length)}")
+
+
+def _check_processing(content: object, where: str) -> None:
+    """Refuse padding to a length that no model has, at any depth of the options of a tokenizer."""
+    if not isinstance(content, dict):
+        return
+    for key, value in content.items():
+        _check_processing(value, where)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and not value <= _MAX_PADDED:
+            raise UnsafeModelError(f"{quoted(key)} in {where} is {quoted(value)}")
 
 
 def _is_count(value: object) -> bool:

@@ -43,14 +43,17 @@ _LAYERS = re.compile(
 _MAX_LAYERS = 1000
 _SIZES = re.compile(
     r"d_(model|kv|ff|inner|embed|head)|.*(size|dims?|width|dimension|heads?|channels|features"
-    r"|labels|embd|inner|rank|frames)"
+    r"|embd|inner|rank|frames)"
 )
+_LABELS = re.compile(r".*labels?")
 _POSITIONS = re.compile(r".*(position|length)\w*")
 # Sizes of images, patches, kernels and windows have no dimension of their own in the weights.
 _SMALL_SIZE = 4096
 _MAX_POSITIONS = 1 << 24
 _MAX_PATCHES = 1 << 14  # of an image or a video; some models compute a table of them in Python
 _MAX_NUMBER = 1 << 40
+_MAX_LABELS = 1 << 20  # transformers makes a name for each, whatever the weights have
+_MAX_WIDTH = 1 << 24  # of a model whose weights are not known yet
 # Weights left out of files, such as poolers and tied embeddings, and tables computed from settings.
 _SIZE_FACTOR, _SIZE_MARGIN = 4, 1 << 24
 
@@ -180,8 +183,10 @@ def _pickled_shapes(path: Path) -> list[tuple[int, ...]]:
     return [tuple(tensor.shape) for tensor in tensors]
 
 
-def check_numbers(config: Json, shapes: Shapes, where: str = "config.json") -> None:
+def check_numbers(config: Json, shapes: Shapes | None, where: str = "config.json") -> None:
     """Check the numbers of a configuration against the shapes of the weights.
+
+    None stands for weights that are not known yet: only numbers that no model has are refused.
 
     Raises
     ------
@@ -222,24 +227,32 @@ def _number(config: Json, key: str, default: int = 1) -> float:
     return max(numbers, default=default)
 
 
-def _check_number(key: str, number: object, shapes: Shapes, where: str) -> None:
+def _check_number(key: str, number: object, shapes: Shapes | None, where: str) -> None:
     if isinstance(number, bool) or not isinstance(number, int | float):
         return
     limits = [_MAX_NUMBER]
     is_count = True
+    reason = "which no model has"
+    most_layers, widest = _MAX_LAYERS, _MAX_WIDTH
+    if shapes is not None:
+        reason = (
+            f"which does not fit its weights ({shapes.tensors:,} tensors, the largest dimension is "
+            f"{shapes.largest:,})"
+        )
+        most_layers = min(_MAX_LAYERS, max(shapes.tensors, 1))
+        widest = max(shapes.largest, _SMALL_SIZE)
     if _LAYERS.fullmatch(key):
-        limits.append(min(_MAX_LAYERS, max(shapes.tensors, 1)))
+        limits.append(most_layers)
+    elif _LABELS.fullmatch(key):
+        limits.append(min(widest, _MAX_LABELS))
     elif _POSITIONS.fullmatch(key):
         limits.append(_MAX_POSITIONS)
     elif _SIZES.fullmatch(key):
-        limits.append(max(shapes.largest, _SMALL_SIZE))
+        limits.append(widest)
     else:
         is_count = False
     if not math.isfinite(number) or number > min(limits) or (is_count and number < -1):
-        raise UnsafeModelError(
-            f"{quoted(key)} in {where} is {quoted(number)}, which does not fit its weights "
-            f"({shapes.tensors:,} tensors, the largest dimension is {shapes.largest:,})"
-        )
+        raise UnsafeModelError(f"{quoted(key)} in {where} is {quoted(number)}, {reason}")
 
 
 def check_model(folder: Path, precision: str, libraries: tuple[ModuleType, ModuleType]) -> None:

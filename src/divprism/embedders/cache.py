@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 
+from divprism.data.archives import UNREADABLE
 from divprism.data.files import TEMPORARY, read_file, write_whole
 from divprism.data.wording import escaped, reason
 from divprism.errors import DataError, Notice
@@ -45,16 +46,6 @@ _MAX_SHARD = 1 << 30  # bytes; we write 4,096 vectors at most
 _MAX_DESCRIPTION = 1 << 16  # bytes
 # Temporary files older than this (in seconds) belong to a process that was killed.
 _STALE_AFTER = 3600.0
-# Everything that zipfile and NumPy raise on a damaged archive.
-_DAMAGED = (
-    OSError,
-    ValueError,
-    EOFError,
-    KeyError,
-    zipfile.BadZipFile,
-    NotImplementedError,
-    RuntimeError,
-)
 
 
 def default_folder() -> Path:
@@ -276,7 +267,7 @@ class Store:
 
 def _damage_message(path: Path) -> str:
     return (
-        f"the cached vectors in {path} do not match their checksum; "
+        f"the cached vectors in {path} are damaged or do not match their checksum; "
         "removed the file, and its vectors will be computed again."
     )
 
@@ -401,15 +392,15 @@ def _keys(path: Path) -> np.ndarray | None:
     except FileNotFoundError:
         # Another process removed the shard since it was listed: it holds nothing, and that is fine.
         return np.empty((0, _DIGEST_BYTES), np.uint8)
-    except _DAMAGED:
+    except UNREADABLE:
         return None
-    if keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != _DIGEST_BYTES:
+    if not _are_hashes(keys):
         return None
     return keys
 
 
 def _load(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the item hashes and vectors of a shard; None if its bytes do not match its name."""
+    """Return the item hashes and vectors of a shard; None if it is damaged or not ours."""
     try:
         content = read_file(path, _MAX_SHARD)
         if hashlib.sha256(content).hexdigest() != path.stem:
@@ -417,9 +408,18 @@ def _load(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
         # The folder may be shared with others, so a shard must not be able to run code.
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             _require_stored(arrays.zip)
-            return arrays["keys"], arrays["vectors"]
-    except _DAMAGED:
+            keys, vectors = arrays["keys"], arrays["vectors"]
+    except UNREADABLE:
         return None
+    # The name proves that the bytes are those that were written, not that we wrote them.
+    is_table = vectors.ndim == 2 and vectors.dtype.kind == "f" and len(vectors) == len(keys)
+    if not is_table or not _are_hashes(keys):
+        return None
+    return keys, vectors
+
+
+def _are_hashes(keys: np.ndarray) -> bool:
+    return keys.dtype == np.uint8 and keys.ndim == 2 and keys.shape[1] == _DIGEST_BYTES
 
 
 def _require_stored(archive: zipfile.ZipFile) -> None:

@@ -75,6 +75,11 @@ def embed(
     Samples
         With arrays, and in `embedders` a description of how they were computed.
     """
+    if not isinstance(samples, Samples):
+        raise ArgumentError(
+            "`samples` must be Samples: use dp.load, or dp.Samples(outputs=[...]); "
+            f"got {type(samples).__name__}."
+        )
     vector_cache, cache_notes = _resolve_cache(cache)
     sides = {"x": samples.outputs, "t": samples.prompts}
     notes = [*samples.notes, *cache_notes]

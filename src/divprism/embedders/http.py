@@ -16,7 +16,7 @@ import numpy as np
 from divprism.data.readers.guards import shown
 from divprism.embedders._address import Address, parse_address
 from divprism.embedders._answer import UnusableAnswerError, read_message, read_vectors
-from divprism.embedders._key import Key, header_value
+from divprism.embedders._key import Key, header_value, plain_words
 from divprism.embedders._post import Limits, Problem, Reply, post
 from divprism.embedders.base import Embedder, check_at_least
 from divprism.errors import ArgumentError, DataError, MissingModelError
@@ -346,4 +346,4 @@ def _quote(body: bytes, key: Key) -> str:
         return "it gives no reason"
     if key.is_quoted_in(text):
         return "its message is not shown, since it contains a part of the key"
-    return shown(text)
+    return shown(plain_words(text))

@@ -1,7 +1,9 @@
 """Text models of sentence-transformers, which run in torch; files as in `transformer_models`."""
 
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -183,13 +185,46 @@ class SentenceTransformers(Embedder):
         assert isinstance(self._modules, list)
         with loading(self._source, "torch", "sentence_transformers") as library:
             self._check_parts()
-            return library.SentenceTransformer(
-                str(self._source.folder()),
-                device=resolve_device(self.device),
-                local_files_only=True,
-                trust_remote_code=False,
-                model_kwargs={"dtype": self.precision},
-            ).eval()
+            with _no_random_weights():
+                model = library.SentenceTransformer(
+                    str(self._source.folder()),
+                    device=resolve_device(self.device),
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    model_kwargs={"dtype": self.precision},
+                )
+            return model.eval()
+
+
+@contextmanager
+def _no_random_weights() -> Iterator[None]:
+    """Refuse weights that lack tensors, which transformers initializes at random.
+
+    transformers only logs their names, and sentence-transformers offers no way to ask for them. So
+    for this thread, the method that both load weights with also asks for the report.
+    """
+    base = import_library("transformers").PreTrainedModel
+    original = base.__dict__["from_pretrained"]
+    thread = threading.get_ident()
+
+    def from_pretrained(cls: type, *args: Any, **options: Any) -> Any:
+        load = original.__get__(None, cls)
+        if threading.get_ident() != thread or options.get("output_loading_info"):
+            return load(*args, **options)
+        model, report = load(*args, **options, output_loading_info=True)
+        # Vectors are pooled from tokens; many checkpoints have no pooler.
+        missing = [key for key in report["missing_keys"] if "pooler" not in key]
+        if missing:
+            raise UnsafeModelError(
+                f"its weights lack {len(missing)} tensors, such as {quoted(min(missing))}"
+            )
+        return model
+
+    base.from_pretrained = classmethod(from_pretrained)
+    try:
+        yield
+    finally:
+        base.from_pretrained = original
 
 
 def _module_width(kind: str, config: Json) -> object:

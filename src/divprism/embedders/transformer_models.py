@@ -26,7 +26,7 @@ from divprism.embedders._hub import (
     running,
 )
 from divprism.embedders._model_files import quoted
-from divprism.embedders._weight_files import check_model
+from divprism.embedders._weight_files import check_model, check_numbers
 from divprism.embedders.base import Content, Embedder, Prepared, characters_for, runtime_of
 from divprism.errors import ArgumentError
 
@@ -131,9 +131,33 @@ _SHIFTED_POSITIONS = {"mpnet", "roberta", "xlm-roberta"}
 # Beyond what a model has: its files are wrong.
 _MAX_SETTING = 1 << 24
 _MAX_FRAMES = 1024
+# Of the longer side of an image to the shorter one, where only the middle is used.
+_MAX_ASPECT = 64
 _TEXT_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json")
 _IMAGE_FILES = ("preprocessor_config.json", "processor_config.json")
 _PREPARED_BY = {"text": ("tokenizers",), "image": ("pillow",), "video": ("pillow", "av")}
+
+
+def _keeps_proportions(processor: Any) -> bool:
+    """Whether a processor enlarges the shorter side of an image to a size, then cuts the middle."""
+    size = getattr(processor, "size", None)
+    # transformers 4 had a dict.
+    if isinstance(size, dict):
+        return bool(size.get("shortest_edge"))
+    return bool(getattr(size, "shortest_edge", None))
+
+
+def _without_ends(image: Any) -> Any:
+    """Return an image without the ends that a processor would enlarge and then cut off.
+
+    Enlarged to a height of 224, a line of 30,000 pixels has 1.5 billion.
+    """
+    half = _MAX_ASPECT * min(image.size) // 2
+    width, height = image.size
+    left, top = max(width // 2 - half, 0), max(height // 2 - half, 0)
+    if left == 0 and top == 0:
+        return image
+    return image.crop((left, top, width - left, height - top))
 
 
 @dataclass(frozen=True)
@@ -186,7 +210,7 @@ class Transformers(Embedder):
         if kind not in _VECTORS:
             raise ArgumentError(
                 f"`model` must be of a supported type ({', '.join(_VECTORS)}); {self.model} is of "
-                f"type {kind}. Wrap it in divprism.embedders.Function."
+                f"type {quoted(kind)[1:-1]}. Wrap it in divprism.embedders.Function."
             )
         modalities = list(_VECTORS[kind])
         modality = self.modality or modalities[0]
@@ -266,6 +290,11 @@ class Transformers(Embedder):
             return super().prepare(content)
         # Processors log warnings about images that look unusual to them, such as black ones.
         processor = self._processor
+        if _keeps_proportions(processor):
+            if self.modality == "video":
+                content = [_without_ends(frame) for frame in content]
+            else:
+                content = _without_ends(content)
         with running(self._source), quiet("transformers"):
             processed = processor(content, return_tensors="np")
             pixels = np.asarray(processed["pixel_values"], np.float32)
@@ -326,6 +355,8 @@ class Transformers(Embedder):
         # Files leave out settings that equal the default of their class.
         if value is None:
             with loading(self._source, "transformers") as transformers:
+                # Building a configuration alone can fill the memory: it names every label.
+                check_numbers(self._config, None)
                 value = transformers.AutoConfig.from_pretrained(
                     self._source.config_folder(), trust_remote_code=False
                 )

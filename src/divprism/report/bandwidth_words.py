@@ -20,7 +20,7 @@ _WHOLE_IN_WORDS = f"from {_WHOLE[0]:g} to {_WHOLE[1]:g} times"
 
 
 def sensitivity_note(documents: Collection[Document], wide: bool) -> list[str]:
-    """What one percent more bandwidth changes, a line at most: of the main score, or of all.
+    """What one percent more bandwidth changes: of the main score in a line, of all in one per side.
 
     Of several models the smallest and the largest change. Empty without bandwidths, and for results
     of earlier versions, which have no sensitivity.
@@ -37,19 +37,16 @@ def sensitivity_note(documents: Collection[Document], wide: bool) -> list[str]:
     for side, noun in SIDES.items():
         changes = _changes(side, specs, [each["scores"] for each in present])
         listed = ", ".join(f"{heading} {change}" for heading, change in changes.items())
-        if listed and not parts:
-            parts.append(f"one percent more bandwidth of the {noun} changes {listed}")
-        elif listed and len(specs) == 1:
+        if listed and len(specs) == 1 and parts:
             # With one score its name needs no repetition.
-            parts.append(f"of the {noun} {changes[specs[0].heading]}")
+            parts = [f"{parts[0]}, of the {noun} {changes[specs[0].heading]}"]
         elif listed:
-            parts.append(f"of the {noun} {listed}")
-    if not parts:
-        return []
-    separator = "; "
-    if len(specs) == 1:
-        separator = ", "
-    return [separator.join(parts) + _sampled(documents)]
+            parts.append(f"one percent more bandwidth of the {noun} changes {listed}")
+    # Otherwise the two numbers of a range would be read as an interval.
+    reason = ""
+    if any(" to " in part for part in parts):
+        reason = ", depending on the model"
+    return [f"{part}{reason}{_sampled(documents)}" for part in parts]
 
 
 def _main(specs: Sequence[ScoreSpec]) -> list[ScoreSpec]:
@@ -83,6 +80,8 @@ def _sampled(documents: Collection[Document]) -> str:
             sampled.append(sensitivity["n"])
     if not sampled:
         return ""
+    if len(documents) == 1:
+        return f" (computed on a sample of {sampled[0]:,} pairs)"
     return f" (computed on at most {max(sampled):,} pairs of a model)"
 
 
@@ -100,10 +99,10 @@ def stability_note(document: Document) -> list[str]:
         return []
     if all(abs(each["ratio"] - 1) <= _ROUNDING for each in document["differences"]):
         return ["all models have the same score, so there is no order"]
-    holding = " and ".join(_range_in_words(side, ranges[side]) for side in SIDES if side in ranges)
+    order = _order_in_words(ranges)
     clear = [each["stable_range"] for each in document["differences"] if each.get("stable_range")]
     if not clear:
-        return [f"the order of the models is the same {holding}"]
+        return [order]
     num_whole = sum(_is_whole(each) for each in clear)
     differences = number_of(len(clear), "clear difference")
     verb = "hold"
@@ -112,16 +111,28 @@ def stability_note(document: Document) -> list[str]:
     bandwidths = "either bandwidth"
     if len(ranges) == 1:
         bandwidths = "that bandwidth"
-    counted = f"{num_whole:,} of {differences} {verb}"
-    order = f"the order of the models is the same {holding}"
-    return [f"{order}; {counted} {_WHOLE_IN_WORDS} {bandwidths}"]
+    counted = f"{num_whole:,} of {differences} {verb} {_WHOLE_IN_WORDS} {bandwidths}"
+    if num_whole < len(clear):
+        counted += "; report any other together with its bandwidths"
+    return [f"{order}; {counted}"]
+
+
+def _order_in_words(ranges: Document) -> str:
+    """Over which bandwidths no two models change places."""
+    if all(low == high for low, high in ranges.values()):
+        bandwidths = "bandwidths"
+        if len(ranges) == 1:
+            bandwidths = "bandwidth"
+        return f"the order of the models holds only at the {bandwidths} used"
+    holding = [_range_in_words(side, ranges[side]) for side in SIDES if side in ranges]
+    return f"the order of the models holds {' and '.join(holding)}"
 
 
 def _range_in_words(side: str, ends: Sequence[float]) -> str:
     low, high = ends
     noun = f"the bandwidth of the {SIDES[side]}"
     if low == high:
-        return f"only at {noun} that was used"
+        return f"only at {noun} used"
     return f"from {low:.2g} to {high:.2g} times {noun}"
 
 

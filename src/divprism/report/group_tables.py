@@ -48,8 +48,9 @@ def groups_listing(document: Document, top: int = 10, wide: bool = False) -> Tab
         tuple(rows),
         title=f"{', '.join(counts)}; least diverse first",
         notes=(
+            *_kinds_of_outputs(document),
             *grouping_note(document),
-            *_sums(document),
+            *_means(document),
             *_omissions(document, top),
             *kernel_notes(document),
         ),
@@ -108,22 +109,30 @@ def _label(group: Document) -> str:
     return f"{name}: {title}"
 
 
-def _sums(document: Document) -> list[str]:
-    """Return what the groups add up to, and how that compares with the scores of all pairs."""
+def _kinds_of_outputs(document: Document) -> list[str]:
+    """Return what the rows below a group are; empty without any."""
+    if not any(group["modes"] for group in document["groups"]):
+        return []
+    return ["below a group: the main kinds of its outputs, with their share of it and an example"]
+
+
+def _means(document: Document) -> list[str]:
+    """Return the mean of the groups, and how it compares with the scores of all pairs."""
     notes = []
     if at_equal_size(document):
         notes.append(equal_size_note(document))
     notes.append(
-        f"all groups together: {document['aggregate']:.4f} at {order_note(document['settings'])}, "
-        f"against Conditional-Vendi {document['conditional_vendi']:.4f} "
-        f"({document['gap']:+.4f} nats); {document['aggregate_rke']:.4f} at order 2, against "
-        f"Conditional-RKE {document['conditional_rke']:.4f} ({document['gap_rke']:+.4f} nats)"
+        f"mean of the groups by share: {document['aggregate']:.4f} at "
+        f"{order_note(document['settings'])}, against Conditional-Vendi "
+        f"{document['conditional_vendi']:.4f} ({document['gap']:+.4f} nats); "
+        f"{document['aggregate_rke']:.4f} at order 2, against Conditional-RKE "
+        f"{document['conditional_rke']:.4f} ({document['gap_rke']:+.4f} nats)"
     )
     notes += gap_notes(document)
     if document["cluster_vendi"] is not None:
         notes.append(
             f"Cluster-Vendi {document['cluster_vendi']:.4f}, "
-            f"Cluster-RKE {document['cluster_rke']:.4f}"
+            f"Cluster-RKE {document['cluster_rke']:.4f}: arithmetic means over the groups"
         )
     if "nested" in document:
         notes.append(_nested_note(document["nested"]))

@@ -5,8 +5,9 @@ import math
 from divprism.data.wording import counted_kinds
 from divprism.report.documents import Document, Documents
 from divprism.report.texts import number_of
+from divprism.scores.spec import ScoreSpec
 
-__all__ = ["kinds_note", "kinds_of", "kinds_sentence", "most_per_prompt", "out_of"]
+__all__ = ["ends_of", "kinds_note", "kinds_of", "kinds_sentence", "most_per_prompt", "out_of"]
 
 _NEARLY_ALL = 0.9  # of the kinds that there can be: nearly every prompt is one of its own
 _CLOSE = 0.1  # nats between scores that are called close
@@ -83,6 +84,15 @@ def _apart(value: float, other: float) -> tuple[str, str]:
         if texts[0] != texts[1]:
             return texts
     return f"{value:.3g}", f"{other:.3g}"
+
+
+def ends_of(interval: Document, spec: ScoreSpec) -> str:
+    """Return an interval in words; empty for kinds of prompt that are the same in all samples."""
+    low, high = f"{interval['low']:.4g}", f"{interval['high']:.4g}"
+    # "5.719 to 5.719" would be read as great precision, where prompts are only taken as given.
+    if spec.family == "prompts" and low == high:
+        return ""
+    return f"{low} to {high}"
 
 
 def kinds_of(kinds: float, num_prompts: int) -> str:
@@ -184,8 +194,11 @@ def kinds_note(documents: Documents) -> list[str]:
     if len(texts) == 1:
         return list(texts)
     note = "kinds: effective number of kinds of prompt"
-    if any("per_prompt_vendi" in document["scores"] for document in documents.values()):
+    repeating = ["per_prompt_vendi" in document["scores"] for document in documents.values()]
+    if any(repeating):
         note += "; per prompt: distinct outputs per exact prompt"
+        if not all(repeating):
+            note += ", empty where each prompt has one output"
     return [note]
 
 

@@ -1,12 +1,12 @@
 """Result documents in files, as `save` and the command line write them."""
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from divprism.analysis.evaluation import SCHEMA
 from divprism.data.files import read_file
+from divprism.data.strict_json import refuse_constant, unique_keys
 from divprism.data.wording import escaped, first_line
 from divprism.errors import DataError
 
@@ -30,13 +30,9 @@ def read_result(path: Path) -> dict[str, Any]:
     try:
         # Some editors put a byte order mark first, which `json` refuses.
         text = raw.decode("utf-8-sig")
-        content = json.loads(
-            text, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats
-        )
+        content = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique_keys)
     # Thousands of open brackets exhaust the stack of the parser.
     except (ValueError, RecursionError) as error:
-        if isinstance(error, DataError):  # which is a ValueError too
-            raise
         # The full text of a parse error counts characters from the start of the file.
         reason = escaped(getattr(error, "msg", first_line(error)))[:200]
         raise DataError(
@@ -50,20 +46,6 @@ def read_result(path: Path) -> dict[str, Any]:
             f"{name} has schema {escaped(_short(schema))}, but this version reads {SCHEMA}: "
             "use the version that wrote it."
         )
-    return content
-
-
-def _refuse_constant(name: str) -> None:
-    # Python reads NaN and Infinity, which are not JSON and which no result holds.
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # Python keeps the last of several equal keys; another program may keep the first.
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        key, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {key[:60]!r} occurs twice")
     return content
 
 

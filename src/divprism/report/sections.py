@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from divprism.report.documents import Document, Documents
-from divprism.report.kinds import out_of
+from divprism.report.kinds import ends_of, out_of
 from divprism.report.plots import (
     curve_families,
     draw_convergence,
@@ -105,8 +105,9 @@ def score_card(spec: ScoreSpec, document: Document) -> Card:
     errors = []
     interval = score["interval"]
     if interval is not None:
-        ends = f"{interval['low']:.4g} to {interval['high']:.4g}"
-        errors.append(f"{ends} ({percent(interval['level'])})")
+        ends = ends_of(interval, spec)
+        if ends:
+            errors.append(f"{ends} ({percent(interval['level'])})")
     if score["standard_error"]:
         errors.append(f"± {score['standard_error']:.2g} by the estimator")
     value = f"{score['value']:.4g}"

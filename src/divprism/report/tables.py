@@ -6,12 +6,13 @@ from a file.
 
 from collections.abc import Iterable, Sequence
 
+from divprism.analysis.baseline import FEW_OUTPUTS
 from divprism.core.kernels import Gaussian
 from divprism.data.wording import SIDES
 from divprism.errors import Notice
 from divprism.report.bandwidth_words import sensitivity_note, stability_note
 from divprism.report.documents import Document, Documents, models_of
-from divprism.report.kinds import kinds_note, kinds_sentence, most_per_prompt
+from divprism.report.kinds import ends_of, kinds_note, kinds_sentence, most_per_prompt
 from divprism.report.table import SCORE, Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
 from divprism.report.words import (
@@ -19,6 +20,7 @@ from divprism.report.words import (
     comparison_sentences,
     equal_size_note,
     group_title,
+    length_note,
     p_value_of,
 )
 from divprism.scores import registry
@@ -83,9 +85,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
     rows = []
     for spec in _computed([document], wide):
         score = document["scores"][spec.name]
-        rows.append(
-            (spec.name, score["value"], _error(score, document), meaning_in(spec, document))
-        )
+        rows.append((spec.name, score["value"], _error(spec, document), meaning_in(spec, document)))
     # Only the meaning may be left out: without it the table still answers the question.
     columns = (
         Column("score", "score"),
@@ -112,11 +112,11 @@ def meaning_in(spec: ScoreSpec, document: Document) -> str:
     return spec.meaning
 
 
-def _error(score: Document, document: Document) -> str:
+def _error(spec: ScoreSpec, document: Document) -> str:
     """The interval of a score, or the error of its estimator, as a text."""
-    interval = score["interval"]
-    if interval is not None:
-        return f"{interval['low']:.4g} to {interval['high']:.4g}"
+    score = document["scores"][spec.name]
+    if score["interval"] is not None:
+        return ends_of(score["interval"], spec) or "does not vary"
     # Where an interval was asked for, "exact" would be read as one.
     if _is_too_small(document):
         return "too few"
@@ -184,10 +184,18 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
         *interval_note(documents),
     ]
     if has_baseline:
-        notes.append("excess info: nats above random pairings; near 0 where prompts are ignored")
+        notes.append(_excess_note(documents))
     every = [notice for document in documents.values() for notice in warnings_in(document)]
     warnings = tuple(dict.fromkeys(every))
     return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=warnings)
+
+
+def _excess_note(documents: Documents) -> str:
+    """What the column of excess information holds, and why some of its cells are empty."""
+    note = "excess info: nats above random pairings; near 0 where prompts are ignored"
+    if all(document["baseline"] for document in documents.values()):
+        return note
+    return f"{note}; by default only where prompts have fewer than {FEW_OUTPUTS} outputs on average"
 
 
 def _legend(settings: Document, specs: Sequence[ScoreSpec]) -> list[str]:
@@ -204,7 +212,8 @@ def _inequality_note(documents: Documents) -> list[str]:
     codes: set[str] = set()
     for document in documents.values():
         codes.update(notice.code for notice in warnings_in(document))
-    unequal = [noun for noun in ("outputs", "prompts") if f"unequal-{noun}" in codes]
+    nouns = {"unequal-prompts": "prompts", "unequal-outputs": "numbers of outputs"}
+    unequal = [noun for code, noun in nouns.items() if code in codes]
     if not unequal:
         return []
     return [
@@ -263,7 +272,7 @@ def comparison_table(document: Document, wide: bool = False) -> Table:
         for complete in rows:
             complete.append(document["lengths"][complete[0]])
     stability = stability_note(document)
-    notes = [*table.notes, *comparison_sentences(document), *stability]
+    notes = [*table.notes, *length_note(document), *comparison_sentences(document), *stability]
     if stability and not wide:
         # Over which bandwidths the order holds says more than by how much all scores change.
         notes = [note for note in notes if note not in sensitivity_note(models.values(), wide)]
@@ -309,12 +318,21 @@ def convergence_table(document: Document, wide: bool = False) -> Table:
         rows.append(tuple(row))
     band = (
         f"±: standard deviation over {len(document['pairs'])} random orders; subsets near "
-        f"{sizes[-1]:,} share most {document['noun']}, so theirs is too small."
+        f"{sizes[-1]:,} share most {document['noun']}, so their ± is too small."
     )
-    settings = [order_note(document["settings"]), *kernel_notes(document)]
+    settings = [_order_of_curves(document["settings"]), *kernel_notes(document)]
     verdicts = [verdict["sentence"] for verdict in document["verdicts"].values()]
     notes = (band, *settings, document["summary"], document["question"], *verdicts)
     return Table(tuple(columns), tuple(rows), notes=notes, warnings=warnings_in(document))
+
+
+def _order_of_curves(settings: Document) -> str:
+    """The order, and the truncation, which only the scores named after it have."""
+    order = order_note({**settings, "truncation": None})
+    if settings["truncation"] is None:
+        return order
+    eigenvalues = number_of(settings["truncation"], "eigenvalue")
+    return f"{order}; truncated scores keep {eigenvalues}"
 
 
 def _doublings(sizes: Sequence[int]) -> list[int]:
@@ -354,7 +372,7 @@ def sweep_table(document: Document) -> Table:
     The bandwidth nearest to the choice of the rule is marked.
     """
     names = list(document["x"]["scores"])
-    columns = [Column("rule", ""), Column("side", "of"), Column("bandwidth", "bandwidth", ".4g")]
+    columns = [Column("rule", ""), Column("side", "side"), Column("bandwidth", "bandwidth", ".4g")]
     columns += [Column(name, score_spec(name).heading, ".3f") for name in names]
     rows = []
     for side, noun in SIDES.items():
@@ -371,6 +389,8 @@ def sweep_table(document: Document) -> Table:
     if document["t"] is None:
         noun = "output"
     title = number_of(document["n"], noun)
+    if document.get("data", {}).get("num_models"):
+        title += f" of {document['data']['num_models']:,} models together"
     if document["n"] < document["drawn_from"]:
         title += f", a sample of {document['drawn_from']:,}"
     title += f"; {order_note(document['settings'])}; k = {Gaussian.formula}"
@@ -390,8 +410,8 @@ def _sweep_notes(document: Document) -> list[str]:
         swept = document[side]
         if swept is not None:
             notes.append(
-                f"bandwidth of {noun}: {swept['chosen']:.4g} by the rule (nearest: >); median "
-                f"distance {swept['median']:.4g}"
+                f"bandwidth of {noun}: {swept['chosen']:.4g} by the rule (> marks the nearest); "
+                f"median distance {swept['median']:.4g}"
             )
     if document["t"] is not None:
         notes.append(
@@ -463,7 +483,8 @@ def kernel_notes(document: Document) -> list[str]:
     explained = _formulas(settings)
     if settings["bandwidth_rule"] is not None:
         rule = registry.short_rule(settings["bandwidth_rule"])
-        explained.append(f"bandwidths chosen by the rule {rule!r}")
+        # The settings do not hold which of two bandwidths was given.
+        explained.append(f"bandwidths chosen by the rule {rule!r} unless given")
     if explained:
         notes.append("; ".join(explained))
     return notes

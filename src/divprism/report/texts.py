@@ -230,9 +230,15 @@ def without_formula(text: str) -> str:
     """
     # Hidden letters go first: one of them could stand before the start of a formula.
     shown = visible(text)
-    if shown.startswith(_FORMULA_BLANKS) or shown.lstrip().startswith(_FORMULA_STARTS):
+    start = next((letter for letter in shown if not _is_invisible(letter)), "")
+    if shown.startswith(_FORMULA_BLANKS) or start in _FORMULA_STARTS:
         return f"'{shown}"
     return shown
+
+
+def _is_invisible(letter: str) -> bool:
+    """Whether nothing is seen of a letter: blanks, joiners, marks without a letter to be on."""
+    return letter.isspace() or unicodedata.category(letter) in ("Cf", "Mn", "Me", "Zs")
 
 
 def number_of(count: int, noun: str) -> str:

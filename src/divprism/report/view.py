@@ -47,7 +47,7 @@ from divprism.report.texts import (
     shortened,
     visible,
 )
-from divprism.report.words import comparison_sentences, headline
+from divprism.report.words import comparison_sentences, headline, length_note
 from divprism.scores.spec import SCORES
 
 __all__ = ["PageView", "page_view"]
@@ -323,7 +323,7 @@ def _comparison_section(main: Document, models: Documents) -> ComparisonSection:
 
 def _table_notes(main: Document, models: Documents) -> list[str]:
     """Return the notes below the table, those of the default scores: a line each."""
-    notes = list(results_table(models).notes)
+    notes = [*results_table(models).notes, *length_note(main)]
     if stability_note(main):
         # Over which bandwidths the order holds says more, and is among the sentences.
         sensitivity = sensitivity_note(models.values(), wide=False)
@@ -348,7 +348,11 @@ def _settings(document: Document) -> list[tuple[str, str]]:
     rows: list[tuple[str, Any]] = []
     for name, value in document["settings"].items():
         rows.append((name.replace("_", " "), value))
-    rows += document["data"].items()
+    for name, value in document["data"].items():
+        # Only settings need all digits, to be used again.
+        if isinstance(value, float):
+            value = f"{value:.6g}"
+        rows.append((name.replace("_", " "), value))
     for embedder in document["embedders"]:
         parts = [f"{key}: {value}" for key, value in embedder.items() if value is not None]
         rows.append((f"embedder of {embedder['side']}", ", ".join(parts)))

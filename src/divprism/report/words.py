@@ -21,6 +21,7 @@ __all__ = [
     "grouping_note",
     "groups_sentences",
     "headline",
+    "length_note",
     "p_value_of",
     "percent",
 ]
@@ -198,7 +199,7 @@ def equal_size_note(document: Document) -> str:
 
 
 def groups_sentences(document: Document) -> list[str]:
-    """Return which groups come first, and what the groups add up to."""
+    """Return which groups come first, and the mean of the groups."""
     num_hidden = document.get("num_hidden", 0)
     num_groups, num_small = len(document["groups"]) + num_hidden, document["num_small"]
     threshold = f"fewer than {document['min_size']} outputs"
@@ -213,8 +214,8 @@ def groups_sentences(document: Document) -> list[str]:
     conditional = f"{score_spec('conditional_vendi').title} ({document['conditional_vendi']:.4g})"
     at_order_2 = f"{score_spec('conditional_rke').title} ({document['conditional_rke']:.4g})"
     total = (
-        f"The groups add up to {document['aggregate']:.4g}, {_signed(document['gap'])} nats from "
-        f"{conditional}; at order 2 to {document['aggregate_rke']:.4g}, "
+        f"The mean of the groups is {document['aggregate']:.4g}, {_signed(document['gap'])} nats "
+        f"from {conditional}; at order 2 it is {document['aggregate_rke']:.4g}, "
         f"{_signed(document['gap_rke'])} nats from {at_order_2}."
     )
     notes = [*grouping_note(document), *gap_notes(document)]
@@ -384,6 +385,13 @@ def comparison_sentences(document: Document) -> list[str]:
     return sentences
 
 
+def length_note(document: Document) -> list[str]:
+    """Return what the column of lengths holds; empty for outputs other than texts."""
+    if not document.get("lengths"):
+        return []
+    return ["words: mean number of words of an output"]
+
+
 def _shared_ranks(ranks: Mapping[str, Sequence[int]]) -> list[str]:
     """Return what a range of ranks means, with the first one as the example."""
     for low, high in ranks.values():
@@ -404,8 +412,8 @@ def _levels_and_differences(document: Document) -> list[str]:
         return []
     return [
         f"the sample is too small for the level of {score}, which changes with the number of "
-        "outputs, but not for the differences: that change is much the same for all models, which "
-        "are compared on the same prompts with the same number of outputs"
+        "outputs: read the differences as those at this number of outputs, which is the same for "
+        "all models on the same prompts; with more outputs they can grow or shrink"
     ]
 
 

@@ -160,7 +160,7 @@ class StableScore(BandwidthRule):
 
 @dataclass(frozen=True)
 class DistinctPrompts(BandwidthRule):
-    """Outputs by the papers' rule, prompts so that different ones count as different: the default.
+    """The papers' rule, widened, for outputs; different prompts count as different: the default.
 
     Outputs get `widening` times the bandwidth of `StableScore`. For prompts that rule is too wide:
     at order 2 pairs of outputs of different prompts outnumber those of the same prompt, and unless

@@ -26,7 +26,8 @@ __all__ = ["Problem", "check_factors", "clean_labels", "entropies", "pose"]
 TEXTS_AS_IDS = Notice(
     "texts-as-ids",
     "prompts are texts and no prompt kernel was given, so equal texts count as the same prompt "
-    "and all others as unrelated.",
+    "and all others as unrelated. To compare their meaning, use `evaluate`, which embeds texts; if "
+    "ids are meant, pass the categorical `kernel_t`.",
 )
 
 # Stands in for the kernel of a side until the rule has chosen its bandwidth: cleaning data and

@@ -261,8 +261,11 @@ def assemble(spec: ScoreSpec, solved: Mapping[str, Entropy], problem: Problem) -
     promise = problem.settings.estimator.promise
     error = entropy.estimate.standard_error
     if error > _MISSED * promise:
-        text = f"the relative standard error is {error:.1e}, above the tolerance of {promise:g}."
-        warnings.append(Notice("tolerance-missed", f"{spec.name}: {text}"))
+        text = (
+            f"the relative standard error of {spec.name} is {error:.1e}, above the tolerance of "
+            f"{promise:g}: quote the score with this error, or use the exact `estimator`."
+        )
+        warnings.append(Notice("tolerance-missed", text))
     spectra = {}
     for name in spec.terms:
         warnings += saturation(name, solved[name].estimate.value, problem)
@@ -364,7 +367,10 @@ def saturation(operator: str, entropy: float, problem: Problem) -> list[Notice]:
         text = f"all {side.size:,} distinct {noun} count as the same, so {consequence}"
         return [Notice(f"{noun}-all-alike", f"{text}; lower {bandwidth}.")]
     if operator == "x" and count >= _APART * side.size:
-        text = f"nearly all of the {side.size:,} distinct outputs count as unrelated"
+        text = (
+            f"nearly all of the {side.size:,} distinct outputs count as unrelated, so vendi is "
+            "near their number whatever they are"
+        )
         return [Notice("outputs-all-apart", f"{text}; raise {bandwidth}.")]
     # Compared with the number of pairs, not of distinct prompts: only prompts that hardly repeat
     # leave each output alone.

@@ -189,7 +189,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         terms=_INFORMATION,
         order=None,
         needs=(PROMPTS,),
-        meaning="factor that follows the prompts",
+        meaning="factor that the prompts add",
         limits=_limits_of_information,
     ),
     ScoreSpec(
@@ -244,7 +244,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         terms=_INFORMATION,
         order=2.0,
         needs=(PROMPTS,),
-        meaning="factor of the prompts, order 2",
+        meaning="factor that the prompts add, order 2",
         limits=_limits_of_information,
     ),
     ScoreSpec(

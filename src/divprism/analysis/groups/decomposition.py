@@ -426,13 +426,11 @@ def _aggregate(shares: np.ndarray, inside: np.ndarray, order: float) -> float:
     if math.isinf(order):
         # The limit of the formula: of a sum of large powers only the largest term is left.
         return float(logs.max() - (logs - inside).max())
-    # Relative to the largest share: at high orders share^order underflows.
-    weights = np.exp(order * (logs - logs.max()))
-    weights /= weights.sum()
+    # Logarithms of the weights: at high orders share^order underflows.
+    weights = order * (logs - logs.max())
+    weights -= np.logaddexp.reduce(weights)
     powers = (1 - order) * inside
     if np.abs(powers).max() < 0.1:
         # Near order 1 the logarithm of a number near 1 would cancel.
-        return math.log1p(float(weights @ np.expm1(powers))) / (1 - order)
-    # The largest power is taken out, so that no exponential overflows.
-    mean = float(weights @ np.exp(powers - powers.max()))
-    return (powers.max() + math.log(mean)) / (1 - order)
+        return math.log1p(float(np.exp(weights) @ np.expm1(powers))) / (1 - order)
+    return float(np.logaddexp.reduce(weights + powers)) / (1 - order)

@@ -23,6 +23,10 @@ from divprism.errors import ArgumentError
 __all__ = ["Polynomial"]
 
 
+# Beyond it, the rounding of a cosine is as large as its power: no similarity is left.
+_MAX_DEGREE = 1_000_000
+
+
 @dataclass(frozen=True)
 class Polynomial(Kernel):
     """Similar in products of up to `degree` features: (scale a.b + offset)^degree, normalised.
@@ -37,7 +41,10 @@ class Polynomial(Kernel):
     offset: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "degree", whole_number(self.degree, "degree", 1))
+        degree = whole_number(self.degree, "degree", 1)
+        if degree > _MAX_DEGREE:
+            raise ArgumentError(f"`degree` must be at most {_MAX_DEGREE:,}.")
+        object.__setattr__(self, "degree", degree)
         if self.scale is not None:
             requirement = "positive and finite, or None for 1 / d"
             scale = finite_number(self.scale, "scale", requirement)

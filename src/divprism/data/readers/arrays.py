@@ -91,7 +91,7 @@ def read_array(source: str | Path, role: str) -> np.ndarray:
     if not start:
         raise DataError(f"{shown(path)} is empty.")
     _check_signature(path, start)
-    return reader(path, shown(path), role)
+    return _with_rows(reader(path, shown(path), role), shown(path), role)
 
 
 def array_names(path: Path) -> list[str]:
@@ -133,7 +133,14 @@ def is_binary(content: bytes) -> bool:
 def from_bytes(content: bytes, role: str) -> np.ndarray:
     """Return the array on standard input; its first bytes identify the format."""
     reader = _READERS[_kind_of_content(content)]
-    return reader(content, "standard input", role)
+    return _with_rows(reader(content, "standard input", role), "standard input", role)
+
+
+def _with_rows(array: np.ndarray, name: str, role: str) -> np.ndarray:
+    """Return an array that has rows; refuse a single number, which has not even a length."""
+    if array.ndim == 0:
+        raise DataError(f"{name} contains a single number; {role} need a row each.")
+    return array
 
 
 def _read_npy(source: Path | bytes, name: str, role: str) -> np.ndarray:

@@ -55,7 +55,10 @@ def columnar_rows(
     number = itertools.count(1)
     with _opened(source, name) as (file, size):
         for batch in _batches(file, size, kind, name):
-            for row in batch.to_pylist():
+            # Outside of the processes above: Python has no dates beyond the year 9999.
+            with _pyarrow(name):
+                rows = batch.to_pylist()
+            for row in rows:
                 yield next(number), row
 
 
@@ -153,13 +156,14 @@ def _pyarrow(name: str) -> Iterator[Any]:
     errors = (
         pyarrow.ArrowException,
         OSError,
-        UnicodeDecodeError,
+        ValueError,
         OverflowError,
+        LookupError,  # of a time zone that does not exist
         MemoryError,
     )
     try:
         yield pyarrow
+    except DataError:  # which is a ValueError, too
+        raise
     except errors as error:
-        # pyarrow quotes the content of the file, which may be long or unprintable.
-        reason = shown(first_line(error)[:200])
-        raise DataError(f"{name} is not a readable table: {reason}.") from None
+        raise DataError(f"{name} is not a readable table: {first_line(error)}.") from None

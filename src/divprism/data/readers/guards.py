@@ -7,7 +7,6 @@ import os
 import stat
 import unicodedata
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from divprism.data.files import open_file, standard_input
+from divprism.data.strict_json import RepeatedKeyError, unique_keys
 from divprism.errors import DataError
 
 __all__ = [
@@ -262,22 +262,11 @@ def _open_raw(source: Path | bytes, name: str) -> BinaryIO:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Return a JSON value; refuse repeated keys and excessive nesting.
-
-    Python's parser keeps the last of several equal keys, which would silently drop outputs.
-    """
-
-    def checked(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        content = dict(pairs)
-        if len(content) < len(pairs):
-            key, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-            raise DataError(f"{where} has the key {key[:60]!r} twice; remove one of them.")
-        return content
-
+    """Return a JSON value; refuse repeated keys, which would drop outputs, and deep nesting."""
     try:
-        return json.loads(text, object_pairs_hook=checked)
-    except DataError:
-        raise
+        return json.loads(text, object_pairs_hook=unique_keys)
+    except RepeatedKeyError as error:
+        raise DataError(f"{where} has the key {error.key!r} twice; remove one of them.") from None
     # "[[[[..." of a few kilobytes exhausts the stack of the parser.
     except RecursionError:
         raise DataError(f"{where} is nested too deeply.") from None

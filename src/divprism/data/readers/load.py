@@ -281,6 +281,12 @@ class _Source:
         if prompts is None and {"prompts", "t"} & set(array_names(path)):
             side = read_array(path, "prompts")
         samples = self._flat(Samples(outputs, side, None, self.name))
+        # Before any limit, which could cut both to the same length.
+        if samples.prompts is not None and len(samples.prompts) != len(samples):
+            raise DataError(
+                f"outputs and prompts must pair up row by row; got {len(samples):,} outputs and "
+                f"{len(samples.prompts):,} prompts in {self.name}."
+            )
         return self._join(samples, [], prompts)
 
     def _flat(self, samples: Samples) -> Samples:
