@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import divprism as dp
 from divprism.core.entropy import entropy_estimate, renyi_entropy
-from divprism.core.norms import squared_norms
+from divprism.core.norms import square_sums, squared_norms
 from divprism.core.operators import HadamardOperator, KernelOperator, in_single
 from divprism.core.spectrum import Estimate, Spectrum
 from divprism.core.sweep import Sweep, common_sweeps
@@ -582,6 +582,17 @@ def test_sweeps_multiply_and_keep_what_fits(many):
             np.testing.assert_allclose(result, matrix @ vectors, atol=1e-6)
             assert norm == pytest.approx((matrix**2).sum(), rel=1e-6)
     assert sweep.kept_bytes == sweep.full_bytes
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_sums_of_squares_are_the_same_by_sweep_and_by_block(copies, many, monkeypatch):
+    x, t = (np.repeat(side[:130], copies, axis=0) for side in many)
+    operators = operators_of(x, t, *GAUSSIANS)
+    resources = Resources(tile=50)
+    by_block = square_sums(operators, resources)
+    monkeypatch.setattr("divprism.core.norms._FEW_POINTS", 0)
+    for swept, expected in zip(square_sums(operators, resources), by_block, strict=True):
+        np.testing.assert_allclose(swept, expected, rtol=1e-12)
 
 
 def test_one_sweep_serves_pairs_without_copies(many):

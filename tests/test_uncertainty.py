@@ -592,7 +592,8 @@ def test_prompts_that_are_taken_together_have_nothing_in_common(together, monkey
     problem = pose(x, t, settings=PAIRED)
     monkeypatch.setattr(_jackknife, "_BLOCK_PAIRS", together)
     in_rows = ContentOrder(np.arange(120), np.arange(30))
-    sums = _jackknife.Sample.of(problem, None, in_rows).similarities("within_prompts")
+    sample = _jackknife.Sample.of(problem, None, in_rows)
+    sums = sample.similarities(problem.resources)["within_prompts"]
     squares = np.exp(-((x[:, None] - x) ** 2).sum(-1) / NARROW.bandwidth**2)
     is_same = (t[:, None] == t).all(-1)
     assert sums == pytest.approx((squares * is_same).sum(1) / len(x), abs=1e-12)

@@ -212,7 +212,7 @@ def _sampling_error(problem: Problem, sample: Sample) -> SamplingError:
     # The closed form of order 2 and the norms exist only without truncation.
     similarities: dict[str, np.ndarray] = {}
     if truncation is None:
-        similarities = {name: sample.similarities(name) for name in sample.operators}
+        similarities = sample.similarities(problem.resources)
     parts = _parts_of_entropies(sample, similarities, specs, order, truncation)
     deviations = {}
     for spec in specs:

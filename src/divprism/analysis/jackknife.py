@@ -24,15 +24,15 @@ from divprism.analysis.content_order import ContentOrder
 from divprism.analysis.units import design_of, is_even, units_of
 from divprism.core.arrays import to_numpy
 from divprism.core.entropy import matrix_entropy
+from divprism.core.norms import square_sums
 from divprism.core.operators import HadamardOperator, KernelOperator, Operator, dense
-from divprism.core.tiles import row_blocks
+from divprism.engines import Resources
 from divprism.errors import DataError
 from divprism.scores.problem import Problem
 
 __all__ = ["Sample"]
 
 _GROUPS = 20  # groups of units that are left out one after another
-_BLOCK_ENTRIES = 1 << 23  # kernel values held at a time
 _BLOCK_PAIRS = 256  # pairs of small prompts whose kernel values are computed together
 
 # More pairs than this are represented by a subset: errors fall with the root of the number of
@@ -199,17 +199,21 @@ class Sample:
     def _within_ids(self) -> dict[bool, np.ndarray]:
         return self._similarities_within(self.points["prompt_ids"])
 
-    def similarities(self, name: str) -> np.ndarray:
-        """For each pair i the sum over all pairs j of w_j k_ij^2."""
-        if name in _BLOCKED:
-            # Pairs of different prompts have nothing in common, so no other pair is visited.
-            return self._within_ids[name in _OF_PROMPTS]
-        operator = self.operators[name]
-        # Squared entries are m_i m_j k_ij^2, so that dividing the sum of a row by m_i leaves the
-        # sum over j of m_j k_ij^2.
-        blocks = row_blocks(operator.size, max(1, _BLOCK_ENTRIES // operator.size))
-        sums = np.concatenate([_square_sums(operator, rows) for rows in blocks])
-        return np.asarray((sums / operator.masses)[self.points[name]])
+    def similarities(self, resources: Resources) -> dict[str, np.ndarray]:
+        """For each operator and each pair i the sum over all pairs j of w_j k_ij^2."""
+        visited = {}
+        for name, operator in self.operators.items():
+            if name not in _BLOCKED:
+                visited[name] = operator
+        found = dict(zip(visited, square_sums(list(visited.values()), resources), strict=True))
+        sums = {}
+        for name in self.operators:
+            if name in found:
+                sums[name] = found[name][self.points[name]]
+            else:
+                # Pairs of different prompts have nothing in common, so no other pair is visited.
+                sums[name] = self._within_ids[name in _OF_PROMPTS]
+        return sums
 
     def shares_of(self, name: str, similarities: np.ndarray) -> np.ndarray:
         """Contribution of each unit to the entropy of order 2 of an operator."""
@@ -440,9 +444,3 @@ def _point_index(operator: Operator) -> np.ndarray:
         return np.searchsorted(distinct, codes)
     assert isinstance(operator, KernelOperator)
     return operator.index
-
-
-def _square_sums(operator: Operator, rows: slice) -> np.ndarray:
-    """The sum of squares of each of some rows of an operator."""
-    block = np.asarray(to_numpy(operator.rows(rows)), np.float64)
-    return np.asarray(np.einsum("ij,ij->i", block, block))

@@ -143,13 +143,9 @@ class Job(Reading):
     num_permutations: int | None = _scoring(None, "Random pairings as baseline; 0 for none.", min=0)
     estimator: str = _advanced("auto", "How spectra are computed; see divprism ls estimators.")
     rng: int = _advanced(0, "Seed of everything random.")
-<<<<<<< HEAD
-    max_memory: str | None = _advanced(None, "Memory limit, as 4GB; default: half of what is free.")
+    max_memory: str | None = _advanced(None, "Limit, e.g. 4GB; default: half of the free memory.")
     workers: int | None = _advanced(None, "Compute in this many processes, by Dask.", min=1)
     scheduler: str | None = _advanced(None, "Compute on a Dask cluster: tcp://HOST:PORT.")
-=======
-    max_memory: str | None = _advanced(None, "Limit, e.g. 4GB; default: half of the free memory.")
->>>>>>> 15430eea545452e7b66191fba9ceea565e95cd56
     config: Path | None = _advanced(
         None, "JSON file: flags, or an earlier result.", callback=load_config, is_eager=True
     )

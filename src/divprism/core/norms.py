@@ -1,14 +1,23 @@
-"""Squared Frobenius norms of operators, all that scores of order 2 need."""
+"""Squared Frobenius norms of operators, all that scores of order 2 need, and sums of squares."""
 
 from collections.abc import Sequence
 
-from divprism.core.arrays import array_namespace
+import numpy as np
+
+from divprism.core.arrays import array_namespace, to_numpy, upload
 from divprism.core.kernels import Categorical
 from divprism.core.operators import HadamardOperator, Operator, second_moment
-from divprism.core.sweep import Sweep, sources_of, weighted_sum
+from divprism.core.sweep import Sweep, common_sweeps, sources_of, weighted_sum
+from divprism.core.tiles import row_blocks
 from divprism.engines import RESOURCES, Resources
 
-__all__ = ["squared_norms", "squares_work"]
+__all__ = ["square_sums", "squared_norms", "squares_work"]
+
+# Points up to which sums of squares are computed block by block, without threads.
+_FEW_POINTS = 3000
+
+# Entries of a block: 64 MB of float64.
+_BLOCK_ENTRIES = 1 << 23
 
 
 def squared_norms(operators: Sequence[Operator], resources: Resources = RESOURCES) -> list[float]:
@@ -64,6 +73,42 @@ def _swept_squares(sweep: Sweep, resources: Resources) -> list[float]:
 
     _, squares = sweep.run(squares=True, report=report)
     return squares
+
+
+def square_sums(operators: Sequence[Operator], resources: Resources) -> list[np.ndarray]:
+    """For each operator and each of its points i the sum over all points j of m_j k_ij^2."""
+    sums: dict[Operator, np.ndarray] = {}
+    large = [operator for operator in operators if _is_long(operator)]
+    for group in common_sweeps(large):
+        sources, recipes = sources_of(group)
+        # A factor twice in a recipe is its square. With V = W^(1/2) 1, each product is W^(1/2)
+        # times the sums.
+        squared = [recipe * 2 for recipe in recipes]
+        masses = group[0].masses
+        root = np.sqrt(masses)
+        sweep = Sweep(sources, squared, masses, resources)
+        products, _ = sweep.run([upload(root[:, None], sweep.like)] * len(group))
+        for operator, product in zip(group, products, strict=True):
+            sums[operator] = to_numpy(product)[:, 0] / root
+    for operator in operators:
+        if operator not in sums:
+            sums[operator] = _sums_in_blocks(operator)
+    return [sums[operator] for operator in operators]
+
+
+def _is_long(operator: Operator) -> bool:
+    """Whether a sweep, on half of the matrix and in threads, pays."""
+    return operator.size > _FEW_POINTS and not operator.is_diagonal
+
+
+def _sums_in_blocks(operator: Operator) -> np.ndarray:
+    parts = []
+    for rows in row_blocks(operator.size, max(1, _BLOCK_ENTRIES // operator.size)):
+        block = np.asarray(to_numpy(operator.rows(rows)), np.float64)
+        parts.append(np.einsum("ij,ij->i", block, block))
+    # Squared entries are m_i m_j k_ij^2, so that dividing the sum of a row by m_i leaves the sum
+    # over j of m_j k_ij^2.
+    return np.asarray(np.concatenate(parts) / operator.masses)
 
 
 def _must_sweep(operator: HadamardOperator) -> bool:

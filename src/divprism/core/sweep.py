@@ -277,11 +277,11 @@ class Sweep:
         corner = [source(slice(0, 1), slice(0, 1)) for source in sources]
         self.dtypes = [_product(corner, recipe).dtype for recipe in recipes]
         itemsize = sum(to_numpy(tile).itemsize for tile in corner)
-        self._like = corner[0]
-        self.engine = resources.engine_for(self._like)
+        self.like = corner[0]
+        self.engine = resources.engine_for(self.like)
         if keep:
             keep = self.engine.kept_bytes(keep, needed)
-        self._tiles = _Tiles(sources, recipes, masses, self._like, itemsize, keep)
+        self._tiles = _Tiles(sources, recipes, masses, self.like, itemsize, keep)
         self._job = self.engine.share(self._tiles)
         self.full_bytes = sum(
             self._tiles.bytes_of(task) for bundle in self._bundles for task in bundle
@@ -298,7 +298,7 @@ class Sweep:
     @property
     def in_threads(self) -> bool:
         """Whether tiles are arrays of NumPy; other libraries bring their own threads."""
-        return is_numpy_array(self._like)
+        return is_numpy_array(self.like)
 
     @property
     def kept_bytes(self) -> int:
@@ -319,7 +319,7 @@ class Sweep:
         """
         if vectors is None:
             vectors = [None] * len(self.dtypes)
-        root = upload(np.sqrt(self._tiles.masses), self._like)[:, None]
+        root = upload(np.sqrt(self._tiles.masses), self.like)[:, None]
         inputs = _Inputs(self._scaled(vectors, root), squares)
         sums = self.engine.total(self._job, inputs, self._bundles, report)
         products: list[Array | None] = []
@@ -331,7 +331,7 @@ class Sweep:
 
     def _scaled(self, vectors: Vectors, root: Array) -> list[Array | None]:
         """W^(1/2) V for each matrix, in the precision of its tiles."""
-        xp = array_namespace(self._like)
+        xp = array_namespace(self.like)
         scaled: list[Array | None] = []
         for v, dtype in zip(vectors, self.dtypes, strict=True):
             if v is not None:
@@ -343,7 +343,7 @@ class Sweep:
         """Estimated time to compute all tiles, and to multiply by them, from timing one tile."""
         rows = self._bundles[0][0].rows
         task = _Task(0, rows, (rows,))
-        xp, device = array_namespace(self._like), device_of(self._like)
+        xp, device = array_namespace(self.like), device_of(self.like)
         vectors: list[Array | None] = []
         for dtype in self.dtypes:
             vectors.append(xp.zeros((self.size, columns), dtype=dtype, device=device))
