@@ -1,6 +1,6 @@
 """Where tiles are computed and which resources they may use. Nothing here changes a result."""
 
-from divprism.engines.base import Engine, Job, Report, Shared, Total, Tree
+from divprism.engines.base import Arrays, Engine, Job, Report, Shared, Total, Tree, bundled
 from divprism.engines.dask import Dask, cluster
 from divprism.engines.resources import (
     RESOURCES,
@@ -22,6 +22,7 @@ from divprism.engines.threads import (
 
 __all__ = [
     "RESOURCES",
+    "Arrays",
     "Dask",
     "Engine",
     "Job",
@@ -35,6 +36,7 @@ __all__ = [
     "Tree",
     "as_engine",
     "blas_for",
+    "bundled",
     "cluster",
     "cores",
     "in_order",

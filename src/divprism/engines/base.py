@@ -2,9 +2,21 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Engine", "Job", "Report", "Shared", "Total", "Tree", "sum_of"]
+__all__ = [
+    "Arrays",
+    "Engine",
+    "Job",
+    "Report",
+    "Shared",
+    "Total",
+    "Tree",
+    "bundled",
+    "sum_of",
+]
 
 T = TypeVar("T")
 
@@ -93,6 +105,33 @@ class Engine(ABC):
 
         `budget` are those of this process, and each process needs `needed` beside them.
         """
+
+
+def bundled(items: Sequence[T], most: int = 32) -> list[Sequence[T]]:
+    """Consecutive items in at most so many bundles, as equal as can be.
+
+    >>> bundled([1, 2, 3, 4, 5], 2)
+    [[1, 2], [3, 4, 5]]
+    """
+    count = min(len(items), most)
+    ends = [len(items) * number // count for number in range(count + 1)]
+    return [items[start:end] for start, end in pairwise(ends)]
+
+
+@dataclass
+class Arrays(Total):
+    """A sum of tuples of arrays and numbers."""
+
+    values: tuple[Any, ...]
+
+    def add(self, item: Any, part: tuple[Any, ...]) -> None:
+        """Add the arrays of a part to those here, one by one."""
+        self.values = tuple(a + b for a, b in zip(self.values, part, strict=True))
+
+    def merged(self, other: Total) -> "Arrays":
+        """The sum of both, as a new object."""
+        assert isinstance(other, Arrays)
+        return Arrays(tuple(a + b for a, b in zip(self.values, other.values, strict=True)))
 
 
 def sum_of(job: Job, inputs: Any, items: Sequence[Any]) -> Total:

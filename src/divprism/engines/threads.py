@@ -54,7 +54,9 @@ class Caller(Executor):
         return future
 
 
-def in_order(call: Callable[[T], R], items: Iterable[T], executor: Executor) -> Iterator[R]:
+def in_order(
+    call: Callable[[T], R], items: Iterable[T], executor: Executor, window: int = _WINDOW
+) -> Iterator[R]:
     """Yield call(item) for each item in order, computed by the executor a few items ahead.
 
     Because the order is fixed, sums over the results have the same bits for any number of workers.
@@ -65,7 +67,7 @@ def in_order(call: Callable[[T], R], items: Iterable[T], executor: Executor) -> 
     try:
         for item in items:
             pending.append(executor.submit(call, item))
-            if len(pending) >= _WINDOW:
+            if len(pending) >= window:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
@@ -182,7 +184,8 @@ class Threads(Engine):
 
         tree, done = Tree(), 0
         with self.pool() as executor:
-            parts = in_order(part, items, executor)
+            # A part may be as large as the total.
+            parts = in_order(part, items, executor, 2 * self.num_workers)
             for bundle in bundles:
                 total = job.value.empty(inputs, bundle)
                 for item in bundle:

@@ -207,12 +207,12 @@ class _Run:
         if min(self.question.orders) >= 1:
             return 0.0
         columns = _spaced(operator.size)
-        values_at, noise = operator.columns(columns), ColumnNoise(operator, columns)
-        root = np.sqrt(operator.masses)
+        values_at, noise = operator.columns(columns), ColumnNoise.of(operator, columns)
+        root, sums = np.sqrt(operator.masses), np.zeros((2, columns.size))
         for rows in row_blocks(operator.size):
             values = to_numpy(values_at(rows)).astype(np.float64)
-            noise.update(rows, values * root[rows, None] * root[None, columns])
-        return noise.total()
+            sums += noise.sums(rows, values * root[rows, None] * root[None, columns])
+        return noise.total(sums)
 
     @property
     def _may_solve_exactly(self) -> bool:

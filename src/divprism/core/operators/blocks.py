@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
-from divprism.core.arrays import Array, array_namespace
+import numpy as np
+
+from divprism.core.arrays import Array, array_namespace, upload
 from divprism.core.kernels import Kernel, Points
 from divprism.core.operators.base import with_unit_diagonal
 
-__all__ = ["PointBlocks", "TableBlocks"]
+__all__ = ["PairColumns", "PointBlocks", "PointColumns", "TableBlocks"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,3 +36,35 @@ class TableBlocks:
         xp = array_namespace(self.table)
         band = xp.take(self.table, self.index[rows], axis=0)
         return xp.take(band, self.index[columns], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class PointColumns:
+    """rows -> kernel values between points and some chosen ones.
+
+    With `index`, row i is that of the point index[i].
+    """
+
+    kernel: Kernel
+    points: Points
+    chosen: Points
+    index: np.ndarray | None = None
+
+    def __call__(self, rows: slice) -> Array:
+        """Kernel values, shape (len(rows), len(chosen))."""
+        if self.index is None:
+            return self.kernel.block(self.points[rows], self.chosen)
+        taken = self.points.take(upload(self.index[rows], self.points.rows))
+        return self.kernel.block(taken, self.chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class PairColumns:
+    """rows -> products of kernel values between pairs and some chosen ones."""
+
+    left: PointColumns
+    right: PointColumns
+
+    def __call__(self, rows: slice) -> Array:
+        """Products, shape (len(rows), number of chosen pairs)."""
+        return self.left(rows) * self.right(rows)

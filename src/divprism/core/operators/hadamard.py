@@ -1,6 +1,6 @@
 """The entry-wise product of two kernel matrices over the same items."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from divprism.core.arrays import Array, array_namespace, upload
 from divprism.core.kernels import Categorical
 from divprism.core.operators.base import Operator
+from divprism.core.operators.blocks import PairColumns, PointColumns
 from divprism.core.operators.kernel import KernelOperator
 from divprism.core.operators.pairs import on_pairs, spread
 
@@ -93,18 +94,13 @@ class HadamardOperator(Operator):
             self.right, self.left, self.masses, self.right_index, self.left_index
         )
 
-    def columns(self, index: np.ndarray) -> Callable[[slice], Array]:
+    def columns(self, index: np.ndarray) -> PairColumns:
         """A function rows -> products of kernel values with the pairs `index`."""
-        left_chosen = self.left.points_at(self.left_index[index])
-        right_chosen = self.right.points_at(self.right_index[index])
-
-        def values(rows: slice) -> Array:
-            left = self.left.points_at(self.left_index[rows])
-            right = self.right.points_at(self.right_index[rows])
-            left_block = self.left.kernel.block(left, left_chosen)
-            return left_block * self.right.kernel.block(right, right_chosen)
-
-        return values
+        sides = []
+        for factor, of_pairs in self.indexed_factors():
+            chosen = factor.points_at(of_pairs[index])
+            sides.append(PointColumns(factor.kernel, factor.points, chosen, of_pairs))
+        return PairColumns(*sides)
 
     def sample(self, index: np.ndarray, *, double: bool) -> "HadamardOperator":
         """The operator on some pairs, with their masses; `double` sets double precision."""

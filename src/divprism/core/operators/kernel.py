@@ -10,7 +10,7 @@ import numpy as np
 from divprism.core.arrays import Array, array_namespace, device_of, upload
 from divprism.core.kernels import Categorical, Kernel, Points
 from divprism.core.operators.base import Operator
-from divprism.core.operators.blocks import PointBlocks
+from divprism.core.operators.blocks import PointBlocks, PointColumns
 from divprism.core.tiles import row_blocks
 
 __all__ = ["KernelOperator"]
@@ -138,10 +138,9 @@ class KernelOperator(Operator):
         """The points with the numbers `index`."""
         return self.points.take(upload(index, self.points.rows))
 
-    def columns(self, index: np.ndarray) -> Callable[[slice], Array]:
+    def columns(self, index: np.ndarray) -> PointColumns:
         """A function rows -> kernel values with the points `index`."""
-        chosen = self.points_at(index)
-        return lambda rows: self.kernel.block(self.points[rows], chosen)
+        return PointColumns(self.kernel, self.points, self.points_at(index))
 
     def sample(self, index: np.ndarray, *, double: bool) -> "KernelOperator":
         """The operator on some points, with their masses; `double` sets double precision."""

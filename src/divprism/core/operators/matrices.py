@@ -1,7 +1,7 @@
 """Operators as dense matrices, as second moments, in single precision, and their definiteness."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -92,30 +92,37 @@ def matrix_noise(operator: Operator, matrix: Array) -> float:
     return noise
 
 
+@dataclass(frozen=True, eq=False)
 class ColumnNoise:
     """`matrix_noise` from some columns of M, block by block: the largest of their sums.
 
-    Where these are a sample of all columns, the noise is that of typical columns.
+    Where these are a sample of all columns, the noise is that of typical columns. `common` is the
+    noise of every entry, `noises` that of each point.
     """
 
-    def __init__(self, operator: Operator, columns: np.ndarray) -> None:
-        self._common, noises = _noises(operator)
-        self._noises = np.zeros(operator.size)
-        if noises is not None:
-            self._noises = to_numpy(noises).astype(np.float64)
-        self._columns, self._diagonal = columns, operator.masses[columns]
-        self._sums, self._weighted = np.zeros(columns.size), np.zeros(columns.size)
+    common: float
+    noises: np.ndarray
+    columns: np.ndarray
+    diagonal: np.ndarray
 
-    def update(self, rows: slice, block: np.ndarray) -> None:
-        """Add some rows of the columns."""
+    @classmethod
+    def of(cls, operator: Operator, columns: np.ndarray) -> "ColumnNoise":
+        """The noise of some columns of an operator."""
+        common, given = _noises(operator)
+        noises = np.zeros(operator.size)
+        if given is not None:
+            noises = to_numpy(given).astype(np.float64)
+        return cls(common, noises, columns, operator.masses[columns])
+
+    def sums(self, rows: slice, block: np.ndarray) -> np.ndarray:
+        """What some rows of the columns add, shape (2, number of columns)."""
         sizes = np.abs(block)
-        self._sums += sizes.sum(axis=0)
-        self._weighted += self._noises[rows] @ sizes
+        return np.stack([sizes.sum(axis=0), self.noises[rows] @ sizes])
 
-    def total(self) -> float:
-        """The noise, after all rows."""
-        own = self._noises[self._columns] * (self._sums - 2 * self._diagonal)
-        return self._common + max(0.0, float((own + self._weighted).max()))
+    def total(self, sums: np.ndarray) -> float:
+        """The noise, from the `sums` of all rows together."""
+        own = self.noises[self.columns] * (sums[0] - 2 * self.diagonal)
+        return self.common + max(0.0, float((own + sums[1]).max()))
 
 
 def _noises(operator: Operator) -> tuple[float, Array | None]:
