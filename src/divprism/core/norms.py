@@ -6,9 +6,11 @@ from divprism.core.arrays import array_namespace
 from divprism.core.kernels import Categorical
 from divprism.core.operators import HadamardOperator, Operator, second_moment
 from divprism.core.sweep import Sweep, sources_of, weighted_sum
-from divprism.engines import RESOURCES, Resources
+from divprism.engines import RESOURCES, Resources, spell_seconds
 
 __all__ = ["squared_norms", "squares_work"]
+
+_LONG = 30.0  # seconds from which on a sweep is announced
 
 
 def squared_norms(operators: Sequence[Operator], resources: Resources = RESOURCES) -> list[float]:
@@ -62,9 +64,22 @@ def _swept_squares(sweep: Sweep, resources: Resources) -> list[float]:
     def report(share: float) -> None:
         resources.report_progress("sums of squares", share)
 
+    _announce(sweep, resources)
     with resources.workers(threads=sweep.in_threads) as executor:
         _, squares = sweep.run(executor, squares=True, report=report)
     return squares
+
+
+def _announce(sweep: Sweep, resources: Resources) -> None:
+    """Report the plan if the work takes long."""
+    # Timing a tile takes time itself.
+    if resources.progress is None:
+        return
+    # Squares of the values are summed in about the time of a product with one vector.
+    seconds = sum(sweep.seconds(columns=1))
+    if seconds > _LONG:
+        plan = f"sums of squares of {sweep.size:,} items: about {spell_seconds(seconds)}"
+        resources.report_progress(plan, 0.0)
 
 
 def _must_sweep(operator: HadamardOperator) -> bool:
