@@ -250,6 +250,27 @@ def arrow_wide(rng):
     return _stream(batch.schema, [batch])
 
 
+def _with_times(rng, kind):
+    """Return a table with a column of times that are far from now."""
+    far = pa.array([int(value) for value in rng.integers(2**60, 2**62, 20)])
+    texts = [f"text {number}" for number in range(20)]
+    return pa.table({"prompt": texts, "output": texts, "when": far.view(kind)})
+
+
+def arrow_far_times(rng):
+    table = _with_times(rng, pa.timestamp(str(rng.choice(["s", "ms", "us"]))))
+    return _stream(table.schema, table.to_batches())
+
+
+def arrow_far_durations(rng):
+    table = _with_times(rng, pa.duration(str(rng.choice(["s", "ms"]))))
+    return _stream(table.schema, table.to_batches())
+
+
+def parquet_time_zone(rng):
+    return _parquet(_with_times(rng, pa.timestamp("us", "\x1b[31mnowhere")))
+
+
 def parquet_large_metadata(rng):
     """An honest table with 16 MB of metadata: read."""
     table = pa.table({"prompt": ["p", "q"], "output": ["a", "b"]})
@@ -274,12 +295,14 @@ _PARQUET = (
     *(parquet_many_rows, parquet_nothing, parquet_list_of_runs, parquet_list_of_lists),
     *(parquet_wide, parquet_duplicates, parquet_duplicate_fields, parquet_deep),
     *(parquet_long_name, parquet_delta, parquet_fixed_size, parquet_cut, parquet_other_footer),
+    parquet_time_zone,
 )
 _ARROW = (
     *(arrow_nothing, arrow_no_columns, arrow_many_batches_of_nothing, arrow_runs),
     *(arrow_dictionary, arrow_dictionary_in_list, arrow_views, arrow_list_views, arrow_union),
     *(arrow_fixed_lists_of_nothing, arrow_lists_of_nothing, arrow_long_message, arrow_deep),
     *(arrow_long_metadata_length, arrow_duplicates, arrow_wide),
+    *(arrow_far_times, arrow_far_durations),
 )
 PARQUET = {
     **{make.__name__: make for make in _PARQUET},

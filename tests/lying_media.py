@@ -58,6 +58,19 @@ def jpeg_many_segments(rng):
     return content[:2] + b"\xff\xfe\x00\x02" * int(rng.integers(20_000, 50_000)) + content[2:]
 
 
+def jpeg_filling(rng):
+    # Pillow reads the bytes between segments one by one.
+    content = progressive(64, 0)
+    filling = rng.choice([b"\xff", b"\xff\x00", b"\xff\x01", b"\xff\xd0"])
+    return content[:2] + bytes(filling) * int(rng.integers(30, 50)) * 1_000_000 + content[2:]
+
+
+def ppm_comments(rng):
+    # Pillow copies the rest of a block for each comment.
+    comments = b"#a\n" * int(rng.integers(3_000_000, 4_000_000))
+    return b"P3 4 4 255\n" + comments + b"1 " * 48
+
+
 def chunk(kind, content):
     """Return a chunk of a PNG file."""
     checksum = zlib.crc32(kind + content)
@@ -126,7 +139,7 @@ IMAGES = {
     for make in (
         *(jpeg_scans, jpeg_first_scans, jpeg_color_scans, jpeg_scans_of_a_large_image),
         *(jpeg_many_segments, png_profile, png_text, png_pixels, gif_canvas, bmp_pixels),
-        *(ppm_pixels, tiff_pixels, tiff_overlapping_tags, svg),
+        *(ppm_pixels, tiff_pixels, tiff_overlapping_tags, svg, jpeg_filling, ppm_comments),
     )
 }
 """Images that must be refused, by name."""

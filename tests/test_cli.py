@@ -19,7 +19,7 @@ from sample_files import jsonl, records, write
 
 import divprism as dp
 from divprism import cli
-from divprism.cli.messages import in_flags, say
+from divprism.cli.messages import in_flags, say, working
 from divprism.report import page
 from divprism.report.table import SCORE, Column, Measured
 from divprism.scores import registry
@@ -251,6 +251,13 @@ def test_what_was_read_and_embedded_is_reported(tmp_path):
 def test_python_arguments_in_messages_become_flags(message, translated):
     command = typer.main.get_command(cli.app).commands["score"]
     assert in_flags(message, command) == translated
+
+
+def test_plans_name_flags(capsys):
+    command = typer.main.get_command(cli.app).commands["score"]
+    with working(False, command) as progress:
+        progress("about 13 min; faster: `estimator=fourier`", 0.0)
+    assert capsys.readouterr().err == "about 13 min; faster: --estimator fourier\n"
 
 
 def test_a_bandwidth_is_refused_by_the_name_of_its_flag(folder):

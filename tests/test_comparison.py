@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import divprism as dp
+from divprism.analysis import matching
 from divprism.analysis.comparison import Difference
 from divprism.core.validation import check_seed
 from divprism.data.samples import texts
@@ -372,3 +373,14 @@ def test_samples_take_plain_strings_and_numbers(container):
     assert float(found.vendi) == float(dp.evaluate(expected, **options).vendi)
     ids = dp.Samples(x.tolist(), container(range(24)))
     assert float(dp.evaluate(ids, **options).vendi) == pytest.approx(float(found.vendi))
+
+
+def test_prompts_of_many_models_are_not_compared_in_all_pairs(monkeypatch):
+    pairs = []
+    monkeypatch.setattr(
+        matching, "combinations", lambda models, size: pairs.append(len(models)) or [("a", "b")]
+    )
+    prompts = {f"model {number}": {number} for number in range(900)}
+    prompts |= {"a": {1, 2, 3}, "b": {2, 3, 4}}
+    assert "such as a and b, which share 2" in matching._most_in_common(prompts)
+    assert pairs == [100]

@@ -427,6 +427,14 @@ def test_samples_are_split_by_model(tmp_path):
         dp.Samples(samples.outputs).by_model()
 
 
+def test_a_field_of_ids_is_not_taken_for_models():
+    names = tuple(f"id {row}" for row in range(1200))
+    samples = dp.Samples(np.zeros((1200, 2)), models=names, source="a.jsonl")
+    match = "a.jsonl names 1,200 models for 1,200 outputs; at most 1,000 are read"
+    with pytest.raises(dp.DataError, match=match):
+        samples.by_model()
+
+
 def _limit_notes(path, **options):
     return [str(note) for note in dp.load(path, **options).notes if "limited to" in str(note)]
 

@@ -37,6 +37,10 @@ DATA = [
     (lambda: dp.vendi(X * [1, 1, np.inf]), r"6 of 6 rows"),
     (lambda: dp.evaluate(X, _with_nan([0])), r"rows of `t` contains NaN"),
     (
+        lambda: dp.vendi((-1.0) ** np.arange(6)[:, None] * [1e308, 1.0]),
+        r"6 of 6 rows of `x` contain numbers beyond 1e\+299 \(first: row 0\). Distances between",
+    ),
+    (
         lambda: dp.vendi(X * (np.arange(6) != 2)[:, None], kernel=dp.Cosine()),
         r"row 2 of `x` is all zeros, so its cosine",
     ),

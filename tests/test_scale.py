@@ -16,6 +16,7 @@ from cases import read_only
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import divprism as dp
+from divprism.core import norms
 from divprism.core.entropy import entropy_estimate, renyi_entropy
 from divprism.core.norms import square_sums, squared_norms
 from divprism.core.operators import HadamardOperator, KernelOperator, in_single
@@ -23,7 +24,7 @@ from divprism.core.spectrum import Estimate, Spectrum
 from divprism.core.sweep import Sweep, common_sweeps
 from divprism.engines import Resources, blas_for
 from divprism.engines.resources import free_memory
-from divprism.estimators import Question
+from divprism.estimators import Question, lanczos
 from divprism.estimators._krylov import BlockKrylov
 from divprism.estimators._quadrature import Batch, _balanced
 
@@ -672,6 +673,33 @@ def test_progress_is_reported(many):
     )
     assert {text for text, _ in reports} == {"sweep 1", "sweep 2", "sweep 3"}
     assert all(0 < fraction < 1 for _, fraction in reports)
+
+
+def _plans(score, x, **options):
+    """Return what is announced before the work."""
+    reports = []
+    score(x, progress=lambda text, fraction: reports.append((text, fraction)), **options)
+    return [text for text, fraction in reports if fraction == 0]
+
+
+def test_a_plan_that_takes_very_long_offers_random_features(many, monkeypatch):
+    monkeypatch.setattr(lanczos, "_LONG", -1.0)
+    settings = {"estimator": dp.Lanczos(num_probes=8, depth=2)}
+    assert "fourier" not in _plans(dp.vendi, many[0], **settings)[0]
+    monkeypatch.setattr(lanczos, "_VERY_LONG", -1.0)
+    [plan] = _plans(dp.vendi, many[0], **settings)
+    assert plan.endswith("one pass over the data, with a larger error, takes `estimator=fourier`")
+    # Other kernels have no such features.
+    [plan] = _plans(dp.vendi, many[0], kernel=dp.Cosine(), **settings)
+    assert "fourier" not in plan
+
+
+def test_long_sums_of_squares_are_announced(monkeypatch):
+    x = np.random.default_rng(0).standard_normal((600, 2))  # more than a tile
+    assert _plans(dp.rke, x) == []
+    monkeypatch.setattr(norms, "_LONG", -1.0)
+    [plan] = _plans(dp.rke, x)
+    assert plan.startswith("sums of squares of 600 items: about ")
 
 
 @pytest.mark.parametrize(

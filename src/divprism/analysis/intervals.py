@@ -28,6 +28,12 @@ _MIN_PAIRS = 10
 _MIN_PROMPTS = 5
 
 
+# Items up to which all pairs of them are visited for an interval, beside an estimator that visits
+# them too, and beside one that does not: half an hour, and half a minute.
+_MOST_SWEPT = 1_000_000
+_MOST_BESIDE = 100_000
+
+
 @dataclass(frozen=True)
 class Interval:
     """Where the expectation of a score lies: its mean over other samples of the same size.
@@ -211,7 +217,7 @@ def _sampling_error(problem: Problem, sample: Sample) -> SamplingError:
     specs = available(sample.operators)
     # The closed form of order 2 and the norms exist only without truncation.
     similarities: dict[str, np.ndarray] = {}
-    if truncation is None:
+    if truncation is None and _can_sum_squares(problem):
         similarities = sample.similarities(problem.resources)
     parts = _parts_of_entropies(sample, similarities, specs, order, truncation)
     deviations = {}
@@ -235,6 +241,18 @@ def _sampling_error(problem: Problem, sample: Sample) -> SamplingError:
         norms=norms,
         ranges=ranges,
     )
+
+
+def _can_sum_squares(problem: Problem) -> bool:
+    """Whether sums over all pairs of pairs take no longer than the scores themselves.
+
+    Otherwise order 2 has the jackknife of the other orders, on a subset.
+    """
+    largest = max(operator.size for operator in problem.operators.values())
+    if problem.settings.estimator.squares_are_exact:
+        return largest <= _MOST_SWEPT
+    # An estimator that visits each item once is chosen for data on which nothing else ends.
+    return largest <= _MOST_BESIDE
 
 
 @dataclass(frozen=True, eq=False)

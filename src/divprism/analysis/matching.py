@@ -19,6 +19,7 @@ Key = str | int | float | bytes
 
 # Models of which a note says how many outputs are compared.
 _SHOWN_MODELS = 3
+_MOST_PAIRED = 100  # models whose prompts are compared in pairs
 
 
 def prompt_keys(by_model: Mapping[str, Samples]) -> dict[str, list[Key]]:
@@ -173,7 +174,9 @@ def _plain(key: Key) -> Key:
 
 def _most_in_common(prompts: Mapping[str, Collection[Key]]) -> str | None:
     """Which two of at least three models share most prompts; None where no two share any."""
-    sets = {model: set(of_model) for model, of_model in prompts.items()}
+    # Of many models, those with most prompts: the number of pairs grows with the square.
+    models = sorted(prompts, key=lambda model: len(prompts[model]), reverse=True)[:_MOST_PAIRED]
+    sets = {model: set(prompts[model]) for model in prompts if model in models}
     pairs = {pair: len(sets[pair[0]] & sets[pair[1]]) for pair in combinations(sets, 2)}
     first, second = max(pairs, key=pairs.__getitem__)
     shared = pairs[first, second]

@@ -100,7 +100,7 @@ class Reading:
         options |= {"num_workers": self.num_workers, "cache": self.cache}
         if self.no_cache:
             options["cache"] = False
-        with working(self.quiet) as progress:
+        with working(self.quiet, self.context.command) as progress:
             result = function(data, progress=progress, **options)
         notes = getattr(getattr(result, "first", result), "notes", ())  # models share theirs
         known = getattr(data, "notes", ())  # printed by `read`
@@ -194,7 +194,7 @@ class Job(Reading):
         """Print a result (`records` is for CSV), then its warnings; write the plot and the page."""
         full = document
         if self.details or self.report is not None:
-            with working(self.quiet) as progress:
+            with working(self.quiet, self.context.command) as progress:
                 full = detailed(result, labels, progress=progress)
             for part in full.get("models", {"": full}).values():
                 line = shlex.join(["divprism", *sys.argv[1:]])

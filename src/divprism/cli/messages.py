@@ -63,7 +63,7 @@ def warn(context: typer.Context, notices: Iterable[Notice]) -> None:
 
 
 @contextmanager
-def working(quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
+def working(quiet: bool, command: Any) -> Iterator[Callable[[str, float], None] | None]:
     """A function for `progress=`: a bar on a terminal, else the plan of each step as a line."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BandwidthWarning)  # printed with the other warnings
@@ -71,6 +71,6 @@ def working(quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
             yield None
         elif sys.stderr.isatty():
             with progress_bar() as update:
-                yield update
-        else:
-            yield lambda text, fraction: say([text], quiet=fraction > 0)  # 0 announces a step
+                yield lambda text, fraction: update(in_flags(text, command), fraction)
+        else:  # a fraction of 0 announces a step
+            yield lambda text, fraction: say([in_flags(text, command)], quiet=fraction > 0)

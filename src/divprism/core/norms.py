@@ -1,6 +1,7 @@
 """Squared Frobenius norms of operators, all that scores of order 2 need, and sums of squares."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from divprism.core.kernels import Categorical
 from divprism.core.operators import HadamardOperator, Operator, second_moment
 from divprism.core.sweep import Sweep, common_sweeps, sources_of, weighted_sum
 from divprism.core.tiles import row_blocks
-from divprism.engines import RESOURCES, Resources
+from divprism.engines import RESOURCES, Resources, spell_seconds
 
 __all__ = ["square_sums", "squared_norms", "squares_work"]
 
@@ -18,6 +19,8 @@ _FEW_POINTS = 3000
 
 # Entries of a block: 64 MB of float64.
 _BLOCK_ENTRIES = 1 << 23
+
+_LONG = 30.0  # seconds from which on a sweep is announced
 
 
 def squared_norms(operators: Sequence[Operator], resources: Resources = RESOURCES) -> list[float]:
@@ -68,11 +71,13 @@ def _part_norm(part: Operator, resources: Resources) -> float:
 
 
 def _swept_squares(sweep: Sweep, resources: Resources) -> list[float]:
-    def report(share: float) -> None:
-        resources.report_progress("sums of squares", share)
-
-    _, squares = sweep.run(squares=True, report=report)
+    _announce(sweep, resources)
+    _, squares = sweep.run(squares=True, report=partial(_report, resources))
     return squares
+
+
+def _report(resources: Resources, share: float) -> None:
+    resources.report_progress("sums of squares", share)
 
 
 def square_sums(operators: Sequence[Operator], resources: Resources) -> list[np.ndarray]:
@@ -87,11 +92,15 @@ def square_sums(operators: Sequence[Operator], resources: Resources) -> list[np.
         masses = group[0].masses
         root = np.sqrt(masses)
         sweep = Sweep(sources, squared, masses, resources)
-        products, _ = sweep.run([upload(root[:, None], sweep.like)] * len(group))
+        _announce(sweep, resources)
+        vectors = [upload(root[:, None], sweep.like)] * len(group)
+        products, _ = sweep.run(vectors, report=partial(_report, resources))
         for operator, product in zip(group, products, strict=True):
             sums[operator] = to_numpy(product)[:, 0] / root
     for operator in operators:
-        if operator not in sums:
+        if operator.is_diagonal:
+            sums[operator] = operator.masses
+        elif operator not in sums:
             sums[operator] = _sums_in_blocks(operator)
     return [sums[operator] for operator in operators]
 
@@ -109,6 +118,18 @@ def _sums_in_blocks(operator: Operator) -> np.ndarray:
     # Squared entries are m_i m_j k_ij^2, so that dividing the sum of a row by m_i leaves the sum
     # over j of m_j k_ij^2.
     return np.asarray(np.concatenate(parts) / operator.masses)
+
+
+def _announce(sweep: Sweep, resources: Resources) -> None:
+    """Report the plan if the work takes long."""
+    # Timing a tile takes time itself.
+    if resources.progress is None:
+        return
+    # Squares of the values are summed in about the time of a product with one vector.
+    seconds = sum(sweep.seconds(columns=1))
+    if seconds > _LONG:
+        plan = f"sums of squares of {sweep.size:,} items: about {spell_seconds(seconds)}"
+        resources.report_progress(plan, 0.0)
 
 
 def _must_sweep(operator: HadamardOperator) -> bool:

@@ -5,6 +5,7 @@ Each public function validates its arguments once; the functions below it trust 
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ __all__ = [
 
 # Entries that are searched for NaN together.
 _CHUNK_ENTRIES = 1 << 23
+# The largest number of an embedding: a sum over a billion entries is still finite.
+_LARGEST = 1e299
 
 # How far the sum of weights may be from one: rounding in single precision.
 _SUM_TOLERANCE = 1e-6
@@ -140,7 +143,9 @@ def clean_rows(x: Any, name: str) -> Array:
 def _native_floats(x: np.ndarray) -> np.ndarray:
     """`x` in the byte order of this machine and at most 64 bits: libraries support no others."""
     if x.dtype.itemsize > 8:
-        return x.astype(np.float64)
+        # What does not fit becomes infinite, and is reported as such.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return x.astype(np.float64)
     if not x.dtype.isnative:
         return x.astype(x.dtype.newbyteorder("="))
     return x
@@ -174,23 +179,40 @@ def _require_double(x: Array, name: str) -> None:
 
 
 def _require_finite(x: Array, name: str) -> None:
-    """Raise DataError if a row contains NaN or infinity."""
+    """Raise DataError if a row contains NaN, infinity or a number whose distances overflow."""
+    xp = array_namespace(x)
+    _require_rows(x, name, xp.isfinite, "NaN or infinity", "Scores need finite embeddings.")
+    # Single precision is computed in double where it could overflow.
+    if x.dtype == xp.float64:
+        _require_rows(
+            x,
+            name,
+            lambda block: xp.abs(block) <= _LARGEST,
+            f"numbers beyond {_LARGEST:g}",
+            "Distances between them overflow: divide all embeddings by the same large number.",
+        )
+
+
+def _require_rows(
+    x: Array, name: str, test: Callable[[Array], Array], what: str, way_out: str
+) -> None:
+    """Raise DataError, with the number of the first, if some rows have entries that fail a test."""
     xp = array_namespace(x)
     n, d = x.shape
     bad: list[np.ndarray] = []
     # In pieces, so that a memory-mapped file is never loaded as a whole.
     for rows in row_blocks(n, max(1, _CHUNK_ENTRIES // d)):
-        finite = xp.isfinite(x[rows, :])
-        if not bool(xp.all(finite)):
-            bad.append(rows.start + np.flatnonzero(~to_numpy(xp.all(finite, axis=1))))
+        passed = test(x[rows, :])
+        if not bool(xp.all(passed)):
+            bad.append(rows.start + np.flatnonzero(~to_numpy(xp.all(passed, axis=1))))
     if bad:
         numbers = np.concatenate(bad)
         verb = "contain"
         if numbers.size == 1:
             verb = "contains"
         raise DataError(
-            f"{numbers.size:,} of {_count(n, 'row')} of `{name}` {verb} NaN or infinity "
-            f"(first: row {numbers[0]}). Scores need finite embeddings."
+            f"{numbers.size:,} of {_count(n, 'row')} of `{name}` {verb} {what} "
+            f"(first: row {numbers[0]}). {way_out}"
         )
 
 

@@ -68,7 +68,10 @@ MAX_SCANS = 100
 
 _MAX_VISITS = 3 * 10**9  # pixels times scans of a JPEG file
 _MAX_SEGMENTS = 10_000
+_MAX_FILLING = 100_000  # bytes between the segments of a JPEG file, of which none are needed
 _JPEG_START = b"\xff\xd8"
+_PLAIN_PPM = (b"P1", b"P2", b"P3")
+_MAX_COMMENTS = 1_000
 # Not after a marker: the byte 0 that data have behind 255, restarts, the start, and filling.
 _JPEG_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]", re.DOTALL)
 _JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
@@ -179,11 +182,13 @@ def _decoded(content: bytes, where: str) -> "PILImage":
     Image.init()
     # Pillow builds differ in the codecs they include; naming one that is missing is an error.
     available = [name for name in _IMAGE_FORMATS if name in Image.OPEN]
+    _check_comments(content, where)
+    num_scans = _num_scans(content, where)
     with Image.open(io.BytesIO(content), formats=available) as image:
         # The header is parsed, no pixel is decoded yet.
         _check_pixels(image.width, image.height, where)
-        if image.format in ("JPEG", "MPO"):
-            _check_scans(content, image.width * image.height, where)
+        if num_scans * image.width * image.height > _MAX_VISITS:
+            raise DataError(_too_many_scans(num_scans, where))
         if _has_unknown_range(image):
             raise DataError(
                 f"{where} has 32-bit pixels, whose range is not defined; save it with 8 or 16 "
@@ -201,28 +206,46 @@ def _check_pixels(width: int, height: int, where: str, limit: int = MAX_PIXELS) 
         )
 
 
-def _check_scans(content: bytes, num_pixels: int, where: str) -> None:
-    """Refuse a JPEG file of too many scans before it is decoded.
+def _check_comments(content: bytes, where: str) -> None:
+    """Refuse a plain PPM file of many comments: Pillow copies the rest of a block for each."""
+    if content.startswith(_PLAIN_PPM) and content.count(b"#") > _MAX_COMMENTS:
+        raise DataError(f"{where} is a PPM file of more than {_MAX_COMMENTS:,} comments.")
 
-    A scan of a progressive file may be empty, a few bytes, and still visit every pixel.
+
+def _num_scans(content: bytes, where: str) -> int:
+    """Count the scans of a JPEG file, 0 for other formats; refuse too many before any decoding.
+
+    A scan of a progressive file may be empty, a few bytes, and still visit every pixel. Pillow
+    reads segments, and the filling between them, step by step when it opens a file.
     """
     num_scans = 0
     position = len(_JPEG_START)
+    if not content.startswith(_JPEG_START):
+        return 0
     for _ in range(_MAX_SEGMENTS):
         marker = _JPEG_MARKER.search(content, position)
+        gap = len(content) - position
+        if marker is not None:
+            gap = marker.start() - position
+        if num_scans == 0 and gap > _MAX_FILLING:
+            raise DataError(f"{where} is a JPEG file with {gap:,} bytes between its segments.")
         if marker is None or marker[0][1] == _JPEG_END:
-            return
+            return num_scans
         # Any other segment states its length; after the header of a scan come its data, in which
         # the pattern of a marker does not occur.
         start = marker.end()
         position = start + int.from_bytes(content[start : start + 2], "big")
         num_scans += marker[0][1] == _JPEG_SCAN
-        if num_scans > MAX_SCANS or num_scans * num_pixels > _MAX_VISITS:
-            raise DataError(
-                f"{where} is a JPEG file of {num_scans:,} scans or more; at most {MAX_SCANS} are "
-                f"read, and fewer of an image above {_MAX_VISITS // MAX_SCANS:,} pixels."
-            )
+        if num_scans > MAX_SCANS:
+            raise DataError(_too_many_scans(num_scans, where))
     raise DataError(f"{where} is a JPEG file of more than {_MAX_SEGMENTS:,} segments.")
+
+
+def _too_many_scans(num_scans: int, where: str) -> str:
+    return (
+        f"{where} is a JPEG file of {num_scans:,} scans or more; at most {MAX_SCANS} are read, and "
+        f"fewer of an image above {_MAX_VISITS // MAX_SCANS:,} pixels."
+    )
 
 
 def _has_unknown_range(image: "PILImage") -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
 
 __all__ = [
+    "MAX_MODELS",
     "MODALITIES",
     "Image",
     "Item",
@@ -37,6 +38,9 @@ __all__ = [
 
 # Embedders declare one of these; items carry theirs.
 MODALITIES = ("text", "image", "video")
+
+MAX_MODELS = 1_000
+"""Models that a source may name: more of them are ids of another kind, and a table of no use."""
 
 _HTML_ROWS = 5  # rows that a notebook shows
 _HTML_WIDTH = 100  # characters of a text that a notebook shows
@@ -368,6 +372,11 @@ class Samples:
         rows_of: dict[str, list[int]] = {}
         for row, model in enumerate(self.models):
             rows_of.setdefault(model, []).append(row)
+        if len(rows_of) > MAX_MODELS:
+            raise DataError(
+                f"{self.source} names {len(rows_of):,} models for {len(self):,} outputs; at most "
+                f"{MAX_MODELS:,} are read. Pass the field that names the model as `model_field`."
+            )
         skipped = Counter(self.skipped_models)
         parts = {}
         for model, rows in rows_of.items():

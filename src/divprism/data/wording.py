@@ -159,9 +159,15 @@ def reason(error: OSError) -> str:
 
     >>> reason(FileNotFoundError(2, "No such file or directory", "x"))
     'No such file or directory'
+    >>> reason(OSError("768000 requested and 246752 written"))
+    'only a part of it could be written, as on a full disk'
     """
-    # NumPy raises errors without a code where a disk is full.
-    return error.strerror or first_line(error)
+    if error.strerror:
+        return error.strerror
+    # NumPy has no code for a disk that is full: "768000 requested and 246752 written".
+    if " requested and " in str(error):
+        return "only a part of it could be written, as on a full disk"
+    return first_line(error)
 
 
 def first_line(error: BaseException) -> str:

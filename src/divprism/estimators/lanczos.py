@@ -1,5 +1,6 @@
 """Lanczos: entropies with an error, without an eigendecomposition."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -49,8 +50,9 @@ _MOST_IN_BATCH = 64
 # Basis vectors of a later batch: its compressed matrix costs the cube of their number.
 _MOST_COLUMNS = 1024
 
-# Seconds from which on work is announced.
+# Seconds from which on work is announced, and from which on another estimator is offered.
 _LONG = 5.0
+_VERY_LONG = 300.0
 
 # Gap between the two rules, in tolerances, at which the depth suffices: the position of the true
 # value between them is known to a tenth of the gap.
@@ -261,6 +263,9 @@ class _Run:
         if kept == full:
             held = f"{spell_bytes(kept)} of kernel values"
         plan = f"Lanczos: {steps} sweeps or so, {held}, about {spell_seconds(seconds)}"
+        factors = itertools.chain.from_iterable(operator.factors for operator in self.operators)
+        if seconds > _VERY_LONG and all(factor.kernel.has_fourier_features for factor in factors):
+            plan += "; one pass over the data, with a larger error, takes `estimator=fourier`"
         self.resources.report_progress(plan, 0.0)
 
     def spectra(self, executor: Executor) -> list[Spectrum]:

@@ -55,11 +55,23 @@ def columnar_rows(
     number = itertools.count(1)
     with _opened(source, name) as (file, size):
         for batch in _batches(file, size, kind, name):
-            # Outside of the processes above: Python has no dates beyond the year 9999.
-            with _pyarrow(name):
-                rows = batch.to_pylist()
-            for row in rows:
+            for row in _python_rows(batch, name):
                 yield next(number), row
+
+
+def _python_rows(batch: Any, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a batch; Python has no dates beyond the year 9999, for example."""
+    columns = {}
+    for column, values in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            columns[column] = values.to_pylist()
+        except Exception as error:  # whatever pyarrow, or a module for time zones, lets through
+            why = shown(first_line(error)[:200])
+            raise DataError(
+                f"{name} has a value in the column {shown(column[:60])} that Python cannot "
+                f"represent: {why}. Remove that column, or store it as text."
+            ) from None
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 @contextlib.contextmanager
