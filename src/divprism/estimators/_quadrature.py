@@ -52,10 +52,14 @@ _FOLDS = 8
 # of the gap between them; and what order zero adds. The rules converge at the same rate on smooth
 # spectra only, and the lower the order, the more the smallest eigenvalues count.
 _POSITION_ERROR = 0.1
-_LOW_ORDER_ERROR = 0.35
+_LOW_ORDER_ERROR = 0.25
 
-# Error at order zero as a multiple of what the last step has changed.
-_STEP_ERROR = 2.0
+# With fewer steps than this the rules have changed once or twice, and the position is twice as
+# uncertain.
+_FEW_STEPS = 4
+
+# Most that the predicted variance of the probes may exceed the one observed.
+_MOST_WIDENING = 100.0
 
 # Share of the eigenvalues represented by a node at the floor that may be on the other side of it.
 _FLOOR_ERROR = 0.5
@@ -64,8 +68,10 @@ _FLOOR_ERROR = 0.5
 # eigenvalues are equal, x and x^2 are the same control variate.
 _SINGULAR = 1e-13
 
-# Eigenvalues below this share of the largest are left out of inverses.
+# Eigenvalues below this share of the largest are left out of inverses, or below this multiple of
+# the machine epsilon if that is less.
 _RANK = 1e-9
+_ROUNDING_SHARE = 64.0
 
 # Mean distance from zero under a semicircle distribution of radius one.
 _MEAN_OF_SEMICIRCLE = 4 / (3 * np.pi)
@@ -138,6 +144,13 @@ class Batch:
             self._solved[steps] = _Eigenpairs.of(self.krylov.compressed[:size, :size])
         return self._solved[steps]
 
+    @property
+    def rank_share(self) -> float:
+        """Eigenvalues below this share of the largest are left out of inverses."""
+        # At orders below one, which work in double precision, eigenvalues of 1e-12 count. A Radau
+        # rule without them has negative nodes in place of zeros, and no longer bounds the truth.
+        return min(_RANK, _ROUNDING_SHARE * self.krylov.epsilon)
+
     def rules(self, steps: int) -> tuple[Rule, Rule]:
         """The Gauss and the Gauss-Radau rule after `steps` steps."""
         if steps not in self._rules:
@@ -159,7 +172,7 @@ class Batch:
         # complement D - B T^-1 B' of the last block D has to vanish.
         changed = self.krylov.compressed[:p, :p].copy()
         before = self.solved(steps - 1)
-        large = before.nodes > _RANK * before.nodes[0]
+        large = before.nodes > self.rank_share * before.nodes[0]
         coupled = changed[p - s :, : p - s] @ before.vectors[:, large]
         changed[p - s :, p - s :] = (coupled / before.nodes[large]) @ coupled.T
         return changed
@@ -225,7 +238,8 @@ class Batch:
                 nothing = Rule(np.zeros(0), np.zeros((members.size, 0)))
                 yield _Fold(members, nothing, multiplicity)
                 continue
-            ritz, space = _ritz_pairs(krylov.compressed, coordinates[:, : members[0]], krylov.steps)
+            earlier = coordinates[:, : members[0]]
+            ritz, space = _ritz_pairs(krylov.compressed, earlier, krylov.steps, self.rank_share)
             deflation = Rule(ritz, 1 - (coordinates[:, members].T @ space) ** 2)
             # The share of each node's direction that the deflating space contains.
             contained = np.minimum(((space.T @ vectors) ** 2).sum(axis=0), 1)
@@ -354,7 +368,9 @@ class _Atoms:
     by_rule: np.ndarray
 
 
-def _ritz_pairs(matrix: np.ndarray, start: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+def _ritz_pairs(
+    matrix: np.ndarray, start: np.ndarray, steps: int, rank_share: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Ritz values and vectors of a small matrix on the Krylov space of `start`; largest first."""
     scale = np.abs(matrix).max()
     basis = last = np.linalg.qr(start)[0]
@@ -365,7 +381,7 @@ def _ritz_pairs(matrix: np.ndarray, start: np.ndarray, steps: int) -> tuple[np.n
             product -= basis @ (basis.T @ product)
         last, size = np.linalg.qr(product)
         # Directions in which the space is exhausted are dropped.
-        last = last[:, np.abs(np.diag(size)) > _RANK * scale]
+        last = last[:, np.abs(np.diag(size)) > rank_share * scale]
         if last.shape[1] == 0:
             break
         last, _ = np.linalg.qr(last - basis @ (basis.T @ last))
@@ -409,11 +425,9 @@ def measure(
     for probe in range(shares.size):
         others = np.arange(shares.size) != probe
         left_out[probe] = _average(_balanced(np.where(others, precision, 0.0), surprise), probes)
-    # The spread of few effective probes is itself uncertain: errors exceed it more often, by
-    # Student's distribution, whose larger variance widens the replicates.
-    freedom = max(3.0, 1 / float(shares @ shares) - 2)
-    left_out = weights + math.sqrt(freedom / (freedom - 2)) * (left_out - weights)
     nodes = np.concatenate([batch.values for batch in atoms])
+    changes = left_out - weights
+    left_out = weights + _widening(shares, precision, changes @ f(nodes)) * changes
     floor = max(batch.floor(size) for batch in batches)
     # One more value, for the eigenvalues that rounding hides: spread over a semicircle of the
     # radius of the noise.
@@ -421,6 +435,8 @@ def measure(
     hidden = max(_MEAN_OF_SEMICIRCLE * resolution, np.finfo(np.float64).tiny)
     below_one = max(0.0, 1 - lowest_order)
     position_error = _POSITION_ERROR + _LOW_ORDER_ERROR * below_one
+    if max(batch.krylov.steps for batch in batches) < _FEW_STEPS:
+        position_error *= 2
     shifts = _shifts(
         nodes,
         weights,
@@ -429,9 +445,6 @@ def measure(
         floor=floor,
         resolution=resolution,
     )
-    # Where both rules leave out eigenvalues near the floor, only the last step shows it.
-    last_step = rules[:2].mean(axis=0) - rules[2:].mean(axis=0)
-    shifts = np.vstack([shifts, np.append(_STEP_ERROR * below_one * last_step, 0.0)])
     values = np.append(nodes, hidden)
     order = np.argsort(values)[::-1]
     return Spectrum(
@@ -445,6 +458,24 @@ def measure(
         top_error=min(batch.top_error() for batch in batches) / trace,
         rounding=2 * batches[0].krylov.epsilon,
     )
+
+
+def _widening(shares: np.ndarray, precision: np.ndarray, changes: np.ndarray) -> float:
+    """Factor of the replicates, given the changes of tr f that they cause.
+
+    The spread of few effective probes is itself uncertain, and errors exceed it more often: by
+    Student's distribution, whose larger variance is one factor. The other counts the variance that
+    deflation predicts as one more probe, if it is larger: two or three probes may agree by chance.
+    """
+    effective = 1 / float(shares @ shares)
+    freedom = max(3.0, effective - 2)
+    student = freedom / (freedom - 2)
+    count = shares.size
+    observed = (count - 1) / count * float(changes @ changes)
+    predicted = float(shares**2 @ (1 / precision))
+    # Limited, since replicates far from the weights would no longer be measures.
+    ratio = min(predicted, _MOST_WIDENING * observed) / max(observed, np.finfo(np.float64).tiny)
+    return math.sqrt(student * (max(1.0, ratio) + effective) / (1 + effective))
 
 
 def _average(shares: np.ndarray, measures: Sequence[np.ndarray]) -> np.ndarray:
