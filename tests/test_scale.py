@@ -25,7 +25,8 @@ from divprism.engines import Resources, blas_for
 from divprism.engines.resources import free_memory
 from divprism.estimators import Question, lanczos
 from divprism.estimators._krylov import BlockKrylov
-from divprism.estimators._quadrature import Batch, _balanced, _widening
+from divprism.estimators._measure import _balanced, _widening
+from divprism.estimators._quadrature import Batch
 
 
 @cache
