@@ -29,7 +29,7 @@ _HIGH_ORDER, _LARGEST_ORDER = 20.0, 1e15
 
 # Frequencies that matter most to the smallest eigenvalues are rare, and a sample without them looks
 # more certain than it is: what order zero adds to the random error, as a share of it.
-_TAIL_SPREAD = 0.5
+_TAIL_SPREAD = 2.0
 
 # Errors of a value between two bounds, as shares of the gap between them, by
 # experiments/odd_spectra.py: of every position, in the middle, and at order zero without and with
@@ -345,14 +345,14 @@ def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> E
     deviations = _influence(spectrum, order, truncation)
     systematic = [2 * step - step_before]
     share = _LAW_ERROR
-    if truncation is not None:
+    if truncation is not None and order >= 1:
         # At the cut the law of one over the effort is an assumption only. Two halves of the
         # features differ by twice the random error of the whole.
         share = _CUT_LAW_ERROR
         systematic.append(0.5 * float(np.ptp(halves)))
     if order < 1 and not _hides_tail(spectrum, truncation):
         share += _TAIL_ERROR * (1 - order)
-        deviations = deviations * (1 + _TAIL_SPREAD * (1 - order))
+        deviations = deviations * (1 + _TAIL_SPREAD * (1 - order) ** 2)
     error = math.hypot(share * step, *systematic)
     value = full + step
     imbalance = _imbalance(spectrum.controls, deviations)
