@@ -378,6 +378,14 @@ def test_no_spectrum_above_the_eigenvalues_found_is_more_even_than_the_filled_on
                 assert renyi_entropy(exact, order, truncation) <= filled + 1e-12
 
 
+def test_a_truncation_beyond_all_eigenvalues_keeps_the_error_of_nystrom_finite(many):
+    operator = operators_of(*many, *GAUSSIANS)[0]
+    spectrum = dp.Nystrom(100).spectrum(operator)
+    plain, huge = (entropy_estimate(spectrum, 1.0, truncation) for truncation in (None, 10**15))
+    assert huge.value == plain.value
+    assert huge.standard_error < 2 * plain.standard_error
+
+
 def test_frequencies_that_are_too_short_as_a_whole_enlarge_the_error():
     controls = np.array([[-3.0], [-1.0], [0.0], [1.0]])
     deviations = 2 * controls[:, 0]

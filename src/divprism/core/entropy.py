@@ -289,11 +289,13 @@ def _between_bounds(spectrum: Spectrum, order: float, truncation: int | None) ->
     unconverged = _CHANGE_ERROR * math.sqrt(((before - value) ** 2).mean())
     errors = [share * gap, unconverged, spectrum.rounding]
     if truncation is not None:
-        filled = renyi_entropy(_filled(spectrum, truncation), order)
+        # No more eigenvalues than there can be, however large t is.
+        count = min(truncation, round(float(spectrum.bounds[1].weights.sum())))
+        filled = renyi_entropy(_filled(spectrum, count), order)
         errors.append(_FILLED_ERROR * (filled - upper))
         # Pairs of similar items that no landmark has seen may all be among the top t. A variance V
         # of t values with mean 1 / t lowers the entropy by about order t^2 V / 2; a part of that.
-        unseen = min(order, _HIGH_ORDER) * truncation * spectrum.unseen
+        unseen = min(order, _HIGH_ORDER) * count * spectrum.unseen
         errors.append(_UNSEEN_ERROR * unseen)
     return Estimate(value, systematic=math.hypot(*errors))
 
