@@ -15,7 +15,9 @@ import os
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 # Before NumPy starts its threads: the matrices are small.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -171,24 +173,45 @@ def _z(estimate: Estimate, true: float) -> float:
     return math.copysign(max(0.0, abs(difference) - ROUNDING), difference) / error
 
 
-def _group(order: float, truncation: int | None) -> tuple[bool, bool]:
-    return order < 1, truncation is not None
+def _figures(z: np.ndarray) -> str:
+    z = np.abs(z[~np.isnan(z)])
+    if not z.size:
+        return "0 | - | - | -"
+    rms, high = np.sqrt(np.mean(z**2)), np.quantile(z, 0.99)
+    return f"{z.size} | {rms:.2f} | {high:.2f} | {z.max():.1f}"
 
 
 def _print_table(found: dict[tuple, list[float]], refused: dict[tuple, int]) -> None:
-    print("estimator | order | truncated | cases | rms z | largest | 99 % | refused")
-    for key in sorted(set(found) | set(refused)):
-        name, (below, cut) = key
-        z = np.array(found[key])
-        z = z[~np.isnan(z)]
-        figures = "- | - | -"
-        if z.size:
-            rms, largest = np.sqrt(np.mean(z**2)), np.abs(z).max()
-            figures = f"{rms:.2f} | {largest:.1f} | {np.quantile(np.abs(z), 0.99):.2f}"
+    """A row for each estimator, order below one or not, and truncation; then one for the whole."""
+    print("estimator | order | truncated | cases | rms z | 99 % | largest | refused")
+    for name, below, cut in sorted(set(found) | set(refused)):
+        key = (name, below, cut)
         order = "1 or more"
         if below:
             order = "below 1"
-        print(f"{name} | {order} | {cut} | {z.size} | {figures} | {refused[key]}")
+        print(f"{name} | {order} | {cut} | {_figures(np.array(found[key]))} | {refused[key]}")
+    for family in ("Lanczos", "Nystrom", "Fourier"):
+        z = [np.array(found[key]) for key in found if key[0].startswith(family)]
+        count = sum(refused[key] for key in refused if key[0].startswith(family))
+        if z:
+            print(f"{family} | all | all | {_figures(np.concatenate(z))} | {count}")
+
+
+def results_of(
+    seed: int, most: int, starts: tuple[str, ...]
+) -> list[tuple[tuple, str, float | str]]:
+    """For one seed: (estimator, order below one, truncated), the case in words, and its z."""
+    warnings.simplefilter("error")
+    sample = Sample.of(seed, most)
+    names = [name for name in sample.estimators if name.startswith(starts)]
+    results = []
+    for (name, order, truncation, matrix), z in scores_of(sample, names):
+        case = (
+            f"seed {seed} {sample.shape} {matrix} {sample.estimators[name]} order {order}, "
+            f"n {sample.operators[2].size}, t {truncation}"
+        )
+        results.append(((name, order < 1, truncation is not None), case, z))
+    return results
 
 
 def main() -> None:
@@ -199,28 +222,22 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=900, help="items of the largest sample")
     parser.add_argument("--only", nargs="*", help="names of estimators, or how they start")
     parser.add_argument("--list", type=float, default=LISTED, help="|z| from which to list a case")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     arguments = parser.parse_args()
-    warnings.simplefilter("error")
     found, refused = defaultdict(list), defaultdict(int)
     refusals = set()
-    for seed in range(arguments.first, arguments.first + arguments.seeds):
-        sample = Sample.of(seed, arguments.most)
-        starts = tuple(arguments.only or [""])
-        names = [name for name in sample.estimators if name.startswith(starts)]
-        for (name, order, truncation, matrix), z in scores_of(sample, names):
-            key = (name, _group(order, truncation))
-            if isinstance(z, str):
-                refused[key] += 1
-                refusals.add(z)
-                continue
-            found[key].append(z)
-            if abs(z) >= arguments.list:
-                about = f"n {sample.operators[2].size}, t {truncation}"
-                print(
-                    f"seed {seed} {sample.shape} {matrix} {sample.estimators[name]} order {order}, "
-                    f"{about}: z {z:.1f}",
-                    flush=True,
-                )
+    task = partial(results_of, most=arguments.most, starts=tuple(arguments.only or [""]))
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    with ProcessPoolExecutor(arguments.jobs) as processes:
+        for results in processes.map(task, seeds):
+            for key, case, z in results:
+                if isinstance(z, str):
+                    refused[key] += 1
+                    refusals.add(z)
+                    continue
+                found[key].append(z)
+                if abs(z) >= arguments.list:
+                    print(f"{case}: z {z:.1f}", flush=True)
     _print_table(found, refused)
     for refusal in sorted(refusals)[:5]:
         print(refusal)

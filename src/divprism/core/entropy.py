@@ -18,16 +18,18 @@ _NEAR_ONE = 0.05
 # Smallest sum of powers: weights of either sign may add up to zero, whose logarithm is undefined.
 _TINY = 1e-16
 
-# Error of an extrapolation as a share of the step taken; and what orders below one, which give
-# weight to eigenvalues that few features cannot resolve, add to it at order zero.
+# Error of an extrapolation as a share of the step taken, without and with truncation; and what
+# orders below one, which give weight to eigenvalues that few features cannot resolve, add to it at
+# order zero.
 _LAW_ERROR = 0.25
+_CUT_LAW_ERROR = 0.5
 _TAIL_ERROR = 1.5
 # Orders above which sums of powers are left alone, and above which an order is as good as infinite.
 _HIGH_ORDER, _LARGEST_ORDER = 20.0, 1e15
 
 # Frequencies that matter most to the smallest eigenvalues are rare, and a sample without them looks
 # more certain than it is: what order zero adds to the random error, as a share of it.
-_TAIL_SPREAD = 0.5
+_TAIL_SPREAD = 2.0
 
 # Errors of a value between two bounds, as shares of the gap between them, by
 # experiments/odd_spectra.py: of every position, in the middle, and at order zero without and with
@@ -37,7 +39,15 @@ _MIDDLE_ERROR = 0.25
 _LOW_ORDER_ERROR = 0.2
 _CUT_LOW_ORDER_ERROR = 0.08
 _CHANGE_ERROR = 0.2
-_UNSEEN_ERROR = 0.06
+_UNSEEN_ERROR = 0.12
+
+# What truncation adds, as shares: of the gap if no more eigenvalues are found than are kept, and of
+# the distance to the most even spectrum that is possible.
+_CUT_POSITION_ERROR = 0.05
+_FILLED_ERROR = 0.1
+
+# Singular values of the controls below this share of the largest count as zero.
+_SAME_CONTROL = 1e-8
 
 # Beyond this order only the largest eigenvalues matter.
 _HIGH_ORDER = 8.0
@@ -116,22 +126,36 @@ def truncated(spectrum: Spectrum, truncation: int) -> Spectrum:
     """
     t = float(truncation)
     reach = np.cumsum(spectrum.weights)
-    # The last crossing of t, not the first: with negative weights a node may be followed by others
-    # that take some of it back, and the sum of weights passes t more than once.
-    below = np.flatnonzero(reach <= t)
-    whole, counted = 0, 0.0
-    if below.size:
-        whole = below[-1] + 1
-        counted = reach[whole - 1]
+    whole = _nodes_above_cut(spectrum, reach, t)
     if whole == reach.size:
         return spectrum
     weights = spectrum.weights[:whole]
-    remainder = t - counted
+    remainder = t
+    if whole:
+        remainder = t - reach[whole - 1]
     if remainder:
         weights = np.append(weights, remainder)
     values = spectrum.values[: weights.size]
     shift = max(0.0, 1.0 - float(weights @ values)) / t
     return Spectrum(values + shift, weights, spectrum.method, top_error=spectrum.top_error)
+
+
+def _nodes_above_cut(spectrum: Spectrum, reach: np.ndarray, t: float) -> int:
+    """Number of nodes that count in full; the next one straddles the cut at t.
+
+    The sum of the top t eigenvalues is the least value over x of t x + sum max(lambda - x, 0), and
+    the x that attains it is the cut (Ky Fan). With weights of either sign their running sum may
+    pass t several times, and most crossings are noise: several nodes stand for one eigenvalue,
+    large weights of opposite signs cancel within it, and the sum is far off for a moment. Nodes so
+    close together hardly move the sum above, whose least value is therefore a safe guide.
+    """
+    if spectrum.weights.min() >= 0:
+        return int(np.searchsorted(reach, t, side="right"))
+    widths = spectrum.values - np.append(spectrum.values[1:], 0.0)
+    # From the smallest node upwards, so that rounding is relative to the nodes so far.
+    objective = np.cumsum(((t - reach) * widths)[::-1])[::-1]
+    # Entry i: the cut at node i; the last one: the cut at zero, which keeps all nodes.
+    return int(np.argmin(np.append(objective, 0.0)))
 
 
 def entropy_slopes(
@@ -256,17 +280,42 @@ def _between_bounds(spectrum: Spectrum, order: float, truncation: int | None) ->
     before = coarse @ (1 - position, position)
     share = _POSITION_ERROR + _MIDDLE_ERROR * position * (1 - position)
     low_order = _LOW_ORDER_ERROR
-    unconverged = _CHANGE_ERROR * math.sqrt(((before - value) ** 2).mean())
-    unseen = 0.0
     if truncation is not None:
         # The eigenvalues that low orders give most weight are cut off.
         low_order = _CUT_LOW_ORDER_ERROR
+        # The halves find too few eigenvalues to predict the position.
+        share += _CUT_POSITION_ERROR * min(1.0, truncation / spectrum.values.size)
+    share += low_order * max(0.0, 1 - order)
+    unconverged = _CHANGE_ERROR * math.sqrt(((before - value) ** 2).mean())
+    errors = [share * gap, unconverged, spectrum.rounding]
+    if truncation is not None:
+        # No more eigenvalues than there can be, however large t is.
+        count = min(truncation, round(float(spectrum.bounds[1].weights.sum())))
+        filled = renyi_entropy(_filled(spectrum, count), order)
+        errors.append(_FILLED_ERROR * (filled - upper))
         # Pairs of similar items that no landmark has seen may all be among the top t. A variance V
         # of t values with mean 1 / t lowers the entropy by about order t^2 V / 2; a part of that.
-        unseen = _UNSEEN_ERROR * min(order, _HIGH_ORDER) * truncation * spectrum.unseen
-    share += low_order * max(0.0, 1 - order)
-    error = math.hypot(share * gap, unconverged, unseen, spectrum.rounding)
-    return Estimate(value, systematic=error)
+        unseen = min(order, _HIGH_ORDER) * count * spectrum.unseen
+        errors.append(_UNSEEN_ERROR * unseen)
+    return Estimate(value, systematic=math.hypot(*errors))
+
+
+def _filled(spectrum: Spectrum, truncation: int) -> Spectrum:
+    """The most even spectrum of t eigenvalues, each at least as large as the one found.
+
+    Mass that is missing raises the smallest eigenvalues to a common level.
+    """
+    found = spectrum.seen * spectrum.values[:truncation]
+    values = np.append(found, np.zeros(truncation - found.size))
+    # The level if all but the first 0, 1, 2, ... values share what those leave.
+    above = np.append(0.0, np.cumsum(values)[:-1])
+    levels = np.maximum(1 - above, 0.0) / np.arange(truncation, 0, -1)
+    first = int(np.argmax(levels >= values))
+    nodes = np.append(values[:first], levels[first])
+    weights = np.append(np.ones(first), float(truncation - first))
+    # No mass is missing if the rank is below t.
+    positive = nodes > 0
+    return Spectrum(nodes[positive], weights[positive], spectrum.method)
 
 
 def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> Estimate:
@@ -296,23 +345,54 @@ def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> E
     step = full - halves.mean()
     step_before = halves.mean() - quarters.mean()
     deviations = _influence(spectrum, order, truncation)
-    is_cut = truncation is not None and truncation < spectrum.values.size
+    systematic = [2 * step - step_before]
     share = _LAW_ERROR
-    if order < 1 and not is_cut:
+    if truncation is not None and order >= 1:
+        # At the cut the law of one over the effort is an assumption only. Two halves of the
+        # features differ by twice the random error of the whole.
+        share = _CUT_LAW_ERROR
+        systematic.append(0.5 * float(np.ptp(halves)))
+    if order < 1 and not _hides_tail(spectrum, truncation):
         share += _TAIL_ERROR * (1 - order)
-        deviations = deviations * (1 + _TAIL_SPREAD * (1 - order))
-    systematic = math.hypot(2 * step - step_before, share * step)
+        deviations = deviations * (1 + _TAIL_SPREAD * (1 - order) ** 2)
+    error = math.hypot(share * step, *systematic)
     value = full + step
+    imbalance = _imbalance(spectrum.controls, deviations)
     if slope:
         # Falling below a tenth of P is no extrapolation any more; the stated error is then large.
         power = max(value, full / 10)
         value = math.log(power) / slope
         deviations = slope * full * deviations
-        deviations, systematic = deviations / (slope * power), systematic / (abs(slope) * power)
+        deviations, error = deviations / (slope * power), error / (abs(slope) * power)
+        imbalance *= full / power
     if truncation is not None:
         # The entropy of t eigenvalues.
         value = min(value, math.log(truncation))
-    return Estimate(value, deviations, systematic)
+    return Estimate(value, deviations, math.hypot(error, imbalance))
+
+
+def _hides_tail(spectrum: Spectrum, truncation: int | None) -> bool:
+    """Whether a truncation adds more to the smallest eigenvalue that it keeps than that has."""
+    if truncation is None or truncation >= spectrum.values.size:
+        return False
+    kept = spectrum.values[:truncation]
+    return 1 - float(kept.sum()) > truncation * float(kept[-1])
+
+
+def _imbalance(controls: np.ndarray, deviations: np.ndarray) -> float:
+    """Error of the entropy by random features that are, as a whole, not typical.
+
+    A sample without long frequencies gives too small an entropy, and too small a spread as well.
+    The means of the controls are known to be zero. A regression of the deviations on the controls
+    predicts what their means in the sample have changed.
+    """
+    if not controls.size:
+        return 0.0
+    scaled = controls / np.maximum(np.abs(controls).max(axis=0), np.finfo(np.float64).tiny)
+    centred = scaled - scaled.mean(axis=0)
+    # Least squares: of points in one dimension both controls are the same.
+    slopes = np.linalg.lstsq(centred, deviations, rcond=_SAME_CONTROL)[0]
+    return abs(float(scaled.sum(axis=0) @ slopes))
 
 
 def _influence(spectrum: Spectrum, order: float, truncation: int | None) -> np.ndarray:

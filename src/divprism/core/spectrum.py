@@ -50,6 +50,8 @@ class Spectrum:
     bounds : tuple of two Spectrum
         With `coarse`: the same eigenvalues with the mass that is missing placed in two ways, for
         the least and for the most entropy.
+    seen : float
+        With `bounds`: sum of the eigenvalues that were found, before mass was added.
     unseen : float
         With `bounds`: sum of squares of the eigenvalues beyond that of the second bound.
     coarse : tuple of Spectrum
@@ -57,6 +59,9 @@ class Spectrum:
     shares : ndarray, shape (k, r)
         With `coarse` and no `bounds`: the share of each of k random features in the eigenvector
         of each value.
+    controls : ndarray, shape (k, c)
+        With `shares`: numbers for each random feature whose means are known to be zero; their means
+        in the sample show how typical the sample is. Empty if not known.
     """
 
     values: np.ndarray
@@ -69,9 +74,11 @@ class Spectrum:
     top_error: float = 0.0
     rounding: float = 0.0
     bounds: tuple["Spectrum", ...] = ()
+    seen: float = 1.0
     unseen: float = 0.0
     coarse: tuple["Spectrum", ...] = ()
     shares: np.ndarray = field(default_factory=_empty)
+    controls: np.ndarray = field(default_factory=_empty)
 
     @classmethod
     def from_eigenvalues(cls, eigenvalues: np.ndarray, *, noise: float, method: str) -> "Spectrum":

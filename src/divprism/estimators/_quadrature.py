@@ -31,44 +31,31 @@ Calibration
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 
-from divprism.core.spectrum import Spectrum, spectral_floor
+from divprism.core.spectrum import spectral_floor
 from divprism.estimators._krylov import BlockKrylov
 
-__all__ = ["Batch", "Function", "measure"]
+__all__ = ["Batch", "Function"]
 
 Function: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """A function f of eigenvalues, applied entry by entry."""
 
 _FOLDS = 8
 
-# How well the position of the true value between the Gauss and the Radau rule is known, as a share
-# of the gap between them; and what order zero adds. The rules converge at the same rate on smooth
-# spectra only, and the lower the order, the more the smallest eigenvalues count.
-_POSITION_ERROR = 0.1
-_LOW_ORDER_ERROR = 0.35
-
-# Error at order zero as a multiple of what the last step has changed.
-_STEP_ERROR = 2.0
-
-# Share of the eigenvalues represented by a node at the floor that may be on the other side of it.
-_FLOOR_ERROR = 0.5
-
 # Singular values of the 2 x 2 covariance below this share of the largest count as zero: if all
 # eigenvalues are equal, x and x^2 are the same control variate.
 _SINGULAR = 1e-13
 
-# Eigenvalues below this share of the largest are left out of inverses.
+# Eigenvalues below this share of the largest are left out of inverses, or below this multiple of
+# the machine epsilon if that is less.
 _RANK = 1e-9
-
-# Mean distance from zero under a semicircle distribution of radius one.
-_MEAN_OF_SEMICIRCLE = 4 / (3 * np.pi)
+_ROUNDING_SHARE = 64.0
 
 
 @dataclass(frozen=True)
@@ -138,6 +125,13 @@ class Batch:
             self._solved[steps] = _Eigenpairs.of(self.krylov.compressed[:size, :size])
         return self._solved[steps]
 
+    @property
+    def rank_share(self) -> float:
+        """Eigenvalues below this share of the largest are left out of inverses."""
+        # At orders below one, which work in double precision, eigenvalues of 1e-12 count. A Radau
+        # rule without them has negative nodes in place of zeros, and no longer bounds the truth.
+        return min(_RANK, _ROUNDING_SHARE * self.krylov.epsilon)
+
     def rules(self, steps: int) -> tuple[Rule, Rule]:
         """The Gauss and the Gauss-Radau rule after `steps` steps."""
         if steps not in self._rules:
@@ -159,7 +153,7 @@ class Batch:
         # complement D - B T^-1 B' of the last block D has to vanish.
         changed = self.krylov.compressed[:p, :p].copy()
         before = self.solved(steps - 1)
-        large = before.nodes > _RANK * before.nodes[0]
+        large = before.nodes > self.rank_share * before.nodes[0]
         coupled = changed[p - s :, : p - s] @ before.vectors[:, large]
         changed[p - s :, p - s :] = (coupled / before.nodes[large]) @ coupled.T
         return changed
@@ -225,7 +219,8 @@ class Batch:
                 nothing = Rule(np.zeros(0), np.zeros((members.size, 0)))
                 yield _Fold(members, nothing, multiplicity)
                 continue
-            ritz, space = _ritz_pairs(krylov.compressed, coordinates[:, : members[0]], krylov.steps)
+            earlier = coordinates[:, : members[0]]
+            ritz, space = _ritz_pairs(krylov.compressed, earlier, krylov.steps, self.rank_share)
             deflation = Rule(ritz, 1 - (coordinates[:, members].T @ space) ** 2)
             # The share of each node's direction that the deflating space contains.
             contained = np.minimum(((space.T @ vectors) ** 2).sum(axis=0), 1)
@@ -354,7 +349,9 @@ class _Atoms:
     by_rule: np.ndarray
 
 
-def _ritz_pairs(matrix: np.ndarray, start: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+def _ritz_pairs(
+    matrix: np.ndarray, start: np.ndarray, steps: int, rank_share: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Ritz values and vectors of a small matrix on the Krylov space of `start`; largest first."""
     scale = np.abs(matrix).max()
     basis = last = np.linalg.qr(start)[0]
@@ -365,136 +362,10 @@ def _ritz_pairs(matrix: np.ndarray, start: np.ndarray, steps: int) -> tuple[np.n
             product -= basis @ (basis.T @ product)
         last, size = np.linalg.qr(product)
         # Directions in which the space is exhausted are dropped.
-        last = last[:, np.abs(np.diag(size)) > _RANK * scale]
+        last = last[:, np.abs(np.diag(size)) > rank_share * scale]
         if last.shape[1] == 0:
             break
         last, _ = np.linalg.qr(last - basis @ (basis.T @ last))
         basis = np.hstack([basis, last])
     values, vectors = np.linalg.eigh(basis.T @ matrix @ basis)
     return values[::-1], basis @ vectors[:, ::-1]
-
-
-def measure(
-    batches: Sequence[Batch],
-    f: Function,
-    *,
-    size: int,
-    squares: float,
-    trace: float,
-    lowest_order: float = 1.0,
-) -> Spectrum:
-    """The spectral measure that batches of probes of one matrix estimate together.
-
-    Parameters
-    ----------
-    batches
-        At least one batch.
-    f
-        Function whose trace matters most.
-    size
-        Rows of the matrix.
-    squares, trace
-        The known ||A||_F^2 and tr A.
-    lowest_order
-        The lowest order of an entropy that the measure is for.
-    """
-    atoms = [batch.atoms(f, size=size, known=(trace, squares)) for batch in batches]
-    precision = np.concatenate([batch.precision for batch in atoms])
-    surprise = np.concatenate([batch.surprise for batch in atoms])
-    probes = [batch.probes for batch in atoms]
-    shares = _balanced(precision, surprise)
-    weights = _average(shares, probes)
-    rules = _average(shares, [batch.by_rule for batch in atoms])
-    left_out = np.empty((shares.size, weights.size))
-    for probe in range(shares.size):
-        others = np.arange(shares.size) != probe
-        left_out[probe] = _average(_balanced(np.where(others, precision, 0.0), surprise), probes)
-    # The spread of few effective probes is itself uncertain: errors exceed it more often, by
-    # Student's distribution, whose larger variance widens the replicates.
-    freedom = max(3.0, 1 / float(shares @ shares) - 2)
-    left_out = weights + math.sqrt(freedom / (freedom - 2)) * (left_out - weights)
-    nodes = np.concatenate([batch.values for batch in atoms])
-    floor = max(batch.floor(size) for batch in batches)
-    # One more value, for the eigenvalues that rounding hides: spread over a semicircle of the
-    # radius of the noise.
-    resolution = max(batch.resolution(size) for batch in batches)
-    hidden = max(_MEAN_OF_SEMICIRCLE * resolution, np.finfo(np.float64).tiny)
-    below_one = max(0.0, 1 - lowest_order)
-    position_error = _POSITION_ERROR + _LOW_ORDER_ERROR * below_one
-    shifts = _shifts(
-        nodes,
-        weights,
-        position_error * (rules[0] - rules[1]),
-        size=size,
-        floor=floor,
-        resolution=resolution,
-    )
-    # Where both rules leave out eigenvalues near the floor, only the last step shows it.
-    last_step = rules[:2].mean(axis=0) - rules[2:].mean(axis=0)
-    shifts = np.vstack([shifts, np.append(_STEP_ERROR * below_one * last_step, 0.0)])
-    values = np.append(nodes, hidden)
-    order = np.argsort(values)[::-1]
-    return Spectrum(
-        values[order] / trace,
-        np.append(weights, 0.0)[order],
-        "lanczos",
-        replicates=np.pad(left_out, ((0, 0), (0, 1)))[:, order],
-        shifts=shifts[:, order],
-        alternatives=np.pad(rules, ((0, 0), (0, 1)))[:, order],
-        squares=squares / trace**2,
-        top_error=min(batch.top_error() for batch in batches) / trace,
-        rounding=2 * batches[0].krylov.epsilon,
-    )
-
-
-def _average(shares: np.ndarray, measures: Sequence[np.ndarray]) -> np.ndarray:
-    """Weighted mean over the probes of all batches, each on the values of its own batch."""
-    start, pieces = 0, []
-    for weights in measures:
-        stop = start + weights.shape[-2]
-        pieces.append(shares[start:stop] @ weights)
-        start = stop
-    return np.concatenate(pieces, axis=-1)
-
-
-def _shifts(
-    nodes: np.ndarray,
-    weights: np.ndarray,
-    between_rules: np.ndarray,
-    *,
-    size: int,
-    floor: float,
-    resolution: float,
-) -> np.ndarray:
-    """Changes of the weights as large as the systematic errors; the last column is hidden values.
-
-    In order: the position of the true value between the two rules; half of the missing eigenvalues,
-    which rounding may have hidden or put in place of zeros; and rounding in the products, which
-    moves an eigenvalue by about a tenth of floor^2 over the eigenvalue (measured). If the floor is
-    that of an exact solution, which leaves out the same eigenvalues, none are missing, but nodes
-    near it stand for eigenvalues on either side.
-    """
-    missing = max(0.0, size - float(weights.sum()))
-    near_floor = 0.1 * (floor / nodes) ** 2
-    if floor > resolution:
-        missing = 0.0
-        near_floor = _FLOOR_ERROR * floor / nodes
-    hidden = np.append(np.zeros(weights.size), missing / 2)
-    return np.array([np.append(between_rules, 0.0), hidden, np.append(near_floor * weights, 0.0)])
-
-
-def _balanced(precision: np.ndarray, surprise: np.ndarray) -> np.ndarray:
-    """Shares of the probes, near their precisions, that average the surprises to zero.
-
-    The shares sum to one. Among all such shares the change from the precisions is the smallest in
-    sum(change^2 / share). Averaged over the probes, its effect on tr f is that of a regression of
-    tr f on the surprises.
-    """
-    # Divided by the largest first: the sum of reciprocals of tiny variances may overflow.
-    shares = precision / precision.max()
-    shares = shares / shares.sum()
-    centred = surprise - shares @ surprise
-    covariance = (centred * shares[:, None]).T @ centred
-    # Least squares: with few probes the surprises may be linearly dependent.
-    pull = np.linalg.lstsq(covariance, shares @ surprise, rcond=_RANK)[0]
-    return shares * (1 - centred @ pull)

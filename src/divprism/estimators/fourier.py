@@ -1,12 +1,13 @@
 """Fourier: random features, in one pass over the data."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from divprism.core.arrays import Array
+from divprism.core.arrays import Array, to_numpy
 from divprism.core.features import FourierMap, draw_frequencies, require_fourier_features
+from divprism.core.kernels import Points
 from divprism.core.moments import FeatureMoments
 from divprism.core.operators import HadamardOperator, KernelOperator, Operator
 from divprism.core.spectrum import Spectrum
@@ -68,19 +69,29 @@ class Fourier(Estimator):
         for factor in factors:
             if factor not in maps:
                 maps[factor] = FourierMap(draw_frequencies(factor.width, self.num_features, rng))
-        return [self._moments(operator, maps, resources).spectrum() for operator in operators]
+        spectra = []
+        for operator in operators:
+            moments, spread = self._moments(operator, maps, resources)
+            lengths = sum(_excess_lengths(maps[factor]) for factor in operator.factors)
+            controls = np.stack([lengths, spread.excess()], axis=1)
+            spectra.append(replace(moments.spectrum(), controls=controls))
+        return spectra
 
     def _moments(
         self, operator: Operator, maps: dict[KernelOperator, FourierMap], resources: Resources
-    ) -> FeatureMoments:
-        moments = FeatureMoments(2 * self.num_features, is_random=True)
+    ) -> tuple[FeatureMoments, "_PhaseSpread"]:
+        moments, spread = FeatureMoments(2 * self.num_features, is_random=True), _PhaseSpread()
         # A cosine and a sine of eight bytes each for every frequency.
         blocks = list(row_blocks(operator.size, max(1, _CHUNK // (16 * self.num_features))))
         for number, rows in enumerate(blocks):
-            phases = _phases(operator, maps, rows)
+            pieces = _points(operator, rows)
+            # The phases of a product are the sums of those of its factors.
+            first, *rest = [maps[factor].phases(points) for factor, points in pieces]
+            phases = sum(rest, first)
             moments.update(FourierMap.features(phases), operator.masses[rows])
+            spread.update([points.rows for _, points in pieces], phases, operator.masses[rows])
             resources.report_progress("random features", (number + 1) / len(blocks))
-        return moments
+        return moments, spread
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
         """Cost of one pass over the data, and a dozen small eigenproblems for each matrix."""
@@ -92,11 +103,68 @@ class Fourier(Estimator):
         return Cost(2 * n * r * width + matrices * (4 * n * r**2 + 80 * r**3), 64 * r**2)
 
 
-def _phases(operator: Operator, maps: dict[KernelOperator, FourierMap], rows: slice) -> Array:
-    """Phases of some rows of an operator; those of a product are the sums of its factors'."""
+class _PhaseSpread:
+    """Variance of the phases of each frequency over the items, beside that of the items.
+
+    The mean over all frequencies is the total variance of the items, over the bandwidths. Where it
+    is smaller in a sample of frequencies, the items look more alike than they are.
+    """
+
+    def __init__(self) -> None:
+        self._phases = _Variance()
+        self._coordinates: list[_Variance] = []
+
+    def update(self, rows: list[Array], phases: Array, masses: np.ndarray) -> None:
+        """Add items: their rows on each side, and their phases."""
+        if not self._coordinates:
+            self._coordinates = [_Variance() for _ in rows]
+        self._phases.update(phases, masses)
+        for variance, values in zip(self._coordinates, rows, strict=True):
+            variance.update(values, masses)
+
+    def excess(self) -> np.ndarray:
+        """Variance of the phases of each frequency less its mean over all frequencies."""
+        total = sum(float(variance.value().sum()) for variance in self._coordinates)
+        return self._phases.value() - total
+
+
+class _Variance:
+    """Weighted variance of each column, block by block."""
+
+    def __init__(self) -> None:
+        self._origin: np.ndarray | None = None
+        self._mass = 0.0
+        self._first: np.ndarray | float = 0.0
+        self._second: np.ndarray | float = 0.0
+
+    def update(self, values: Array, masses: np.ndarray) -> None:
+        """Add rows of values."""
+        block = to_numpy(values).astype(np.float64)
+        if self._origin is None:
+            # Relative to some row: squares of a large common offset would cancel.
+            self._origin = block[0]
+        block = block - self._origin
+        self._mass += float(masses.sum())
+        self._first = self._first + masses @ block
+        self._second = self._second + masses @ block**2
+
+    def value(self) -> np.ndarray:
+        """The variances."""
+        mean = np.asarray(self._first) / self._mass
+        return np.asarray(self._second) / self._mass - mean**2
+
+
+def _excess_lengths(features: FourierMap) -> np.ndarray:
+    """Squared length of each frequency less its mean, which is the width of the data."""
+    return (features.frequencies**2).sum(axis=0) - features.frequencies.shape[0]
+
+
+def _points(operator: Operator, rows: slice) -> list[tuple[KernelOperator, Points]]:
+    """The points of some rows of an operator, by factor."""
     if isinstance(operator, HadamardOperator):
-        left = operator.left.points_at(operator.left_index[rows])
-        right = operator.right.points_at(operator.right_index[rows])
-        return maps[operator.left].phases(left) + maps[operator.right].phases(right)
+        return [
+            (operator.left, operator.left.points_at(operator.left_index[rows])),
+            (operator.right, operator.right.points_at(operator.right_index[rows])),
+        ]
     [factor] = operator.factors
-    return maps[factor].phases(factor.points[rows])
+    return [(factor, factor.points[rows])]

@@ -32,7 +32,8 @@ from divprism.estimators._direct import (
     largest_part,
 )
 from divprism.estimators._krylov import BlockKrylov
-from divprism.estimators._quadrature import Batch, Function, measure
+from divprism.estimators._measure import measure
+from divprism.estimators._quadrature import Batch, Function
 from divprism.estimators.base import QUESTION, Cost, Estimator, Question, check_tolerance
 
 __all__ = ["Lanczos"]

@@ -197,4 +197,4 @@ def _bounded(values: np.ndarray, size: int, floor: float) -> Spectrum:
         order = np.argsort(nodes)[::-1]
         nodes, weights = nodes[order], weights[order]
         most = Spectrum(nodes / float(nodes @ weights), weights, "nystrom")
-    return replace(least, bounds=(least, most))
+    return replace(least, bounds=(least, most), seen=min(1.0, float(kept.sum())))
