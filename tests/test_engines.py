@@ -25,7 +25,7 @@ distributed = pytest.importorskip("distributed")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask, about ports and processes
 
-SIZE = 1000
+SIZE = 400
 SCORES = {"kernel_x": dp.Gaussian(3.0), "kernel_t": dp.Gaussian(2.0)}
 SWEPT = dp.Lanczos(num_probes=8, depth=4)
 
@@ -48,15 +48,15 @@ def bits(result):
     return numbers
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
+@pytest.fixture(scope="module", params=[2, 3])
 def clients(request):
-    """A client of a cluster of one, two and three processes."""
+    """A client of a cluster of two and three processes."""
     with cluster(request.param) as local, distributed.Client(local) as client:
         yield client
 
 
 def cluster(processes, **options):
-    options = {"dashboard_address": None, "silence_logs": 50, **options}
+    options = {"dashboard_address": ":0", "silence_logs": 50, **options}
     return distributed.LocalCluster(n_workers=processes, threads_per_worker=1, **options)
 
 
@@ -109,9 +109,9 @@ def test_a_worker_killed_in_the_middle_of_a_sweep_changes_no_bit(two_workers, tm
 
 def test_the_only_worker_killed_takes_the_data_along_and_they_are_sent_again(tmp_path):
     kernel = Troubled(3.0, trouble="kill", home=os.getpid(), folder=str(tmp_path))
-    expected = float(dp.rke(pairs()[0], kernel=kernel))
+    expected = float(dp.rke(pairs(1000)[0], kernel=kernel))
     with cluster(1) as local, distributed.Client(local) as client:
-        assert float(dp.rke(pairs()[0], kernel=kernel, engine=client)) == expected
+        assert float(dp.rke(pairs(1000)[0], kernel=kernel, engine=client)) == expected
     assert (tmp_path / "killed").exists()
 
 
@@ -136,9 +136,9 @@ def test_a_slow_worker_changes_no_bit_and_leaves_its_work_to_others(two_workers,
 
 def test_a_worker_that_runs_out_of_memory_is_replaced(tmp_path):
     kernel = Troubled(3.0, trouble="memory", home=os.getpid(), folder=str(tmp_path))
-    expected = float(dp.rke(pairs()[0], kernel=dp.Gaussian(3.0)))
+    expected = float(dp.rke(pairs(1000)[0], kernel=dp.Gaussian(3.0)))
     with cluster(2, memory_limit="400MB") as local, distributed.Client(local) as client:
-        assert float(dp.rke(pairs()[0], kernel=kernel, engine=client)) == expected
+        assert float(dp.rke(pairs(1000)[0], kernel=kernel, engine=client)) == expected
     assert (tmp_path / "filled").exists()
 
 
@@ -149,7 +149,7 @@ def test_workers_that_always_run_out_of_memory_end_in_a_sentence(tmp_path):
         distributed.Client(local) as client,
         pytest.raises(dp.EngineError, match="workers of the cluster ended 5 times"),
     ):
-        dp.rke(pairs()[0], kernel=kernel, engine=client)
+        dp.rke(pairs(1000)[0], kernel=kernel, engine=client)
 
 
 def test_an_error_inside_a_task_is_raised_as_it_is(two_workers):
@@ -160,14 +160,14 @@ def test_an_error_inside_a_task_is_raised_as_it_is(two_workers):
             return super().block(a, b)
 
     with pytest.raises(dp.DataError, match="these points are broken"):
-        dp.rke(pairs()[0], kernel=Broken(1.0), engine=two_workers)
+        dp.rke(pairs(1000)[0], kernel=Broken(1.0), engine=two_workers)
 
 
 def test_a_scheduler_that_vanishes_is_one_sentence():
     code = (
         "from distributed import LocalCluster\n"
         "if __name__ == '__main__':\n"
-        "    c = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)\n"
+        "    c = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=':0')\n"
         "    print(c.scheduler_address, flush=True)\n"
         "    input()\n"
     )
@@ -194,7 +194,8 @@ def test_engines_refuse_what_they_cannot_run(two_workers):
         dp.Dask(3)
 
 
-def test_no_scheduler_at_an_address_is_one_sentence():
+def test_no_scheduler_at_an_address_is_one_sentence(monkeypatch):
+    monkeypatch.setattr("divprism.engines.dask._CONNECT_SECONDS", 0.5)
     with pytest.raises(dp.EngineError, match="no scheduler of Dask answers at tcp"):
         dp.Dask("tcp://127.0.0.1:9")
 
@@ -212,16 +213,18 @@ def test_the_command_line_computes_in_processes_and_closes_them(tmp_path):
 
 def test_an_interrupt_ends_the_command_and_its_processes(tmp_path):
     """Ctrl-C reaches the whole group of processes, as in a terminal."""
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((20_000, 64)))
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((60_000, 64)))
     command = [sys.executable, "-m", "divprism", "score", str(tmp_path / "x.npy"), "--order", "2"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
     with subprocess.Popen([*command, "--workers", "2"], **pipes) as process:
         session = os.getpgid(process.pid)
         # Interrupts are ignored until all workers have started.
-        wait_for(lambda: len(members(session)) >= 3 and not ignores_interrupts(process.pid))
+        wait_for(lambda: num_workers(session) == 2 and not ignores_interrupts(process.pid))
         os.killpg(session, signal.SIGINT)
         _, complaint = process.communicate(timeout=60)
-        assert process.returncode == 130
+        # A shell shows 130 for both. Python ends itself by the signal if it came while a module
+        # was imported.
+        assert process.returncode in (130, -signal.SIGINT)
         assert b"Traceback" not in complaint
     wait_for(lambda: not members(session))
 
@@ -231,6 +234,14 @@ def ignores_interrupts(pid):
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     [mask] = [line.split()[1] for line in lines if line.startswith("SigIgn")]
     return bool(int(mask, 16) >> (signal.SIGINT - 1) & 1)
+
+
+def num_workers(group):
+    """Processes of a group that multiprocessing has started to run something."""
+    import psutil
+
+    lines = [psutil.Process(pid).cmdline() for pid in members(group)]
+    return sum("spawn_main" in " ".join(line) for line in lines)
 
 
 def members(group):

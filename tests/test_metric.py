@@ -46,7 +46,12 @@ def test_a_stream_gives_what_evaluate_gives(name, order, library):
     for score in found.scores:
         value, error = values(right)[score]
         assert float(found.scores[score]) == pytest.approx(value, rel=1e-7)
-        assert found.scores[score].standard_error == pytest.approx(error, abs=1e-6)
+        stated = found.scores[score].standard_error
+        if name == "gaussian":
+            # A stream keeps no phases, so it lacks the part for atypical frequencies.
+            assert 0.9 * error < stated <= error
+        else:
+            assert stated == pytest.approx(error, abs=1e-6)
 
 
 def test_outputs_alone_have_two_scores():

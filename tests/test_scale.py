@@ -788,6 +788,7 @@ def test_long_sums_of_squares_are_announced(monkeypatch):
     x = np.random.default_rng(0).standard_normal((600, 2))  # more than a tile
     assert _plans(dp.rke, x) == []
     monkeypatch.setattr(norms, "_LONG", -1.0)
+    monkeypatch.setattr(norms, "_MAY_TAKE_LONG", 0)
     [plan] = _plans(dp.rke, x)
     assert plan.startswith("sums of squares of 600 items: about ")
 

@@ -24,12 +24,16 @@ _TINY = 1e-16
 _LAW_ERROR = 0.25
 _CUT_LAW_ERROR = 0.5
 _TAIL_ERROR = 1.5
-# Orders above which sums of powers are left alone, and above which an order is as good as infinite.
-_HIGH_ORDER, _LARGEST_ORDER = 20.0, 1e15
+# Order above which all entropies agree to the last digit.
+_LARGEST_ORDER = 1e15
 
 # Frequencies that matter most to the smallest eigenvalues are rare, and a sample without them looks
 # more certain than it is: what order zero adds to the random error, as a share of it.
 _TAIL_SPREAD = 2.0
+
+# Below this order all errors of random features are widened, and by how much for each unit below:
+# where no frequency of a sample shows the smallest eigenvalues, nothing else tells that they exist.
+_UNSEEN_ORDER, _UNSEEN_WIDENING = 0.5, 5.0
 
 # Errors of a value between two bounds, as shares of the gap between them, by
 # experiments/odd_spectra.py: of every position, in the middle, and at order zero without and with
@@ -354,7 +358,9 @@ def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> E
         systematic.append(0.5 * float(np.ptp(halves)))
     if order < 1 and not _hides_tail(spectrum, truncation):
         share += _TAIL_ERROR * (1 - order)
-        deviations = deviations * (1 + _TAIL_SPREAD * (1 - order) ** 2)
+        widening = 1 + _UNSEEN_WIDENING * max(0.0, _UNSEEN_ORDER - order)
+        deviations = deviations * (1 + _TAIL_SPREAD * (1 - order) ** 2) * widening
+        share *= widening
     error = math.hypot(share * step, *systematic)
     value = full + step
     imbalance = _imbalance(spectrum.controls, deviations)

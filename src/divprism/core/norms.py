@@ -20,7 +20,9 @@ _FEW_POINTS = 3000
 # Entries of a block: 64 MB of float64.
 _BLOCK_ENTRIES = 1 << 23
 
-_LONG = 30.0  # seconds from which on a sweep is announced
+# Seconds from which on a sweep is announced, and points below which none takes that long.
+_LONG = 30.0
+_MAY_TAKE_LONG = 20_000
 
 
 def squared_norms(operators: Sequence[Operator], resources: Resources = RESOURCES) -> list[float]:
@@ -122,8 +124,8 @@ def _sums_in_blocks(operator: Operator) -> np.ndarray:
 
 def _announce(sweep: Sweep, resources: Resources) -> None:
     """Report the plan if the work takes long."""
-    # Timing a tile takes time itself.
-    if resources.progress is None:
+    # Timing a tile takes time and memory itself.
+    if resources.progress is None or sweep.size < _MAY_TAKE_LONG:
         return
     # Squares of the values are summed in about the time of a product with one vector.
     seconds = sum(sweep.seconds(columns=1))

@@ -6,7 +6,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -33,7 +35,8 @@ _MEMORY_SHARE = 0.5
 # Bytes of a worker before it has done anything: Python, NumPy, SciPy and Dask.
 _WORKER_BYTES = 200 * 2**20
 
-# Seconds to wait for a worker where there is none.
+# Seconds to wait for the answer of a scheduler, and for a worker where there is none.
+_CONNECT_SECONDS = 10
 _PATIENCE = 60
 
 # Tasks of `results` that a worker has waiting.
@@ -140,6 +143,7 @@ class Dask(Engine):
         last = (sums + merges)[-1]
         try:
             for number, future in enumerate(as_completed(sums), 1):
+                _raise_interrupt()
                 # Raises what a part raised.
                 if future.status != "finished":
                     future.result()
@@ -302,23 +306,51 @@ def cluster(scheduler: str | None = None, workers: int | None = None) -> Iterato
     from distributed import Client, LocalCluster
 
     # Errors of tasks are raised here anyway; a log in between would hide the sentence.
-    options = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+    options = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with _interrupts_ignored():
         local = LocalCluster(n_workers=workers, threads_per_worker=1, **options)
-    with local, Client(local) as client:
+    with local, _interrupts_remembered(), Client(local) as client:
         yield Dask(client)
 
 
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
+def _interrupts_ignored() -> AbstractContextManager[None]:
     """Ignore Ctrl-C, and have it ignored by the processes that start meanwhile.
 
     A terminal sends it to all of them. Theirs are ended by this process, in order.
     """
+    return _interrupts_handled(signal.SIG_IGN)
+
+
+_interrupted = threading.Event()
+_GC_HOOK = str(Path("distributed", "gc.py"))
+
+
+def _interrupts_remembered() -> AbstractContextManager[None]:
+    """Raise KeyboardInterrupt as usual, or at the next `_raise_interrupt`.
+
+    Dask hooks into the garbage collector, where Python would print and drop the exception.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        _interrupted.set()
+        if frame is None or not frame.f_code.co_filename.endswith(_GC_HOOK):
+            raise KeyboardInterrupt
+
+    _interrupted.clear()
+    return _interrupts_handled(interrupt)
+
+
+def _raise_interrupt() -> None:
+    if _interrupted.is_set():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _interrupts_handled(handler: Any) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may change how signals are handled
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
@@ -332,7 +364,9 @@ def is_client(value: object) -> bool:
 
 def _require_dask() -> None:
     try:
-        import distributed  # noqa: F401
+        # An interrupt during the import may be dropped, too.
+        with _interrupts_ignored():
+            import distributed  # noqa: F401
     except ImportError:
         raise MissingExtraError(
             "a cluster needs Dask, which is not installed: pip install 'divprism[dask]'."
@@ -343,7 +377,7 @@ def _connect(address: str) -> "Client":
     from distributed import Client
 
     try:
-        return Client(address, timeout=10)
+        return Client(address, timeout=_CONNECT_SECONDS)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0] or type(error).__name__
         raise EngineError(f"no scheduler of Dask answers at {address}: {reason}") from None
