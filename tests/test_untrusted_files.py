@@ -544,7 +544,8 @@ def test_a_date_that_python_cannot_hold_is_refused(capsys, form, column, tmp_pat
     else:
         with pa.ipc.new_stream(path, table.schema) as stream:
             stream.write_table(table)
-    assert f"a.{form} is not a readable table: " in refused(capsys, "score", path)
+    message = refused(capsys, "score", path)
+    assert f"a.{form} has a value in the column date that Python cannot represent" in message
 
 
 @pytest.mark.parametrize("limit", [[], ["--limit", "2"]])

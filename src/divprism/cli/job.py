@@ -172,7 +172,8 @@ class Job(Reading):
     def run(self, function: Callable[..., R], data: object, **options: object) -> R:
         """Call a library function that scores, on a cluster if the flags name one."""
         with cluster(self.scheduler, self.workers) as engine:
-            return super().run(function, data, engine=engine, **options)
+            on_cluster = {"engine": engine} if engine else {}  # commands without it refuse the name
+            return super().run(function, data, **on_cluster, **options)
 
     def settings(self, samples: Samples) -> Settings:
         """The settings that the flags spell."""

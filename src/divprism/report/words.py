@@ -1,7 +1,7 @@
 """Sentences about results, for the top of a page and below a table."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from divprism.analysis.groups.grouping import FEWEST_OUTPUTS
@@ -372,7 +372,7 @@ def comparison_sentences(document: Document) -> list[str]:
         ends = f"interval {best['low']:.3f} to {best['high']:.3f}"
     sentences = [
         f"ranked by {score}; {_clear_differences(differences)}",
-        *_shared_ranks(document["ranks"]),
+        *_shared_ranks(document),
         *_levels_and_differences(document),
         f"{first} scores {best['ratio']:.3f} times as high as {second} ({ends})",
     ]
@@ -392,9 +392,12 @@ def length_note(document: Document) -> list[str]:
     return ["words: mean number of words of an output"]
 
 
-def _shared_ranks(ranks: Mapping[str, Sequence[int]]) -> list[str]:
+def _shared_ranks(document: Document) -> list[str]:
     """Return what a range of ranks means, with the first one as the example."""
-    for low, high in ranks.values():
+    # Where there are no intervals, another sentence says that models cannot be told apart.
+    if all(difference["low"] is None for difference in document["differences"]):
+        return []
+    for low, high in document["ranks"].values():
         if low < high:
             return [
                 f"a rank of {low}-{high} means any place from {low} to {high}: models that do not "
