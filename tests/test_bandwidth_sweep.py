@@ -134,8 +134,9 @@ def test_a_sample_keeps_whole_prompts():
     rng = np.random.default_rng(3)
     prompts = np.repeat(rng.normal(size=(300, 3)), 4, axis=0)
     outputs = rng.normal(size=(1200, 3))
-    sample = dp.bandwidth_sweep(outputs, prompts, max_rows=400)
-    whole = dp.bandwidth_sweep(outputs, prompts, max_rows=1200)
+    grids = {"bandwidths_x": [1.0], "bandwidths_t": [0.25, 0.5, 1.0]}
+    sample = dp.bandwidth_sweep(outputs, prompts, max_rows=400, **grids)
+    whole = dp.bandwidth_sweep(outputs, prompts, max_rows=1200, **grids)
     assert sample.n == 400
     # Four outputs of a prompt are kept together; one by one, three of four would be alone.
     chosen = np.argmin(np.abs(sample.t.bandwidths - sample.t.chosen))

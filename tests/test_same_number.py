@@ -103,11 +103,11 @@ def _values(result):
     return [float(score) for score in result.scores.values()]
 
 
-@pytest.mark.parametrize("n", [60, 300, 2400])
-def test_neither_seed_nor_order_of_rows_changes_a_default_score(n):
+@pytest.mark.parametrize(("n", "times"), [(60, 9), (300, 9), (2400, 3)])
+def test_neither_seed_nor_order_of_rows_changes_a_default_score(n, times):
     x, t = _vectors(n)
     right = _values(dp.evaluate(x, t))
-    for seed in range(1, 10):
+    for seed in range(1, 1 + times):
         order = np.random.default_rng(seed).permutation(n)
         found = dp.evaluate(x[order], t[order], rng=seed, num_permutations=0)
         # Beyond 1,000 or so distinct pairs the order of sums changes the last digits.

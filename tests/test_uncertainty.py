@@ -599,7 +599,7 @@ def test_prompts_that_are_taken_together_have_nothing_in_common(together, monkey
     assert sums == pytest.approx((squares * is_same).sum(1) / len(x), abs=1e-12)
 
 
-@pytest.mark.parametrize(("order", "count"), [(2, 19), (2, 99), (1, 99)])
+@pytest.mark.parametrize(("order", "count"), [(2, 19), (2, 99), (1, 19)])
 def test_p_values_are_uniform_under_independence(order, count):
     """Kolmogorov-Smirnov over 200 data sets; p-values of 19 pairings have steps of 1/20."""
     from scipy.stats import kstest

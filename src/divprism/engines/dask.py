@@ -272,8 +272,9 @@ class _Packed:
 
 
 def _unpack(frame: bytes, *buffers: Any) -> _Packed:
+    aligned = [_aligned(buffer) for buffer in buffers]
     # What a scheduler sends to its workers is trusted: Dask itself unpickles it.
-    return _Packed(pickle.loads(frame, buffers=[_aligned(buffer) for buffer in buffers]))  # noqa: S301
+    return _Packed(pickle.loads(frame, buffers=aligned))  # noqa: S301
 
 
 def _aligned(buffer: Any) -> np.ndarray:
