@@ -604,3 +604,21 @@ def test_pillow_prints_nothing_beside_the_sentence(tmp_path):
     done = subprocess.run(call, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("a.tiff is ")
     assert done.stderr == ""
+
+
+def test_a_zip_directory_of_a_million_entries_is_refused_before_it_is_read(capsys, tmp_path):
+    """Written by hand: Python's own writer would take a minute."""
+    name = b"x.npy"
+    fields = (20, 20, 0, 0, 0, 0, 0, 0, 0, len(name), 0, 0, 0, 0, 0, 0)
+    entry = b"PK\x01\x02" + struct.pack("<6H3I5H2I", *fields) + name
+    directory = entry * 1_000_000
+    # The record and its locator of archives with more than 65,535 entries.
+    sizes = (44, 45, 45, 0, 0, 1_000_000, 1_000_000, len(directory), 0)
+    record = b"PK\x06\x06" + struct.pack("<Q2H2I4Q", *sizes)
+    locator = b"PK\x06\x07" + struct.pack("<IQI", 0, 4 + len(directory), 1)
+    end = b"PK\x05\x06" + struct.pack("<4H2IH", 0, 0, 65_535, 65_535, 0, 0, 0)
+    path = tmp_path / "a.npz"
+    start = b"PK\x03\x04"
+    path.write_bytes(start + directory + record + locator + end)
+    message = refused(capsys, "score", path)
+    assert "a.npz is not a readable .npz archive: it has a directory of 51,000,000 bytes" in message

@@ -22,6 +22,7 @@ import numpy as np
 from divprism.data.files import write_whole
 from divprism.data.readers.guards import parse_json, shown
 from divprism.data.wording import first_line, reason
+from divprism.data.zip_files import open_zip
 from divprism.errors import DataError
 
 __all__ = ["UNREADABLE", "open_archive", "require_keys", "write_archive"]
@@ -141,7 +142,7 @@ def _read_members(file: BinaryIO) -> dict[str, np.ndarray]:
     """Return all arrays of an archive, each measured before it is read."""
     size = os.fstat(file.fileno()).st_size
     arrays: dict[str, np.ndarray] = {}
-    with zipfile.ZipFile(file) as archive:
+    with open_zip(file) as archive:
         entries = archive.infolist()
         if len(entries) > _MOST_MEMBERS:
             raise ValueError(f"it contains {len(entries):,} arrays")

@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from divprism.data.zip_files import open_zip
 from divprism.embedders._model_files import (
     Json,
     UnsafeModelError,
@@ -164,8 +165,11 @@ def check_pickle(path: Path) -> None:
         )
     if not zipfile.is_zipfile(path):
         return
-    with zipfile.ZipFile(path) as archive:
-        unpacked = sum(entry.file_size for entry in archive.infolist())
+    try:
+        with open_zip(path) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+    except zipfile.BadZipFile as error:
+        raise UnsafeModelError(f"its weight file {quoted(path.name)} is damaged: {error}") from None
     # torch stores tensors as they are: a compressed file could unpack to any size.
     if unpacked > os.path.getsize(path):
         raise UnsafeModelError(f"its weight file {quoted(path.name)} is compressed")

@@ -28,6 +28,7 @@ import platformdirs
 from divprism.data.archives import UNREADABLE
 from divprism.data.files import TEMPORARY, read_file, write_whole
 from divprism.data.wording import escaped, reason
+from divprism.data.zip_files import open_zip
 from divprism.errors import DataError, Notice
 
 __all__ = ["Cache", "Description", "Entry", "Store", "default_folder"]
@@ -385,7 +386,7 @@ def _keys(path: Path) -> np.ndarray | None:
     """Return the item hashes of a shard without reading its vectors; None if it is damaged."""
     # The checksum is not verified here, since that means reading the whole file: `_load` does it.
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_zip(path) as archive:
             _require_stored(archive)
             with archive.open("keys.npy") as member:
                 keys = np.lib.format.read_array(member, allow_pickle=False)

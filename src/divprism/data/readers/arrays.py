@@ -23,6 +23,7 @@ from divprism.data.readers.guards import MAX_EXPANSION, read_lines, shown, stand
 from divprism.data.readers.npy import MAGIC, Header, read_header, read_npy, read_values
 from divprism.data.readers.tensors import read_tensor, tensor_names
 from divprism.data.wording import counted, first_line
+from divprism.data.zip_files import open_zip
 from divprism.errors import ArgumentError, DataError
 
 __all__ = ["ARRAY_SUFFIXES", "array_names", "from_bytes", "is_binary", "numbers_in", "read_array"]
@@ -196,7 +197,7 @@ def _size(source: Path | bytes) -> int:
 @contextmanager
 def _zip_archive(source: Path | bytes, name: str) -> Iterator[zipfile.ZipFile]:
     try:
-        with zipfile.ZipFile(_handle(source)) as archive:
+        with open_zip(_handle(source)) as archive:
             yield archive
     except DataError:
         raise
