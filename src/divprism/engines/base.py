@@ -1,7 +1,7 @@
 """The contract of an engine: jobs, and totals that are summed in a tree of fixed shape."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
@@ -89,15 +89,6 @@ class Engine(ABC):
         report: Report,
     ) -> Any:
         """The sum of the parts of all items. `report` is called after each bundle or item."""
-
-    @abstractmethod
-    def results(
-        self, function: Callable[[Any, Any], T], shared: Shared[Any], items: Iterable[Any]
-    ) -> Iterator[T]:
-        """Yield function(shared value, item) for each item, in order.
-
-        `function` is defined at the top of a module, so that other processes find it.
-        """
 
     @abstractmethod
     def kept_bytes(self, budget: int, needed: int) -> int:

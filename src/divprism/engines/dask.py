@@ -39,9 +39,6 @@ _WORKER_BYTES = 200 * 2**20
 _CONNECT_SECONDS = 10
 _PATIENCE = 60
 
-# Tasks of `results` that a worker has waiting.
-_TASKS_PER_WORKER = 4
-
 
 class Dask(Engine):
     """The workers of a Dask cluster.
@@ -197,35 +194,6 @@ class Dask(Engine):
                 above.append(level[-1])
             level = above
         return merges
-
-    def results(
-        self, function: Callable[[Any, T], R], shared: Shared[Any], items: Iterable[T]
-    ) -> Iterator[R]:
-        """Yield function(shared value, item) for each item, in order."""
-        assert isinstance(shared, _Scattered)
-        waiting = list(items)
-        window = max(1, self.num_workers * _TASKS_PER_WORKER)
-        with _in_sentences():
-            for start in range(0, len(waiting), window):
-                chosen = waiting[start : start + window]
-                yield from self._repeated(
-                    lambda given: self._results(function, shared, given), chosen, shared
-                )
-
-    def _results(
-        self, function: Callable[[Any, T], R], shared: "_Scattered[Any]", items: "_Scattered[Any]"
-    ) -> list[R]:
-        futures = []
-        for number in range(len(items.value)):
-            futures.append(
-                self.client.submit(
-                    _call_on_worker, function, shared.future, items.future, number, pure=False
-                )
-            )
-        try:
-            return list(self.client.gather(futures))
-        finally:
-            _release(futures)
 
     def kept_bytes(self, budget: int, needed: int) -> int:
         """Half of the memory limit of the smallest worker, without what it needs anyway."""
@@ -405,13 +373,6 @@ def _sum_on_worker(job: _Packed, inputs: _Packed, items: Sequence[Any]) -> Total
 
 def _merge_on_worker(first: Total, second: Total) -> Total:
     return first.merged(second)
-
-
-def _call_on_worker(
-    function: Callable[[Any, Any], R], shared: _Packed, items: _Packed, number: int
-) -> R:
-    with one_blas_thread():
-        return function(shared.value, items.value[number])
 
 
 def _is_loss(error: CancelledError) -> bool:

@@ -195,13 +195,6 @@ class Threads(Engine):
                 tree.add(total)
         return tree.sum()
 
-    def results(
-        self, function: Callable[[Any, T], R], shared: Shared[Any], items: Iterable[T]
-    ) -> Iterator[R]:
-        """Yield function(shared value, item) for each item, in order."""
-        with self.pool() as executor:
-            yield from in_order(lambda item: function(shared.value, item), items, executor)
-
     def kept_bytes(self, budget: int, needed: int) -> int:
         """What is left of the budget."""
         return max(0, budget - needed)
