@@ -128,7 +128,7 @@ def test_a_worker_that_joins_late_changes_no_bit():
         client.wait_for_workers(2, timeout=60)
 
 
-def test_a_slow_worker_changes_no_bit_and_leaves_its_work_to_others(two_workers, tmp_path):
+def test_a_slow_worker_changes_no_bit(two_workers, tmp_path):
     kernel = Troubled(3.0, trouble="slow", home=os.getpid(), folder=str(tmp_path))
     expected = float(dp.rke(pairs(4000)[0], kernel=dp.Gaussian(3.0)))
     assert float(dp.rke(pairs(4000)[0], kernel=kernel, engine=two_workers)) == expected

@@ -394,7 +394,7 @@ def length_note(document: Document) -> list[str]:
 
 def _shared_ranks(document: Document) -> list[str]:
     """Return what a range of ranks means, with the first one as the example."""
-    # Where there are no intervals, another sentence says that models cannot be told apart.
+    # Without intervals another sentence says that there are too few outputs for an order.
     if all(difference["low"] is None for difference in document["differences"]):
         return []
     for low, high in document["ranks"].values():
