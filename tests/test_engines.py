@@ -21,6 +21,7 @@ import divprism as dp
 from divprism.core.arrays import StoredRows
 from divprism.engines import Serial, Threads, Tree
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask, about ports and processes
@@ -132,6 +133,20 @@ def test_a_slow_worker_changes_no_bit(two_workers, tmp_path):
     kernel = Troubled(3.0, trouble="slow", home=os.getpid(), folder=str(tmp_path))
     expected = float(dp.rke(pairs(4000)[0], kernel=dp.Gaussian(3.0)))
     assert float(dp.rke(pairs(4000)[0], kernel=kernel, engine=two_workers)) == expected
+
+
+def test_a_worker_computes_each_tile_once_for_all_sweeps(tmp_path):
+    kernel = Troubled(3.0, trouble="count", home=os.getpid(), folder=str(tmp_path))
+    x, _ = pairs()
+    # Dask drops copies of the same data; here many times in each sweep.
+    often = {"distributed.scheduler.active-memory-manager.interval": "20ms"}
+    with dask.config.set(often), cluster(2) as local, distributed.Client(local) as client:
+        dp.vendi(x, kernel=kernel, estimator=dp.Lanczos(num_probes=8, depth=8), engine=client)
+    num_tiles = 4 * 5 // 2
+    counts = [path.stat().st_size for path in tmp_path.iterdir()]
+    assert sum(counts) >= num_tiles
+    # A worker without work may take that of the other, and then computes its tiles.
+    assert max(counts) <= num_tiles
 
 
 def test_a_worker_that_runs_out_of_memory_is_replaced(tmp_path):

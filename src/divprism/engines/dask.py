@@ -1,18 +1,19 @@
 """Dask: the parts of a job on the workers of a cluster, which may come, go and die."""
 
 import logging
-import pickle
-import signal
-import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
-from types import FrameType
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
+from divprism.engines._interrupts import (
+    interrupts_ignored,
+    interrupts_remembered,
+    raise_interrupt,
+)
+from divprism.engines._packing import Packed, bytes_of
 from divprism.engines.base import Engine, Job, Report, Shared, Total, sum_of
 from divprism.engines.threads import one_blas_thread
 from divprism.errors import ArgumentError, EngineError, MissingExtraError
@@ -54,7 +55,7 @@ class Dask(Engine):
     """
 
     def __init__(self, client: "Client | str") -> None:
-        _require_dask()
+        require_dask()
         import distributed
 
         if isinstance(client, str):
@@ -140,35 +141,42 @@ class Dask(Engine):
         last = (sums + merges)[-1]
         try:
             for number, future in enumerate(as_completed(sums), 1):
-                _raise_interrupt()
+                raise_interrupt()
                 # Raises what a part raised.
                 if future.status != "finished":
                     future.result()
                 report(number / len(sums))
-            return last.result()
+            result = last.result()
         finally:
             _release(sums + merges)
+        job.homes.update(result.homes)
+        return result.total
 
     def _submit_bundles(
         self, job: "_Scattered[Job]", inputs: "_Scattered[Any]", bundles: Sequence[Sequence[Any]]
     ) -> "list[Future]":
         self._wait_for_a_worker()
-        homes = _homes(self._workers(), len(bundles))
-        sums = []
-        for bundle, home in zip(bundles, homes, strict=True):
-            future = self.client.submit(
+        workers = self._workers()
+        homes = _homes(workers, len(bundles))
+        for number, home in job.homes.items():
+            if home in workers:
+                homes[number] = home
+        sums: dict[int, Future] = {}
+        # Dealt in turns: a worker without work would take that of another, and its tiles with it.
+        for number in _dealt(homes):
+            sums[number] = self.client.submit(
                 _sum_on_worker,
-                job.future,
+                job.copy_of(homes[number]),
                 inputs.future,
-                bundle,
+                number,
+                bundles[number],
                 # The same bundle goes to the same worker in each pass, which may have kept its
                 # tiles; any other takes it if that one is busy.
-                workers=home,
+                workers=homes[number],
                 allow_other_workers=True,
                 pure=False,
             )
-            sums.append(future)
-        return sums
+        return [sums[number] for number in range(len(bundles))]
 
     def _wait_for_a_worker(self) -> None:
         """Wait if there is none: a new one may be on its way in place of the last."""
@@ -211,46 +219,30 @@ class _Scattered(Shared[T]):
     def __init__(self, engine: Dask, value: T) -> None:
         super().__init__(value)
         self._engine = engine
+        # Who computed each bundle of the last pass, and has kept its tiles if anybody has.
+        self.homes: dict[int, str] = {}
         self.send_again()
 
     def send_again(self) -> None:
         """Send the value to one worker; the others fetch it from there."""
+        self._copies: dict[str, Future] = {}
         with _in_sentences():
-            [self.future] = self._engine.client.scatter([_Packed(self.value)], hash=False)
+            [self.future] = self._engine.client.scatter([Packed(self.value)], hash=False)
+
+    def copy_of(self, worker: str) -> "Future":
+        """The copy of one worker, which stays there until this object is gone.
+
+        Dask drops what several workers have but one, and would send it again in each pass.
+        """
+        if worker not in self._copies:
+            self._copies[worker] = self._engine.client.submit(
+                _keep, self.future, workers=worker, allow_other_workers=True, pure=False
+            )
+        return self._copies[worker]
 
 
-class _Packed:
-    """A value whose arrays arrive aligned in memory.
-
-    Dask places the bytes of arrays at any address. NumPy copies arrays at odd addresses before it
-    multiplies them, and then no longer sees that a matrix is multiplied by its own transpose: it
-    calls another routine of BLAS, with other bits.
-    """
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        import cloudpickle
-
-        buffers: list[pickle.PickleBuffer] = []
-        # Plain pickle cannot send a kernel that is defined in a notebook.
-        frame = cloudpickle.dumps(self.value, protocol=5, buffer_callback=buffers.append)
-        return _unpack, (frame, *buffers)
-
-
-def _unpack(frame: bytes, *buffers: Any) -> _Packed:
-    aligned = [_aligned(buffer) for buffer in buffers]
-    # What a scheduler sends to its workers is trusted: Dask itself unpickles it.
-    return _Packed(pickle.loads(frame, buffers=aligned))  # noqa: S301
-
-
-def _aligned(buffer: Any) -> np.ndarray:
-    """The bytes, at an address that is a multiple of 16."""
-    content = np.frombuffer(buffer, np.uint8)
-    if content.ctypes.data % 16:
-        content = content.copy()
-    return content
+def _keep(packed: "Packed") -> "Packed":
+    return packed
 
 
 @contextmanager
@@ -271,59 +263,15 @@ def cluster(scheduler: str | None = None, workers: int | None = None) -> Iterato
     if workers is None:
         yield None
         return
-    _require_dask()
+    require_dask()
     from distributed import Client, LocalCluster
 
     # Errors of tasks are raised here anyway; a log in between would hide the sentence.
     options = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with _interrupts_ignored():
+    with interrupts_ignored():
         local = LocalCluster(n_workers=workers, threads_per_worker=1, **options)
-    with local, _interrupts_remembered(), Client(local) as client:
+    with local, interrupts_remembered(), Client(local) as client:
         yield Dask(client)
-
-
-def _interrupts_ignored() -> AbstractContextManager[None]:
-    """Ignore Ctrl-C, and have it ignored by the processes that start meanwhile.
-
-    A terminal sends it to all of them. Theirs are ended by this process, in order.
-    """
-    return _interrupts_handled(signal.SIG_IGN)
-
-
-_interrupted = threading.Event()
-_GC_HOOK = str(Path("distributed", "gc.py"))
-
-
-def _interrupts_remembered() -> AbstractContextManager[None]:
-    """Raise KeyboardInterrupt as usual, or at the next `_raise_interrupt`.
-
-    Dask hooks into the garbage collector, where Python would print and drop the exception.
-    """
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        _interrupted.set()
-        if frame is None or not frame.f_code.co_filename.endswith(_GC_HOOK):
-            raise KeyboardInterrupt
-
-    _interrupted.clear()
-    return _interrupts_handled(interrupt)
-
-
-def _raise_interrupt() -> None:
-    if _interrupted.is_set():
-        raise KeyboardInterrupt
-
-
-@contextmanager
-def _interrupts_handled(handler: Any) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may change how signals are handled
-        return
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def is_client(value: object) -> bool:
@@ -331,10 +279,10 @@ def is_client(value: object) -> bool:
     return type(value).__module__.startswith("distributed.") and hasattr(value, "scheduler_info")
 
 
-def _require_dask() -> None:
+def require_dask() -> None:
     try:
         # An interrupt during the import may be dropped, too.
-        with _interrupts_ignored():
+        with interrupts_ignored():
             import distributed  # noqa: F401
     except ImportError:
         raise MissingExtraError(
@@ -358,6 +306,16 @@ def _homes(workers: dict[str, int], count: int) -> list[str]:
     return [slots[number * len(slots) // count] for number in range(count)]
 
 
+def _dealt(homes: Sequence[str]) -> list[int]:
+    """The numbers of all bundles: the first one of each home, then the second of each, and on."""
+    seen: Counter[str] = Counter()
+    turns = []
+    for number, home in enumerate(homes):
+        turns.append((seen[home], number))
+        seen[home] += 1
+    return [number for _, number in sorted(turns)]
+
+
 def _release(futures: "Iterable[Future]") -> None:
     """Let the cluster forget tasks: those that have not started never will."""
     # Not `Client.cancel`, which fails for a task that another cancelled task has taken along.
@@ -365,14 +323,28 @@ def _release(futures: "Iterable[Future]") -> None:
         future.release()
 
 
-def _sum_on_worker(job: _Packed, inputs: _Packed, items: Sequence[Any]) -> Total:
+@dataclass
+class _Sum:
+    """A total on a worker, and who has computed each bundle of it."""
+
+    total: Total
+    homes: dict[int, str]
+
+    def __sizeof__(self) -> int:
+        return bytes_of(self.total)
+
+
+def _sum_on_worker(job: Packed, inputs: Packed, number: int, items: Sequence[Any]) -> _Sum:
+    from distributed import get_worker
+
     # As in threads, so that sums have the same bits.
     with one_blas_thread():
-        return sum_of(job.value, inputs.value, items)
+        total = sum_of(job.value, inputs.value, items)
+    return _Sum(total, {number: get_worker().address})
 
 
-def _merge_on_worker(first: Total, second: Total) -> Total:
-    return first.merged(second)
+def _merge_on_worker(first: _Sum, second: _Sum) -> _Sum:
+    return _Sum(first.total.merged(second.total), first.homes | second.homes)
 
 
 def _is_loss(error: CancelledError) -> bool:
