@@ -22,8 +22,8 @@ def is_first(folder, name):
 class Troubled(dp.Gaussian):
     """A Gaussian that first looks whether its process is the one to suffer.
 
-    `trouble` is "kill", "memory", "always-memory", "slow" or "count"; `home` is the process of the test,
-    which is spared; `folder` remembers who suffered already.
+    `trouble` is "kill", "memory", "always-memory", "slow" or "count"; `home` is the process of the
+    test, which is spared; `folder` remembers who suffered already.
     """
 
     trouble: str = ""

@@ -24,7 +24,7 @@ from divprism.core.spectrum import Estimate, Spectrum
 from divprism.core.sweep import Sweep, common_sweeps
 from divprism.engines import Resources, blas_for
 from divprism.engines.resources import free_memory
-from divprism.estimators import Question, lanczos
+from divprism.estimators import Question, _lanczos_run
 from divprism.estimators._krylov import BlockKrylov
 from divprism.estimators._measure import _balanced, _widening
 from divprism.estimators._quadrature import Batch
@@ -667,7 +667,7 @@ def test_sweeps_multiply_and_keep_what_fits(many):
     matrix = np.asarray(product.rows(slice(0, product.size)))
     vectors = np.random.default_rng(0).standard_normal((product.size, 3))
     for keep in (0, 200_000, 10**9):
-        sweep = Sweep.over(group, Resources(tile=50), keep)
+        sweep = Sweep.over(group, Resources(tile=50), keep=keep)
         assert sweep.kept_bytes <= keep
         for _ in range(2):
             [result], [norm] = sweep.run([vectors], squares=True)
@@ -773,10 +773,10 @@ def _plans(score, x, **options):
 
 
 def test_a_plan_that_takes_very_long_offers_random_features(many, monkeypatch):
-    monkeypatch.setattr(lanczos, "_LONG", -1.0)
+    monkeypatch.setattr(_lanczos_run, "_LONG", -1.0)
     settings = {"estimator": dp.Lanczos(num_probes=8, depth=2)}
     assert "fourier" not in _plans(dp.vendi, many[0], **settings)[0]
-    monkeypatch.setattr(lanczos, "_VERY_LONG", -1.0)
+    monkeypatch.setattr(_lanczos_run, "_VERY_LONG", -1.0)
     [plan] = _plans(dp.vendi, many[0], **settings)
     assert plan.endswith("one pass over the data, with a larger error, takes `estimator=fourier`")
     # Other kernels have no such features.

@@ -1,20 +1,21 @@
 """Sweeps: one pass over the kernel tiles of several operators, for products and squared norms.
 
 A sweep computes only tiles on and above the diagonal and uses each of them on both sides. Inside a
-tile it works in the precision of the points, and across tiles in double precision. Tiles that fit
-the memory budget are kept after the first pass; the others are computed again in each pass. Neither
-the budget nor the engine nor the number of workers changes a bit of the result.
+tile it works in the precision of the points, and across tiles in double precision. Tiles are kept
+after the first pass, in memory as far as the budget allows and then on disk if that is faster than
+to compute them again. Neither budget nor disk, engine or number of workers changes a bit of the
+result; `compact` does, which rounds kernel values to 16 bits.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from divprism.core.arrays import Array, array_namespace, device_of, is_numpy_array, to_numpy, upload
+from divprism.core.kept_tiles import KeptTiles, from_16_bits, in_16_bits
 from divprism.core.operators import (
     HadamardOperator,
     KernelOperator,
@@ -22,7 +23,7 @@ from divprism.core.operators import (
     is_identity,
     on_pairs,
 )
-from divprism.core.tiles import row_blocks
+from divprism.core.tiles import TILE, row_blocks
 from divprism.engines import Job, Resources, Total, one_blas_thread
 
 __all__ = ["Sweep", "common_sweeps", "sources_of", "weighted_sum"]
@@ -131,7 +132,9 @@ class _Tiles(Job):
     itemsize : int
         Bytes of one entry of all sources.
     keep : int
-        Bytes of tiles to keep between passes, in each process.
+        Bytes of tiles to keep in memory between passes, in each process.
+    compact : bool
+        Whether kernel values are rounded to 16 bits, kept or not.
     """
 
     sources: Sequence[TileSource]
@@ -140,23 +143,35 @@ class _Tiles(Job):
     like: Array
     itemsize: int
     keep: int = 0
-    _kept: dict[int, list[list[Array]]] = field(default_factory=dict)
-    _kept_bytes: int = 0
+    compact: bool = False
 
     def __post_init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Tiles stay in their process: another one computes them anew.
-        return self.__dict__ | {"_kept": {}, "_kept_bytes": 0, "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.Lock()
+        self.kept = KeptTiles(self.keep, self.seconds_per_byte)
 
     def bytes_of(self, task: _Task) -> int:
         """Bytes of the tiles of a task."""
         return _length(task.rows) * _length(task.span) * self.itemsize
+
+    def seconds_per_byte(self) -> float:
+        """Time to compute a byte of tiles, from one of them."""
+        rows = slice(0, min(TILE, self.masses.size))
+        start = time.perf_counter()
+        tiles = self._compute(rows, rows)
+        seconds = time.perf_counter() - start
+        return seconds / sum(tile.nbytes for tile in tiles)
+
+    def _compute(self, rows: slice, columns: slice) -> list[Array]:
+        """The tiles of all sources, as they are kept."""
+        tiles = [source(rows, columns) for source in self.sources]
+        if self.compact:
+            return [in_16_bits(tile) for tile in tiles]
+        return tiles
+
+    def _values(self, tiles: list[Array]) -> list[Array]:
+        """Kernel values of tiles as they are kept."""
+        if self.compact:
+            return [from_16_bits(tile) for tile in tiles]
+        return tiles
 
     def empty(self, inputs: _Inputs, items: Sequence[_Task]) -> _Sums:
         """Sums of zero for some tasks; rows and columns before their first row are left out."""
@@ -183,32 +198,24 @@ class _Tiles(Job):
     def part(self, inputs: _Inputs, item: _Task) -> _Part:
         """Contributions of one task."""
         part = self.empty_part(inputs, item)
-        kept = self._kept.get(item.number)
-        to_keep: list[list[Array]] | None = None
-        if kept is None and self._has_room(item):
-            to_keep = []
+        kept = self.kept.get(item.number)
+        keep, fresh = None, []
+        if kept is None:
+            keep = self.kept.keeper(self.bytes_of(item))
         for step, columns in enumerate(item.columns):
             if kept is not None:
                 tiles = kept[step]
             else:
-                tiles = [source(item.rows, columns) for source in self.sources]
-            if to_keep is not None:
-                to_keep.append(tiles)
-            self.multiply(tiles, item, columns, inputs.vectors, part)
+                tiles = self._compute(item.rows, columns)
+                if keep is not None:
+                    fresh.append(tiles)
+            values = self._values(tiles)
+            self.multiply(values, item, columns, inputs.vectors, part)
             if inputs.squares:
-                self._add_squares(tiles, item.rows, columns, part)
-        if to_keep is not None:
-            self._kept[item.number] = to_keep
+                self._add_squares(values, item.rows, columns, part)
+        if keep is not None:
+            keep(item.number, fresh)
         return part
-
-    def _has_room(self, task: _Task) -> bool:
-        """Whether the tiles of a task can be kept; if so, the room is theirs."""
-        needed = self.bytes_of(task)
-        with self._lock:
-            if self._kept_bytes + needed > self.keep:
-                return False
-            self._kept_bytes += needed
-            return True
 
     def empty_part(self, inputs: _Inputs, task: _Task) -> _Part:
         """Contributions to add to."""
@@ -260,6 +267,8 @@ class Sweep:
         Bytes of tiles that this process may keep between passes.
     needed : int
         Bytes that a process needs beside them.
+    compact : bool
+        Whether to round kernel values to 16 bits, of which more can be kept.
     """
 
     def __init__(
@@ -270,6 +279,7 @@ class Sweep:
         resources: Resources,
         keep: int = 0,
         needed: int = 0,
+        compact: bool = False,
     ) -> None:
         self.size = masses.size
         self._bundles = _bundles(list(_tasks(self.size, resources.tile)))
@@ -277,23 +287,23 @@ class Sweep:
         corner = [source(slice(0, 1), slice(0, 1)) for source in sources]
         self.dtypes = [_product(corner, recipe).dtype for recipe in recipes]
         itemsize = sum(to_numpy(tile).itemsize for tile in corner)
+        if compact:
+            itemsize = 2 * len(sources)
         self.like = corner[0]
         self.engine = resources.engine_for(self.like)
         if keep:
             keep = self.engine.kept_bytes(keep, needed)
-        self._tiles = _Tiles(sources, recipes, masses, self.like, itemsize, keep)
+        self._tiles = _Tiles(sources, recipes, masses, self.like, itemsize, keep, compact)
         self._job = self.engine.share(self._tiles)
         self.full_bytes = sum(
             self._tiles.bytes_of(task) for bundle in self._bundles for task in bundle
         )
 
     @classmethod
-    def over(
-        cls, operators: Sequence[Operator], resources: Resources, keep: int = 0, needed: int = 0
-    ) -> "Sweep":
+    def over(cls, operators: Sequence[Operator], resources: Resources, **options: Any) -> "Sweep":
         """A sweep for operators that `common_sweeps` grouped together."""
         sources, recipes = sources_of(operators)
-        return cls(sources, recipes, operators[0].masses, resources, keep, needed)
+        return cls(sources, recipes, operators[0].masses, resources, **options)
 
     @property
     def in_threads(self) -> bool:
@@ -302,8 +312,13 @@ class Sweep:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the tiles that are kept between passes, by all processes."""
+        """Bytes of the tiles that are kept in memory between passes, by all processes."""
         return min(self.full_bytes, self._tiles.keep * self.engine.num_processes)
+
+    @property
+    def uses_disk(self) -> bool:
+        """Whether this process keeps the other tiles on disk."""
+        return self.kept_bytes < self.full_bytes and self._tiles.kept.uses_disk
 
     def run(
         self,

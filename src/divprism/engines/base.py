@@ -91,10 +91,11 @@ class Engine(ABC):
         """The sum of the parts of all items. `report` is called after each bundle or item."""
 
     @abstractmethod
-    def kept_bytes(self, budget: int, needed: int) -> int:
+    def kept_bytes(self, room: int, needed: int) -> int:
         """Bytes of values that each process may keep between passes.
 
-        `budget` are those of this process, and each process needs `needed` beside them.
+        `room` is what the budget of this process leaves for them, beside the bytes `needed` that
+        each process needs anyway.
         """
 
 

@@ -203,13 +203,13 @@ class Dask(Engine):
             level = above
         return merges
 
-    def kept_bytes(self, budget: int, needed: int) -> int:
+    def kept_bytes(self, room: int, needed: int) -> int:
         """Half of the memory limit of the smallest worker, without what it needs anyway."""
         limits = [worker["memory_limit"] for worker in self._info().values()]
         limits = [limit for limit in limits if limit]
         if not limits:
             # Workers without a limit share this machine as far as we know.
-            return max(0, budget // self.num_workers - needed)
+            return max(0, (room + needed) // self.num_workers - needed)
         return max(0, int(_MEMORY_SHARE * min(limits)) - _WORKER_BYTES - needed)
 
 

@@ -195,9 +195,9 @@ class Threads(Engine):
                 tree.add(total)
         return tree.sum()
 
-    def kept_bytes(self, budget: int, needed: int) -> int:
-        """What is left of the budget."""
-        return max(0, budget - needed)
+    def kept_bytes(self, room: int, needed: int) -> int:
+        """All of the room."""
+        return room
 
 
 class Serial(Threads):
