@@ -5,7 +5,7 @@ from typing import Any
 
 from divprism.analysis.evaluate import evaluate, evaluate_models
 from divprism.analysis.evaluation import Results
-from divprism.cli.gates import check_gates, check_possible, parse_gates
+from divprism.analysis.gates import check_gates, check_possible, parse_gates
 from divprism.cli.job import Job, command, flag
 from divprism.data.readers import read_array
 from divprism.errors import ArgumentError
