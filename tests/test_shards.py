@@ -3,6 +3,9 @@
 import gc
 import json
 import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -258,3 +261,101 @@ def test_shards_of_rows_are_contiguous_and_of_nearly_equal_size(n, count):
 def test_what_is_no_shard_is_refused(text):
     with pytest.raises(dp.ArgumentError, match=r"`shard` must be .* such as 3/16"):
         Shard.parse(text)
+
+
+# --- embedding by several jobs
+
+
+def write_answers(folder, n=50):
+    """Write texts with repeated prompts, and one empty output; returns their file."""
+    rows = [{"prompt": f"prompt {row % 7}", "output": f"answer {row % 45}"} for row in range(n)]
+    path = folder / "answers.jsonl"
+    path.write_bytes(jsonl([*rows, {"prompt": "prompt 0", "output": ""}]))
+    return path
+
+
+def run_all(*calls, cwd):
+    """Run commands at the same time, and require that each succeeds."""
+    with ThreadPoolExecutor(len(calls)) as threads:
+        done = list(threads.map(lambda call: run(*call, cwd=cwd), calls))
+    for result in done:
+        assert result.returncode == 0, result.stderr
+    return done
+
+
+def test_jobs_that_share_a_cache_leave_nothing_to_embed(tmp_path, monkeypatch):
+    source, cache = write_answers(tmp_path), tmp_path / "cache"
+    call = ("embed", source, "--cache", cache, "--shard")
+    done = run_all(*((*call, f"{part}/4") for part in range(1, 5)), cwd=tmp_path)
+    assert done[0].stdout == b"cached: outputs (13, 256), prompts (13, 256)\n"
+    assert run("cache", "verify", "--cache", cache).returncode == 0
+
+    def refuse(*arguments):
+        raise AssertionError("the model was called")
+
+    monkeypatch.setattr(dp.WordLlama, "embed_batch", refuse)
+    cached = dp.embed(dp.load(source), cache=cache)
+    monkeypatch.undo()
+    expected = dp.embed(dp.load(source), cache=False)
+    np.testing.assert_array_equal(cached.outputs, expected.outputs)
+    np.testing.assert_array_equal(cached.prompts, expected.prompts)
+
+
+def test_folders_of_all_shards_are_read_as_the_whole(tmp_path):
+    source = write_answers(tmp_path)
+    call = ("embed", source, "--cache", tmp_path / "cache")
+    jobs = [(*call, "--shard", f"{part}/11", "-o", f"v/{part}") for part in range(1, 12)]
+    run_all((*call, "-o", "whole"), cwd=tmp_path)
+    run_all(*jobs[:4], cwd=tmp_path)
+    run_all(*jobs[4:], cwd=tmp_path)
+    whole, parts = dp.load(tmp_path / "whole"), dp.load(tmp_path / "v/*")
+    np.testing.assert_array_equal(parts.outputs, whole.outputs)
+    np.testing.assert_array_equal(parts.prompts, whole.prompts)
+    assert parts.skipped == whole.skipped == 1 and parts.embedders == whole.embedders
+    assert parts.warnings == whole.warnings[:1]  # the other one is about all vectors together
+    assert parts.given.outputs == tuple(
+        replace(text, where=part.where)
+        for text, part in zip(whole.given.outputs, parts.given.outputs, strict=True)
+    )
+    alone = dp.load(tmp_path / "v/3")
+    assert "holds shard 3/11 alone" in str(alone.warnings[-1])
+    (tmp_path / "v/2/embedding.json").rename(tmp_path / "moved.json")
+    with pytest.raises(dp.DataError, match=r"2 is a folder without embedding.json"):
+        dp.load(tmp_path / "v/*")
+
+
+def test_a_missing_doubled_or_foreign_shard_is_refused(tmp_path):
+    source = write_answers(tmp_path)
+    call = ("embed", source, "--cache", tmp_path / "cache")
+    jobs = [(*call, "--shard", f"{part}/3", "-o", f"v/{part}") for part in (1, 2, 3)]
+    run_all(*jobs, (*call, "-o", "v/all"), (*call, "--shard", "1/2", "-o", "v/half"), cwd=tmp_path)
+    names = {
+        "v/[13]": r"1 of 3 shards is missing beside .*v/1: 2\.",
+        "v/*": r"v/1 holds shard 1/3, but .*v/all no shard",
+        "v/[13]*f": r"no file matches",
+        "v/[1h]*": r"v/1 holds shard 1/3, but .*v/half shard 1/2",
+    }
+    for name, words in names.items():
+        with pytest.raises(dp.DataError, match=words):
+            dp.load(tmp_path / name)
+    shutil.copytree(tmp_path / "v/2", tmp_path / "v/22")
+    with pytest.raises(
+        dp.DataError, match=r"v/3 holds shard 3/3, but is number 3|22 holds shard 2"
+    ):
+        dp.load(tmp_path / "v/[123]*")
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (("--shard", "5/4"), 2, "--shard must be a part and the number of parts, such as 3/16"),
+        (("--shard", "1/51"), 2, "--shard must be one of at most 50 parts"),
+        (("--no-cache",), 2, "vectors are not kept without a cache; give a folder"),
+        (("--cache", "/dev/null/x"), 4, "cannot write vectors to the cache /dev/null/x"),
+    ],
+)
+def test_what_keeps_no_vectors_is_refused(flags, code, words, tmp_path):
+    done = run("embed", write_answers(tmp_path), "-q", *flags, cwd=tmp_path)
+    assert done.returncode == code and words in done.stderr.decode()
+    np.save(tmp_path / "x.npy", ROWS)
+    assert b"there is nothing to embed" in run("embed", tmp_path / "x.npy").stderr

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from divprism.data.samples import Samples
+from divprism.data.wording import agreeing
 from divprism.errors import ArgumentError, DataError
 
 __all__ = ["Shard", "require_all"]
@@ -88,10 +89,11 @@ def require_all(shards: Sequence[Shard | None], names: Sequence[str]) -> None:
     given = [shard.index for shard in shards if shard is not None]
     missing = sorted(set(range(1, first.count + 1)) - set(given))
     if missing:
+        are = agreeing(len(missing), "is", "are")
         listed = ", ".join(map(str, missing[:_NAMED]))
         raise DataError(
-            f"{len(missing):,} of {first.count:,} shards are missing beside {names[0]} "
-            f"(first: {listed})."
+            f"{len(missing):,} of {first.count:,} shards {are} missing beside {names[0]}: "
+            f"{listed}{', ...' * (len(missing) > _NAMED)}."
         )
     for position, index in enumerate(given, 1):
         if index != position:
