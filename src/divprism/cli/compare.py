@@ -3,7 +3,7 @@
 import typer
 
 from divprism.analysis.comparison import compare as compare_models
-from divprism.cli.gates import check_gates, parse_gates
+from divprism.analysis.gates import check_gates, parse_gates
 from divprism.cli.job import Job, command, flag
 from divprism.data.wording import differing_names
 from divprism.errors import ArgumentError

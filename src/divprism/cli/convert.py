@@ -8,25 +8,35 @@ import typer
 from divprism.cli.job import Reading, command, flag
 from divprism.cli.messages import echo, say, warn
 from divprism.data.files import write_text
+from divprism.data.parts import Shard
 from divprism.embedders.embedding import embed as embed_samples
-from divprism.embedders.embedding import save_embedded
+from divprism.embedders.embedding import embed_into_cache, save_embedded
 from divprism.errors import ArgumentError
 from divprism.report import report_page
 from divprism.report.result_files import read_result
+
+SHARD = flag("Input", None, "Only this part of the rows, such as 3/16.", metavar="PART/PARTS")
 
 
 @command()
 def embed(
     job: Reading,
-    output: Path = flag("Output", ..., "Folder for the vectors.", "--output", "-o"),
+    output: Path | None = flag("Output", None, "Folder for the vectors.", "--output", "-o"),
+    shard: str | None = SHARD,
 ) -> None:
-    """Embed outputs and prompts, and write the vectors to a folder that `divprism score` reads."""
+    """Embed outputs and prompts: into a folder that `divprism score` reads, or into the cache."""
+    part = shard and Shard.parse(shard)
     samples = job.read()
-    embedded = job.run(embed_samples, samples, **job.embedders(samples))
-    save_embedded(output, samples, embedded)
+    if part:
+        samples = part.of(samples)
+    if output is None:
+        embedded = job.run(embed_into_cache, samples, **job.embedders(samples))
+    else:
+        embedded = job.run(embed_samples, samples, **job.embedders(samples))
+        save_embedded(output, samples, embedded, part or None)
     sides: dict[str, Any] = {"outputs": embedded.outputs, "prompts": embedded.prompts}
     shapes = [f"{name} {side.shape}" for name, side in sides.items() if side is not None]
-    echo(f"{output}: {', '.join(shapes)}")
+    echo(f"{output or 'cached'}: {', '.join(shapes)}")
     warn(job.context, embedded.warnings)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from divprism.analysis import groups as library
 from divprism.cli.job import ASSESSMENT, Job, check_model, command, flag
-from divprism.data.readers import read_array
+from divprism.data.readers import read_arrays
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, DivprismError
@@ -55,7 +55,7 @@ def groups(
 def _read(job: Job, by: str, model: str | None, labels: str | None) -> tuple[Samples, Any]:
     """All samples, and the labels of one model if a file or a field holds them."""
     if labels is not None:
-        return job.read(), read_array(labels, "labels")
+        return job.read(), read_arrays(labels, "labels")
     if by in _WAYS:
         return job.read(), None
     if job.source == "-":

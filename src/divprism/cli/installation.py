@@ -1,7 +1,5 @@
 """`divprism ls`, `cache` and `doctor`: what there is to choose from, cached and installed."""
 
-import os
-import platform
 import sys
 from pathlib import Path
 
@@ -10,10 +8,8 @@ import typer
 from divprism import __version__
 from divprism.cli.messages import echo, say
 from divprism.embedders import Cache
-from divprism.engines import spell_bytes
 from divprism.errors import ArgumentError, DataError
-from divprism.report.listings import KINDS, choices, packages
-from divprism.report.texts import number_of, shortened
+from divprism.report.listings import KINDS, cached_vectors, choices, installation
 
 _ACTIONS = ("ls", "verify", "clear")
 
@@ -44,21 +40,11 @@ def cache(
         say(f"divprism: {problem}" for problem in problems[1:])
         if problems:
             raise DataError(problems[0])  # for its exit code
-    entries = cached.entries()
-    echo(f"{cached.folder}: {spell_bytes(sum(entry.bytes for entry in entries))}")
-    for entry in entries:
-        name = f"{entry.key[:12]}  {shortened(str(entry.embedder.get('id')), 100)}"
-        counted = f"{entry.items:,} items in {number_of(entry.shards, 'shard')}"
-        echo(f"{name}: {counted}, {spell_bytes(entry.bytes)}")
+    for line in cached_vectors(cached):
+        echo(line)
 
 
 def doctor() -> None:
     """Print the versions that are installed, for a bug report."""
-    echo(f"divprism {__version__}, {sys.executable}")
-    echo(f"python {platform.python_version()}, {platform.platform()}, {os.cpu_count()} cores")
-    for line in packages():
+    for line in [f"divprism {__version__}, {sys.executable}", *installation()]:
         echo(line)
-    try:
-        echo(f"vectors are cached in {Cache().folder}")
-    except DataError as error:
-        echo(f"vectors are not cached: {error}")

@@ -61,7 +61,7 @@ class Reading:
 
     context: typer.Context
     source: str | None = typer.Argument(
-        None, metavar="IN", help="File or folder of outputs, or - for stdin.", show_default=False
+        None, metavar="IN", help="File, folder, 'pattern' of shards, or -.", show_default=False
     )
     prompts: str | None = _input(None, "Separate file of prompts: a list, table or array.")
     output_field: str | None = _input(None, "Field that holds the outputs; several as a,b.")

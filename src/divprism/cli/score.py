@@ -5,9 +5,9 @@ from typing import Any
 
 from divprism.analysis.evaluate import evaluate, evaluate_models
 from divprism.analysis.evaluation import Results
-from divprism.cli.gates import check_gates, check_possible, parse_gates
+from divprism.analysis.gates import check_gates, check_possible, parse_gates
 from divprism.cli.job import Job, command, flag
-from divprism.data.readers import read_array
+from divprism.data.readers import read_arrays
 from divprism.errors import ArgumentError
 from divprism.report.documents import models_of
 from divprism.report.tables import evaluation_table, results_table, scores_table
@@ -34,7 +34,7 @@ def score(
     options: dict[str, object] = {"settings": job.settings(samples), "memory": job.max_memory}
     for name, path in (("labels", labels), ("weights", weights)):
         if path is not None:
-            options[name] = read_array(path, name)
+            options[name] = read_arrays(path, name)
     if samples.models is None or len(set(samples.models)) == 1:
         result: Any = job.run(evaluate, samples, **options)
         results, document = Results.of(result), result.to_dict()

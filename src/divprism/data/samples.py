@@ -538,6 +538,9 @@ def _as_side(values: Any, name: str) -> Any:
 def _pick(side: Side, rows: Sequence[int]) -> Side:
     if isinstance(side, tuple):
         return tuple(side[row] for row in rows)
+    if isinstance(rows, range) and rows.step == 1:
+        # A slice is no copy, and that of a memory-mapped file stays on disk.
+        return side[rows.start : rows.stop]
     # The type matters for an empty selection, which NumPy would make a float array.
     return side[np.asarray(rows, dtype=int)]
 

@@ -11,6 +11,7 @@ import numpy as np
 from divprism.core.arrays import Array
 from divprism.data.files import write_together
 from divprism.data.inputs import as_arrays
+from divprism.data.parts import Shard
 from divprism.data.readers.load import EMBEDDING
 from divprism.data.samples import Item, Samples, Text
 from divprism.data.wording import SIDES, counted, escaped, json_text, reason
@@ -27,6 +28,7 @@ from divprism.errors import ArgumentError, DataError, Notice
 __all__ = [
     "DEFAULTS",
     "embed",
+    "embed_into_cache",
     "resolve_embedder",
     "save_embedded",
 ]
@@ -118,6 +120,52 @@ def embed(
     )
 
 
+def embed_into_cache(
+    samples: Samples,
+    embedder_x: EmbedderLike | None = None,
+    embedder_t: EmbedderLike | None = None,
+    *,
+    cache: Cache | str | Path | bool | None = None,
+    num_workers: int | None = None,
+    progress: Progress | None = None,
+) -> Samples:
+    """Return what `embed` returns, for those who want the vectors in the cache and nowhere else.
+
+    Jobs that embed different parts of one source share a cache, at the same time too; a later run
+    on the whole source then calls no model.
+
+    Raises
+    ------
+    ArgumentError
+        If nothing would be kept: there is no cache, nothing to embed, or an embedder without a
+        revision, whose vectors are never cached.
+    DataError
+        If the cache cannot be written.
+    """
+    kept, notes = _resolve_cache(cache)
+    if kept is None:
+        why = "; ".join(map(str, notes)) or "vectors are not kept without a cache"
+        raise ArgumentError(f"{why}; give a folder for them as `output`.")
+    sides = (("x", embedder_x, samples.outputs), ("t", embedder_t, samples.prompts))
+    chosen = [resolve_embedder(given, items, side) for side, given, items in sides]
+    embedders = [embedder for embedder in chosen if embedder is not None]
+    if not embedders:
+        raise ArgumentError(f"there is nothing to embed in {samples.source}: it holds vectors.")
+    for embedder in embedders:
+        if embedder.revision is None:
+            raise ArgumentError(
+                f"vectors of {embedder.name} are not cached, because it has no revision; give a "
+                "folder for them as `output`."
+            )
+    embedded = embed(samples, *chosen, cache=kept, num_workers=num_workers, progress=progress)
+    if any(warning.code == "cache-not-written" for warning in embedded.warnings):
+        raise DataError(
+            f"cannot write vectors to the cache {escaped(kept.folder)[:200]}; pass another folder "
+            "as `cache`, or set DIVPRISM_CACHE."
+        )
+    return embedded
+
+
 def _resolve_cache(cache: Cache | str | Path | bool | None) -> tuple[Cache | None, list[Notice]]:
     """Return the cache, or None and a note if nothing can be kept."""
     if cache is False:
@@ -195,10 +243,13 @@ def _note(side: str, embedder: Embedder, embedded: Embedded) -> str:
     return f"{subject}: {embedded.computed:,} embedded, {embedded.cached:,} found in the cache"
 
 
-def save_embedded(folder: str | Path, samples: Samples, embedded: Samples) -> None:
+def save_embedded(
+    folder: str | Path, samples: Samples, embedded: Samples, shard: Shard | None = None
+) -> None:
     """Write vectors and the items they belong to into a folder that `load` reads.
 
-    The files are outputs.npy, prompts.npy, pairs.jsonl and embedding.json.
+    The files are outputs.npy, prompts.npy, pairs.jsonl and embedding.json, which names the shard
+    if the samples are one part of a source.
     """
     target = Path(folder)
     contents = {"outputs.npy": _vectors(embedded.outputs)}
@@ -206,7 +257,10 @@ def save_embedded(folder: str | Path, samples: Samples, embedded: Samples) -> No
         contents["prompts.npy"] = _vectors(embedded.prompts)
     lines = (_pair_line(samples, index) for index in range(len(samples)))
     contents["pairs.jsonl"] = lambda file: file.writelines(lines)
-    description = json_text(_describe(samples, embedded), indent=1)
+    entries = _describe(samples, embedded)
+    if shard is not None:
+        entries["shard"] = str(shard)
+    description = json_text(entries, indent=1)
     # embedding.json marks the folder as complete, so it is the last of them: an interrupted run
     # leaves no folder that mixes old and new files.
     contents[EMBEDDING] = lambda file: file.write(description.encode())

@@ -1,13 +1,19 @@
-"""What there is to choose from, and which packages are installed: names with a line on each."""
+"""What there is to choose from, cached and installed: a line on each."""
 
+import os
+import platform
 import re
 from dataclasses import MISSING, fields
 from importlib import metadata
 
+from divprism.embedders import Cache
+from divprism.engines import spell_bytes
+from divprism.errors import DataError
+from divprism.report.texts import number_of, shortened
 from divprism.scores import registry
 from divprism.scores.spec import SCORES
 
-__all__ = ["KINDS", "choices", "packages"]
+__all__ = ["KINDS", "cached_vectors", "choices", "installation"]
 
 _TABLES: dict[str, dict[str, type]] = {
     "kernels": registry.KERNELS,
@@ -55,7 +61,7 @@ def _with_argument(name: str, kind: type) -> str:
     return name
 
 
-def packages() -> list[str]:
+def _packages() -> list[str]:
     """Return a line for every package that divprism uses: its version, or how to install it."""
     extras: dict[str, str] = {}
     for requirement in metadata.requires("divprism") or []:
@@ -70,4 +76,26 @@ def packages() -> list[str]:
             lines.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             lines.append(f"{name} is not installed: pip install 'divprism[{extra}]'")
+    return lines
+
+
+def installation() -> list[str]:
+    """Return what a bug report needs: Python, the machine, the packages, and the cache."""
+    machine = f"{platform.platform()}, {os.cpu_count()} cores"
+    lines = [f"python {platform.python_version()}, {machine}", *_packages()]
+    try:
+        lines.append(f"vectors are cached in {Cache().folder}")
+    except DataError as error:
+        lines.append(f"vectors are not cached: {error}")
+    return lines
+
+
+def cached_vectors(cache: Cache) -> list[str]:
+    """Return the size of a cache, and a line for each embedder in it."""
+    entries = cache.entries()
+    lines = [f"{cache.folder}: {spell_bytes(sum(entry.bytes for entry in entries))}"]
+    for entry in entries:
+        name = f"{entry.key[:12]}  {shortened(str(entry.embedder.get('id')), 100)}"
+        counted = f"{entry.items:,} items in {number_of(entry.shards, 'shard')}"
+        lines.append(f"{name}: {counted}, {spell_bytes(entry.bytes)}")
     return lines

@@ -11,7 +11,15 @@ from divprism.data.readers.guards import Root, listing, parse_json, read_whole, 
 from divprism.data.readers.tables import TABLE_SUFFIXES, kind_of
 from divprism.errors import DataError
 
-__all__ = ["MEDIA_SUFFIXES", "find_table", "media_files", "natural", "note_strays", "subfolders"]
+__all__ = [
+    "MEDIA_SUFFIXES",
+    "find_table",
+    "media_files",
+    "name_without_numbers",
+    "natural",
+    "note_strays",
+    "subfolders",
+]
 
 MEDIA_SUFFIXES = IMAGE_SUFFIXES | VIDEO_SUFFIXES
 """Suffixes of the images and videos that are read."""
@@ -37,6 +45,15 @@ def natural(path: Path) -> tuple[list[tuple[int, str]], str]:
             parts.append((_AFTER_NUMBERS, part.casefold()))
     # The name itself decides between 1.png and 01.png.
     return parts, path.name
+
+
+def name_without_numbers(path: Path) -> str:
+    """Return the name of a file with a mark in place of each number: shards then have the same.
+
+    >>> name_without_numbers(Path("train-00000-of-00002.parquet"))
+    'train-#-of-#.parquet'
+    """
+    return re.sub(r"[0-9]+", "#", path.name)
 
 
 def media_files(folder: Path, root: Root) -> list[Path]:
@@ -66,7 +83,7 @@ def find_table(folder: Path) -> list[Path]:
     """Return the table that describes a folder, or [] without one.
 
     It is metadata.* if there is one, else the samples of lm-eval (a file per task), else the only
-    table of the folder.
+    table of the folder. Parquet files whose names differ by numbers alone are shards of one table.
     """
     # A text file beside images is a readme or a list of prompts, not their table.
     suffixes = TABLE_SUFFIXES - {".txt"}
@@ -80,6 +97,8 @@ def find_table(folder: Path) -> list[Path]:
         return _distinct_tasks(samples, folder)
     else:
         tables = _without_strays(tables)
+    if _are_shards(tables):
+        return sorted(tables, key=natural)
     # Reading both would mix, say, the training and the test captions.
     if len(tables) > 1:
         names = ", ".join(shown(path.name) for path in tables[:5])
@@ -87,6 +106,13 @@ def find_table(folder: Path) -> list[Path]:
             f"{shown(folder)} contains {len(tables)} tables ({names}); name the one to read."
         )
     return tables
+
+
+def _are_shards(tables: list[Path]) -> bool:
+    # Parquet alone: answers1.jsonl and answers2.jsonl are more likely two models.
+    if any(kind_of(path) != ".parquet" for path in tables):
+        return False
+    return len({name_without_numbers(path) for path in tables}) == 1
 
 
 def _without_strays(tables: list[Path]) -> list[Path]:
@@ -106,14 +132,17 @@ def _distinct_tasks(samples: list[Path], folder: Path) -> list[Path]:
 
 
 def _is_stray(path: Path) -> bool:
-    """Whether a .json file beside media or folders names no file, such as the settings of a run."""
+    """Whether a .json file names no file, such as the settings of a run.
+
+    Only beside media, arrays or folders: else it may be the table itself.
+    """
     if kind_of(path) != ".json":
         return False
     # The reader checks where a link leads; opening it here would bypass that.
     if path.is_symlink():
         return False
     siblings = listing(path.parent)
-    if not any(_is_media(other.name) or other.is_dir() for other in siblings):
+    if not any(_is_described(other) for other in siblings):
         return False
     try:
         content = parse_json(read_whole(path, shown(path)), shown(path))
@@ -122,6 +151,11 @@ def _is_stray(path: Path) -> bool:
     if not isinstance(content, dict) or _is_list_under_a_name(content):
         return False
     return not _names_files(content, path.parent)
+
+
+def _is_described(path: Path) -> bool:
+    """Whether a path is something that a table beside it could describe."""
+    return _is_media(path.name) or path.suffix.lower() == ".npy" or path.is_dir()
 
 
 def _is_list_under_a_name(content: dict[str, object]) -> bool:

@@ -1,6 +1,5 @@
 """`load`: files and folders of any common layout as paired samples."""
 
-import itertools
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,32 +9,27 @@ import numpy as np
 
 from divprism.data.files import open_file
 from divprism.data.media import is_video
-from divprism.data.readers.arrays import (
-    ARRAY_SUFFIXES,
-    array_names,
-    from_bytes,
-    is_binary,
-    numbers_in,
-    read_array,
-)
+from divprism.data.readers.arrays import ARRAY_SUFFIXES, array_names, from_bytes, is_binary
 from divprism.data.readers.checks import check_surplus
 from divprism.data.readers.content_checks import warn_about_content
 from divprism.data.readers.datasets_folder import is_datasets_folder, read_datasets_folder
-from divprism.data.readers.embedded import EMBEDDING, read_embedded
-from divprism.data.readers.fields import FIELD_NAMES, Fields, Findings
-from divprism.data.readers.folders import MEDIA_SUFFIXES, find_table, media_files
-from divprism.data.readers.guards import Root, read_lines, shown, standard_input
+from divprism.data.readers.embedded import EMBEDDING, are_embedded, read_embedded
+from divprism.data.readers.fields import Fields, Findings
+from divprism.data.readers.folders import MEDIA_SUFFIXES, find_table, media_files, note_strays
+from divprism.data.readers.formats import STDIN, is_array, starts_with_numbers, table_kind
+from divprism.data.readers.guards import Root, shown, standard_input
+from divprism.data.readers.joined_arrays import read_shards
+from divprism.data.readers.joining import Prompts
 from divprism.data.readers.layouts import read_media_folder
 from divprism.data.readers.records import samples_from_records, side_from_records
-from divprism.data.readers.tables import TABLE_SUFFIXES, Record, header, kind_of, read_table
+from divprism.data.readers.shards import array_shards, common_kind, matching
+from divprism.data.readers.tables import TABLE_SUFFIXES, Record, kind_of, read_table
 from divprism.data.readers.values import as_file
 from divprism.data.samples import Item, Samples, Side, is_empty, texts
-from divprism.data.wording import agreeing, counted
+from divprism.data.wording import counted
 from divprism.errors import ArgumentError, DataError
 
 __all__ = ["EMBEDDING", "load"]
-
-_STDIN = "standard input"
 
 
 def load(
@@ -56,12 +50,14 @@ def load(
     Reads tables (JSONL, CSV and TSV, also compressed by gzip; JSON, Parquet; samples of lm-eval),
     arrays (.npy, .npz, .safetensors, .csv of numbers, also of shape (prompts, k, d)), folders (a
     table beside its files, `datasets`, a folder per prompt, `{prompt}-{index}.ext`, frames), and
-    `-` for standard input. `docs/how-to/inputs.md` shows each. Nothing in a file is executed.
+    `-` for standard input. A pattern (`shards/*.npy`) or a folder of .npy or Parquet shards is one
+    data set, in the natural order of the names (2 before 10). `docs/how-to/inputs.md` shows each.
+    Nothing in a file is executed.
 
     Parameters
     ----------
     source : str or Path
-        File, folder, or `-`.
+        File, folder, pattern, or `-`.
     prompts : str or Path, optional
         Prompts in a separate file or folder: an array or list with a row per output, or a table
         to join by `prompt_id`.
@@ -184,12 +180,15 @@ class _Source:
         self.content: bytes | None = None
         if str(source) == "-":
             self.content = standard_input()
-            self.name = _STDIN
+            self.name = STDIN
 
     def read(self, prompts: str | Path | None) -> Samples:
         """Return the outputs of the source, with their prompts from it or from elsewhere."""
         if self.content is not None:
             return self._piped(self.content, prompts)
+        shards = matching(self.path, allow_outside=self.allow_outside)
+        if shards is not None:
+            return self._shards(shards, prompts)
         try:
             mode = self.path.stat().st_mode
         except (OSError, ValueError) as error:
@@ -201,35 +200,61 @@ class _Source:
         open_file(self.path, self.name).close()
         kind = kind_of(self.path)
         # Before tables, because a .csv file can be either.
-        if _is_array(self.path, kind, self.fields):
-            return self._arrays(self.path, prompts)
+        if is_array(self.path, kind, self.fields):
+            return self._arrays([self.path], prompts)
         if kind in TABLE_SUFFIXES:
-            samples, ids = self._table(self.path, self.path.parent, kind, prompts is not None)
-            return self._join(samples, ids, prompts)
+            root = Root(self.path.parent, self.allow_outside)
+            return self._tables([self.path], root, prompts)
+        raise self._unsupported(self.path, kind)
+
+    def _unsupported(self, path: Path, kind: str) -> DataError | ArgumentError:
         if kind in MEDIA_SUFFIXES:
-            raise DataError(
-                f"{self.name} is a single output, but diversity needs several; name its folder."
+            return DataError(
+                f"{shown(path)} is a single output, but diversity needs several; name its folder."
             )
-        raise ArgumentError(
-            f"the suffix of {shown(self.path.name)} is not supported; `source` must be a folder "
+        return ArgumentError(
+            f"the suffix of {shown(path.name)} is not supported; `source` must be a folder "
             f"or one of {_known_suffixes()}."
         )
 
+    def _shards(self, paths: Sequence[Path], prompts: str | Path | None) -> Samples:
+        """Return the samples of files, or of embedded folders, that are parts of one data set."""
+        self._note_shards(paths)
+        root = Root(paths[0].parent, self.allow_outside)
+        if are_embedded(paths):
+            samples = read_embedded(paths, root, self.name, keep_items=prompts is None)
+            return self._join(samples, [], prompts)
+        kind = common_kind(paths)
+        if is_array(paths[0], kind, self.fields):
+            return self._arrays(paths, prompts)
+        if kind in TABLE_SUFFIXES:
+            return self._tables(paths, root, prompts)
+        raise self._unsupported(paths[0], kind)
+
+    def _note_shards(self, paths: Sequence[Path]) -> None:
+        if len(paths) > 1:
+            ends = f"{shown(paths[0].name)} to {shown(paths[-1].name)}"
+            self.findings.note(f"{self.name}: {len(paths):,} shards as one data set, {ends}")
+
     def _piped(self, content: bytes, prompts: str | Path | None) -> Samples:
-        kind = _table_kind(content)
+        kind = table_kind(content)
         if kind is not None:
-            samples, ids = self._table(content, Path(), kind, prompts is not None)
-            return self._join(samples, ids, prompts)
+            root = Root(Path(), self.allow_outside)
+            return self._records(read_table(content, kind, self.name), root, prompts)
         samples = Samples(from_bytes(content, "outputs"), None, None, self.name)
         return self._join(self._flat(samples), [], prompts)
 
-    def _table(
-        self, source: Path | bytes, folder: Path, kind: str, joined: bool
-    ) -> tuple[Samples, list[object]]:
-        root = Root(folder, self.allow_outside)
-        records = read_table(source, kind, self.name)
-        fields = self._fields_of_outputs(joined)
-        return samples_from_records(records, fields, root, self.findings, self.name, self.limit)
+    def _tables(self, paths: Sequence[Path], root: Root, prompts: str | Path | None) -> Samples:
+        return self._records(_records_of(paths), root, prompts)
+
+    def _records(
+        self, records: Iterator[Record], root: Root, prompts: str | Path | None
+    ) -> Samples:
+        fields = self._fields_of_outputs(prompts is not None)
+        samples, ids = samples_from_records(
+            records, fields, root, self.findings, self.name, self.limit
+        )
+        return self._join(samples, ids, prompts)
 
     def _fields_of_outputs(self, joined: bool) -> Fields:
         if joined:
@@ -241,13 +266,17 @@ class _Source:
         root = Root(folder, self.allow_outside)
         if (folder / EMBEDDING).is_file():
             # Prompts from elsewhere would not match the items that the vectors came from.
-            samples = read_embedded(folder, root, self.name, keep_items=prompts is None)
+            samples = read_embedded([folder], root, self.name, keep_items=prompts is None)
             return self._join(samples, [], prompts)
         if is_datasets_folder(folder):
             samples = read_datasets_folder(folder, self.fields, root, self.findings)
             return self._join(samples, [], prompts)
         tables = find_table(folder)
         if not tables:
+            arrays = array_shards(folder, root)
+            if arrays:
+                note_strays(folder, "", self.findings)
+                return self._array_folder(arrays, prompts)
             listed = None
             if prompts is not None:
                 listed = self._list_of_prompts(prompts)
@@ -257,29 +286,41 @@ class _Source:
     def _described_folder(
         self, tables: Sequence[Path], root: Root, prompts: str | Path | None
     ) -> Samples:
-        """Return the samples of the tables in a folder: one, or several of lm-eval."""
-
-        def records() -> Iterator[Record]:
-            for path in tables:
-                root.require_inside(path, shown(path))
-                yield from read_table(path, kind_of(path), shown(path))
-
+        """Return the samples of the tables in a folder: one, several of lm-eval, or shards."""
+        for path in tables:
+            root.require_inside(path, shown(path))
+        if kind_of(tables[0]) == ".parquet":
+            self._note_shards(tables)
         name = self.name
         if len(tables) == 1:
             name = shown(tables[0])
         fields = self._fields_of_outputs(prompts is not None)
-        samples, ids = samples_from_records(records(), fields, root, self.findings, name)
+        samples, ids = samples_from_records(_records_of(tables), fields, root, self.findings, name)
         # Embeddings inside a table have no files to compare with.
         if isinstance(samples.outputs, tuple):
             check_surplus(samples, root, self.findings)
         return self._join(samples, ids, prompts)
 
-    def _arrays(self, path: Path, prompts: str | Path | None) -> Samples:
-        outputs = read_array(path, "outputs")
+    def _arrays(self, paths: Sequence[Path], prompts: str | Path | None) -> Samples:
+        outputs = read_shards(paths, "outputs")
         # An archive may contain both sides; a separate file of prompts takes precedence.
         side = None
-        if prompts is None and {"prompts", "t"} & set(array_names(path)):
-            side = read_array(path, "prompts")
+        if prompts is None and {"prompts", "t"} & set(array_names(paths[0])):
+            side = read_shards(paths, "prompts")
+        return self._paired_arrays(outputs, side, prompts)
+
+    def _array_folder(self, files: dict[str, list[Path]], prompts: str | Path | None) -> Samples:
+        """Return the samples of .npy shards in a folder, by their role."""
+        for paths in files.values():
+            self._note_shards(paths)
+        side = None
+        if prompts is None and "prompts" in files:
+            side = read_shards(files["prompts"], "prompts")
+        return self._paired_arrays(read_shards(files["outputs"], "outputs"), side, prompts)
+
+    def _paired_arrays(
+        self, outputs: np.ndarray, side: np.ndarray | None, prompts: str | Path | None
+    ) -> Samples:
         samples = self._flat(Samples(outputs, side, None, self.name))
         # Before any limit, which could cut both to the same length.
         if samples.prompts is not None and len(samples.prompts) != len(samples):
@@ -328,23 +369,28 @@ class _Source:
         if str(source) == "-":
             return self._piped_prompts(standard_input())
         path = Path(source)
+        paths = matching(path, allow_outside=self.allow_outside) or [path]
         if path.is_dir():
             return self._folder_of_prompts(path)
-        open_file(path, shown(path)).close()
-        kind = kind_of(path)
-        if _is_array(path, kind, self.fields):
-            return read_array(path, "prompts"), []
+        for file in paths:
+            open_file(file, shown(file)).close()
+        kind = common_kind(paths)
+        if is_array(paths[0], kind, self.fields):
+            return read_shards(paths, "prompts"), []
         if kind not in TABLE_SUFFIXES:
             raise ArgumentError(
                 f"the suffix of {shown(path.name)} is not supported; `prompts` must be a folder "
                 f"or one of {_known_suffixes()}."
             )
-        root = Root(path.parent, self.allow_outside)
-        records = read_table(path, kind, shown(path))
-        return side_from_records(records, self.fields, root, shown(path))
+        root = Root(paths[0].parent, self.allow_outside)
+        return side_from_records(_records_of(paths), self.fields, root, shown(path))
 
     def _folder_of_prompts(self, folder: Path) -> tuple[Side, list[object]]:
-        files = media_files(folder, Root(folder, self.allow_outside))
+        root = Root(folder, self.allow_outside)
+        arrays = array_shards(folder, root)
+        if arrays:
+            return read_shards(arrays.get("prompts", arrays["outputs"]), "prompts"), []
+        files = media_files(folder, root)
         if not files:
             raise DataError(f"{shown(folder)} contains no images or videos to use as prompts.")
         kind = "video"
@@ -356,138 +402,27 @@ class _Source:
 
     def _piped_prompts(self, content: bytes) -> tuple[Side, list[object]]:
         """Return prompts from standard input: records, an array, or a prompt per line."""
-        kind = _table_kind(content)
+        kind = table_kind(content)
         if kind is None:
-            if is_binary(content) or _starts_with_numbers(content):
+            if is_binary(content) or starts_with_numbers(content):
                 return from_bytes(content, "prompts"), []
             kind = ".txt"
         root = Root(Path(), self.allow_outside)
-        return side_from_records(read_table(content, kind, _STDIN), self.fields, root, _STDIN)
+        return side_from_records(read_table(content, kind, STDIN), self.fields, root, STDIN)
 
     def _join(self, samples: Samples, ids: Sequence[object], prompts: str | Path | None) -> Samples:
-        """Return the samples with separate prompts, joined by id or else row by row."""
+        """Return the samples with separate prompts, if there are any."""
         if prompts is None:
             return samples
-        side, keys = self._prompts(prompts)
-        name = shown(prompts)
-        # Ids are used only if every output has one; a prompt without its id is then a mistake.
-        if ids and keys and None not in ids:
-            num_missing = keys.count(None)
-            if num_missing == 0:
-                return replace(samples, prompts=self._by_id(side, keys, ids, name))
-            if num_missing < len(keys):
-                have = agreeing(num_missing, "has", "have")
-                raise DataError(
-                    f"{num_missing:,} of {len(keys):,} prompts in {name} {have} no prompt_id to "
-                    "join the outputs by."
-                )
-        return self._row_by_row(samples, ids, side, name)
-
-    def _row_by_row(
-        self, samples: Samples, ids: Sequence[object], side: Side, name: str
-    ) -> Samples:
-        each = self.outputs_per_prompt
-        # Prompts with a row for each of the k outputs are accepted as well, unchanged.
-        if each > 1 and len(side) * each == len(samples):
-            side = _repeated(side, each)
-        if len(side) != len(samples):
-            raise DataError(
-                f"outputs and prompts must pair up row by row; got {len(samples):,} outputs in "
-                f"{self.name} and {len(side):,} prompts in {name}. "
-                "Repeat a prompt once for each of its outputs."
-            )
-        _check_agreement(side, ids, self.name, name)
-        # For two arrays, pairing row by row is what everyone expects.
-        if isinstance(samples.outputs, tuple):
-            self.findings.note(f"{self.name}: prompts from {name}, row by row")
-        return replace(samples, prompts=side)
-
-    def _by_id(
-        self, side: Side, keys: Sequence[object], ids: Sequence[object], name: str
-    ) -> tuple[Item, ...]:
-        # As strings: one table may store the ids as numbers, the other as texts.
-        row_of = {str(key): row for row, key in enumerate(keys)}
-        # Two prompts with one id: which of them an output belongs to is unknown.
-        if len(row_of) < len(keys):
-            raise DataError(f"{name} has a prompt_id twice; outputs cannot be joined to it.")
-        missing = [key for key in ids if str(key) not in row_of]
-        if missing:
-            how_many = counted(len(missing), "output has", "outputs have")
-            first = shown(str(missing[0])[:60])
-            raise DataError(
-                f"{how_many} a prompt_id that {name} does not contain (first: {first})."
-            )
-        num_unused = len(row_of) - len({str(key) for key in ids})
-        if num_unused:
-            have = agreeing(num_unused, "has", "have")
-            self.findings.warn(
-                "prompts-without-outputs",
-                f"{num_unused:,} of {len(row_of):,} prompts in {name} {have} no output.",
-            )
-        self.findings.note(f"{self.name}: prompts joined from {name} by id")
-        return tuple(side[row_of[str(key)]] for key in ids)
+        separate = Prompts(*self._prompts(prompts), shown(prompts))
+        return separate.join(samples, ids, self.findings, self.outputs_per_prompt)
 
 
-def _repeated(side: Side, each: int) -> Side:
-    if isinstance(side, np.ndarray):
-        return np.repeat(side, each, axis=0)
-    return tuple(itertools.chain.from_iterable([item] * each for item in side))
-
-
-def _check_agreement(side: Side, ids: Sequence[object], name: str, prompts: str) -> None:
-    """Refuse a pairing by rows that gives outputs with the same prompt_id different prompts."""
-    content_of: dict[str, bytes] = {}
-    for row, key in enumerate(ids):
-        if key is None:
-            continue
-        content = _content(side, row)
-        if content_of.setdefault(str(key), content) != content:
-            label = shown(str(key)[:60])
-            raise DataError(
-                f"paired row by row, outputs of {name} with the same prompt_id ({label}) "
-                f"would get different prompts; add the prompt_id to those in {prompts}."
-            )
-
-
-def _content(side: Side, row: int) -> bytes:
-    if isinstance(side, np.ndarray):
-        return side[row].tobytes()
-    return side[row].digest()
+def _records_of(paths: Sequence[Path]) -> Iterator[Record]:
+    """Yield the records of several tables, one after the other."""
+    for path in paths:
+        yield from read_table(path, kind_of(path), shown(path))
 
 
 def _known_suffixes() -> str:
     return ", ".join(sorted(ARRAY_SUFFIXES | TABLE_SUFFIXES))
-
-
-def _is_array(path: Path, kind: str, fields: Fields) -> bool:
-    """Whether a file contains an array; a .csv file may contain a table as well."""
-    if kind != ".csv":
-        return kind in ARRAY_SUFFIXES
-    cells = header(path, shown(path))
-    # Only a table has fields to name.
-    if fields.output or fields.prompt or fields.model:
-        return False
-    return not {cell.lower() for cell in cells} & FIELD_NAMES
-
-
-def _table_kind(content: bytes) -> str | None:
-    """Return the format of bytes that contain records, compressed or not; else None."""
-    if is_binary(content):
-        return None
-    for line in _filled_lines(content):
-        # The first character is enough: an object per line, or a list of objects.
-        return {"{": ".jsonl", "[": ".json"}.get(line[0])
-    return None
-
-
-def _starts_with_numbers(content: bytes) -> bool:
-    """Whether the first line, or the second below a header, is a row of numbers."""
-    # Two lines decide; reading on would decompress all of a large input.
-    lines = itertools.islice(_filled_lines(content), 2)
-    return any(numbers_in(line) is not None for line in lines)
-
-
-def _filled_lines(content: bytes) -> Iterator[str]:
-    for _, line in read_lines(content, _STDIN):
-        if line.strip():
-            yield line.strip()

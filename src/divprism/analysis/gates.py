@@ -1,4 +1,4 @@
-"""`--fail-under`: scores that must not be lower than a number."""
+"""Gates: scores that must not be lower than a number (`fail_under`)."""
 
 import math
 
@@ -7,11 +7,13 @@ from divprism.data.readers.guards import shown
 from divprism.errors import ArgumentError, GateError
 from divprism.scores.spec import LABELS, PROMPTS, REPEATED_PROMPTS, score_spec
 
-_UNCHECKED = "--fail-under {} cannot be checked: the score needs {}."
+__all__ = ["check_gates", "check_possible", "parse_gates"]
+
+_UNCHECKED = "`fail_under={}` cannot be checked: the score needs {}."
 
 
 def parse_gates(texts: list[str], *, labels: bool) -> dict[str, float]:
-    """The least value of each score that --fail-under names, if it can be computed."""
+    """Return the least value of each score, from texts such as "vendi=4.5"."""
     gates: dict[str, float] = {}
     for text in texts:
         name, _, number = (part.strip() for part in text.partition("="))
@@ -21,7 +23,7 @@ def parse_gates(texts: list[str], *, labels: bool) -> dict[str, float]:
             least = math.nan  # refused below
         if not math.isfinite(least) or name in gates:
             example = "a score, once, and a number, such as conditional_vendi=4.5"
-            raise ArgumentError(f"--fail-under must be {example}; got {text!r}.")
+            raise ArgumentError(f"`fail_under` must be {example}; got {text!r}.")
         gates[score_spec(name, "fail_under").name] = least
     check_possible(gates, labels=labels)
     return gates
@@ -50,4 +52,4 @@ def check_gates(results: Results, gates: dict[str, float]) -> None:
                 low.append(f"{subject} is {value:.4g}, below {least:g}")
         if low:
             others = f", as for {len(low):,} of {len(results):,} models" * (len(low) > 1)
-            raise GateError(f"{low[0]}{others} (--fail-under).")
+            raise GateError(f"{low[0]}{others} (`fail_under`).")

@@ -1,0 +1,361 @@
+"""Data sets in shards: patterns and folders, parts of the rows, and states that are merged."""
+
+import gc
+import json
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from command_line import run
+from sample_files import jsonl, write
+
+import divprism as dp
+from divprism.data.parts import Shard
+from divprism.data.readers import joined_arrays, npy, read_arrays
+
+ROWS = np.random.default_rng(5).normal(size=(40, 3)).astype(np.float32)
+PROMPTS = np.random.default_rng(6).normal(size=(40, 2))
+CUTS = [0, 7, 7, 30, 40]  # unequal, and one of them empty
+
+
+def save_parts(folder, rows, name="part-{}.npy", cuts=CUTS):
+    """Write consecutive rows to files that are numbered from 8, so that one has two digits."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (start, stop) in enumerate(pairwise(cuts), 8):
+        np.save(folder / name.format(number), rows[start:stop])
+    return folder
+
+
+# --- patterns and folders of arrays
+
+
+@pytest.mark.parametrize("source", ["shards/*.npy", "shards", "shards/part-*.npy", "sh*/*.npy"])
+def test_shards_are_one_array_in_the_natural_order_of_their_names(source, tmp_path):
+    save_parts(tmp_path / "shards", ROWS)
+    samples = dp.load(tmp_path / source)
+    np.testing.assert_array_equal(samples.outputs, ROWS)
+    assert samples.outputs.dtype == ROWS.dtype and not samples.outputs.flags.writeable
+    assert "4 shards as one data set, part-8.npy to part-11.npy" in samples.notes[0].text
+
+
+def test_shards_of_outputs_and_prompts_pair_up_whatever_their_cuts(tmp_path):
+    save_parts(tmp_path / "x", ROWS)
+    save_parts(tmp_path / "t", PROMPTS, cuts=[0, 20, 40])
+    whole = dp.evaluate(ROWS, PROMPTS, interval=None)
+    for x, t in (("x/*.npy", "t/*.npy"), ("x", "t"), ("x", "t/*.npy")):
+        result = dp.evaluate(tmp_path / x, tmp_path / t, interval=None)
+        assert result.conditional_vendi == whole.conditional_vendi
+    with pytest.raises(dp.DataError, match=r"40 outputs in .*x/\*.npy and 20 prompts in"):
+        dp.load(tmp_path / "x/*.npy", tmp_path / "t/part-8.npy")
+
+
+def test_a_folder_may_hold_the_shards_of_both_sides(tmp_path):
+    save_parts(tmp_path, ROWS, "outputs-{}.npy")
+    save_parts(tmp_path, PROMPTS, "prompts-{}.npy", [0, 39, 40])
+    write(tmp_path, {"run.json": '{"seed": 3}', "notes.txt": "hello"})
+    samples = dp.load(tmp_path)
+    np.testing.assert_array_equal(samples.outputs, ROWS)
+    np.testing.assert_array_equal(samples.prompts, PROMPTS)
+    assert any("run.json: not read" in note.text for note in samples.notes)
+
+
+def test_arrays_with_names_that_differ_in_more_than_a_number_are_not_joined(tmp_path):
+    for name in ("train.npy", "test.npy"):
+        np.save(tmp_path / name, ROWS)
+    with pytest.raises(dp.DataError, match=r"different names \(test.npy and train.npy\).*pattern"):
+        dp.load(tmp_path)
+    assert len(dp.load(f"{tmp_path}/t*.npy").outputs) == 80  # a pattern is explicit
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path):
+    np.save(tmp_path / "run[1].npy", ROWS)
+    np.save(tmp_path / "run1.npy", ROWS[:5])
+    assert len(dp.load(tmp_path / "run[1].npy")) == 40
+    assert len(dp.load(tmp_path / "run?.npy")) == 5
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (ROWS[:, :2], "2 values of float32 per row, but .*part-8.npy has 3 values of float32"),
+        (ROWS.astype(float), "3 values of float64 per row"),
+        (ROWS[:, 0], "single values of float32 per row"),
+        (ROWS.reshape(20, 2, 3), "2 x 3 values of float32 per row"),
+        (np.float32(3), "contains a single number"),
+        (np.array([{}], dtype=object), "contains pickled objects"),
+    ],
+)
+def test_a_shard_that_does_not_fit_is_refused_by_name(bad, words, tmp_path):
+    save_parts(tmp_path, ROWS)
+    np.save(tmp_path / "part-9.npy", bad, allow_pickle=True)
+    for source in (tmp_path, f"{tmp_path}/*.npy"):
+        with pytest.raises(dp.DataError, match=f"part-9.npy.*{words}"):
+            dp.load(source)
+
+
+def test_a_truncated_shard_is_refused_by_name(tmp_path):
+    save_parts(tmp_path, ROWS)
+    content = (tmp_path / "part-10.npy").read_bytes()
+    (tmp_path / "part-10.npy").write_bytes(content[:-1])
+    with pytest.raises(dp.DataError, match=r"part-10.npy is truncated"):
+        dp.load(tmp_path)
+
+
+@pytest.mark.parametrize("pattern", ["no*.npy", "no/*/x.npy", "a\0b/*", "*" * 300])
+def test_a_pattern_that_matches_nothing_is_refused(pattern, tmp_path):
+    with pytest.raises(dp.DataError, match=r"^no file matches .*\.$"):
+        dp.load(f"{tmp_path}/{pattern}")
+
+
+def test_hidden_and_unfinished_files_are_no_shards(tmp_path):
+    save_parts(tmp_path, ROWS)
+    np.save(tmp_path / ".part-1.npy", ROWS)
+    (tmp_path / ".x.npy.partial").write_bytes(b"half")
+    assert len(dp.load(tmp_path)) == len(dp.load(f"{tmp_path}/*.npy")) == 40
+
+
+def test_links_out_of_the_folder_of_a_pattern_are_refused(tmp_path):
+    np.save(tmp_path / "secret.npy", ROWS)
+    folder = save_parts(tmp_path / "shards", ROWS)
+    (folder / "part-12.npy").symlink_to(tmp_path / "secret.npy")
+    for source in (folder, folder / "*.npy"):
+        with pytest.raises(dp.DataError, match=r"part-12.npy leads to .*secret.npy, outside"):
+            dp.load(source)
+        assert len(dp.load(source, allow_outside=True)) == 80
+    # The folder of this pattern is the one above, in which the link stays.
+    assert len(dp.load(tmp_path / "shard?/*.npy")) == 80
+
+
+def test_files_of_different_formats_are_not_one_data_set(tmp_path):
+    save_parts(tmp_path, ROWS)
+    write(tmp_path, {"part-1.jsonl": jsonl([{"output": "a"}]), "a.png": b"x", "b.png": b"x"})
+    with pytest.raises(dp.DataError, match=r"part-1.jsonl and .*part-8.npy have different formats"):
+        dp.load(f"{tmp_path}/part-*")
+    with pytest.raises(dp.DataError, match=r"a.png is a single output"):
+        dp.load(f"{tmp_path}/*.png")
+    (tmp_path / "part-x").mkdir()
+    with pytest.raises(dp.DataError, match=r"folders and files"):
+        dp.load(f"{tmp_path}/part-*")
+    with pytest.raises(dp.DataError, match=r"part-x is a folder without embedding.json"):
+        dp.load(f"{tmp_path}/part-?")
+
+
+def test_archives_and_strings_are_read_in_shards_too(tmp_path):
+    for number in (1, 2):
+        rows = slice(20 * number - 20, 20 * number)
+        np.savez(tmp_path / f"{number}.npz", x=ROWS[rows], t=PROMPTS[rows])
+        np.save(tmp_path / f"ids-{number}.npy", np.array(["a" * number] * 2))
+    samples = dp.load(f"{tmp_path}/*.npz")
+    np.testing.assert_array_equal(samples.outputs, ROWS)
+    np.testing.assert_array_equal(samples.prompts, PROMPTS)
+    assert read_arrays(f"{tmp_path}/ids-*.npy", "labels").tolist() == ["a", "a", "aa", "aa"]
+
+
+def test_a_quoted_pattern_on_the_command_line_gives_the_scores_of_the_whole(tmp_path):
+    save_parts(tmp_path / "x", ROWS)
+    save_parts(tmp_path / "t", PROMPTS, cuts=[0, 20, 40])
+    save_parts(tmp_path / "labels", np.arange(40) % 3)
+    flags = ("--interval", "0", "--format", "json", "--labels", "labels/*.npy")
+    done = run("score", "x/*.npy", "--prompts", "t/*.npy", *flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    whole = dp.evaluate(ROWS, PROMPTS, labels=np.arange(40) % 3, interval=None)
+    scores = json.loads(done.stdout)["scores"]
+    assert scores["cluster_vendi"]["value"] == whole.cluster_vendi
+    assert scores["conditional_vendi"]["value"] == whole.conditional_vendi
+
+
+# --- more rows than are read into memory
+
+
+@pytest.fixture
+def small_memory(monkeypatch, tmp_path):
+    """Let 100 bytes be what is read into memory, and return the folder of temporary files."""
+    monkeypatch.setattr(npy, "MAX_READ", 100)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(joined_arrays.tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_many_rows_stay_on_disk_and_leave_no_file(order, small_memory, tmp_path):
+    parts = tmp_path / "shards"
+    save_parts(parts, ROWS)
+    np.save(parts / "part-10.npy", np.asarray(ROWS[7:30], order=order))
+    samples = dp.load(parts)
+    assert isinstance(samples.outputs, np.memmap)
+    np.testing.assert_array_equal(samples.outputs, ROWS)
+    kernel = dp.Gaussian(1.0)
+    assert dp.rke(samples.outputs, kernel=kernel) == dp.rke(ROWS, kernel=kernel)
+    part = samples.select(range(3, 9))
+    assert len(os.listdir(small_memory)) == 1
+    del samples
+    gc.collect()
+    np.testing.assert_array_equal(part.outputs, ROWS[3:9])  # a part keeps the file
+    del part
+    gc.collect()
+    assert os.listdir(small_memory) == []
+
+
+def test_a_disk_without_room_is_one_sentence_and_leaves_no_file(small_memory, tmp_path):
+    save_parts(tmp_path / "shards", ROWS)
+
+    def write_too_much(file):
+        file.write(b"some")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(dp.DataError, match=r"No space left.*; set TMPDIR"):
+        joined_arrays.stored_rows((1,), np.dtype(float), write_too_much)
+    assert os.listdir(small_memory) == []
+
+
+# --- tables
+
+
+def test_a_pattern_of_tables_is_one_table(tmp_path):
+    rows = [{"prompt": f"p{index % 2}", "output": f"o{index}"} for index in range(12)]
+    write(tmp_path, {f"{10 - part}.jsonl": jsonl(rows[part::3]) for part in (2, 1, 0)})
+    samples = dp.load(f"{tmp_path}/*.jsonl")
+    expected = [row["output"] for part in (2, 1, 0) for row in rows[part::3]]
+    assert [item.text for item in samples.outputs] == expected
+    assert len(dp.load(f"{tmp_path}/*.jsonl", limit=5)) == 5
+
+
+def test_a_folder_of_parquet_shards_is_one_table(tmp_path):
+    table = pytest.importorskip("pyarrow").table
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for number in (9, 10):
+        texts = [f"{number}-{row}" for row in range(3)]
+        columns = {"prompt": ["p"] * 3, "output": texts}
+        parquet.write_table(table(columns), tmp_path / f"train-{number}-of-2.parquet")
+    for source in (tmp_path, f"{tmp_path}/*.parquet"):
+        samples = dp.load(source)
+        assert [item.text for item in samples.outputs] == [
+            *("9-0", "9-1", "9-2"),
+            *("10-0", "10-1", "10-2"),
+        ]
+        assert "2 shards as one data set" in samples.notes[0].text
+    parquet.write_table(table(columns), tmp_path / "test-1-of-1.parquet")
+    with pytest.raises(dp.DataError, match=r"contains 3 tables"):
+        dp.load(tmp_path)
+
+
+# --- parts of the rows
+
+
+@pytest.mark.parametrize(("n", "count"), [(1, 1), (7, 3), (16, 16), (1000, 7), (5, 5)])
+def test_shards_of_rows_are_contiguous_and_of_nearly_equal_size(n, count):
+    parts = [Shard(index, count).rows(n) for index in range(1, count + 1)]
+    assert [row for part in parts for row in part] == list(range(n))
+    sizes = {len(part) for part in parts}
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(
+    "text", ["0/3", "4/3", "3", "3/", "a/b", "1/0", "-1/3", "1/3/5", "\u0661/\u0663"]
+)
+def test_what_is_no_shard_is_refused(text):
+    with pytest.raises(dp.ArgumentError, match=r"`shard` must be .* such as 3/16"):
+        Shard.parse(text)
+
+
+# --- embedding by several jobs
+
+
+def write_answers(folder, n=50):
+    """Write texts with repeated prompts, and one empty output; returns their file."""
+    rows = [{"prompt": f"prompt {row % 7}", "output": f"answer {row % 45}"} for row in range(n)]
+    path = folder / "answers.jsonl"
+    path.write_bytes(jsonl([*rows, {"prompt": "prompt 0", "output": ""}]))
+    return path
+
+
+def run_all(*calls, cwd):
+    """Run commands at the same time, and require that each succeeds."""
+    with ThreadPoolExecutor(len(calls)) as threads:
+        done = list(threads.map(lambda call: run(*call, cwd=cwd), calls))
+    for result in done:
+        assert result.returncode == 0, result.stderr
+    return done
+
+
+def test_jobs_that_share_a_cache_leave_nothing_to_embed(tmp_path, monkeypatch):
+    source, cache = write_answers(tmp_path), tmp_path / "cache"
+    call = ("embed", source, "--cache", cache, "--shard")
+    done = run_all(*((*call, f"{part}/4") for part in range(1, 5)), cwd=tmp_path)
+    assert done[0].stdout == b"cached: outputs (13, 256), prompts (13, 256)\n"
+    assert run("cache", "verify", "--cache", cache).returncode == 0
+
+    def refuse(*arguments):
+        raise AssertionError("the model was called")
+
+    monkeypatch.setattr(dp.WordLlama, "embed_batch", refuse)
+    cached = dp.embed(dp.load(source), cache=cache)
+    monkeypatch.undo()
+    expected = dp.embed(dp.load(source), cache=False)
+    np.testing.assert_array_equal(cached.outputs, expected.outputs)
+    np.testing.assert_array_equal(cached.prompts, expected.prompts)
+
+
+def test_folders_of_all_shards_are_read_as_the_whole(tmp_path):
+    source = write_answers(tmp_path)
+    call = ("embed", source, "--cache", tmp_path / "cache")
+    jobs = [(*call, "--shard", f"{part}/11", "-o", f"v/{part}") for part in range(1, 12)]
+    run_all((*call, "-o", "whole"), cwd=tmp_path)
+    run_all(*jobs[:4], cwd=tmp_path)
+    run_all(*jobs[4:], cwd=tmp_path)
+    whole, parts = dp.load(tmp_path / "whole"), dp.load(tmp_path / "v/*")
+    np.testing.assert_array_equal(parts.outputs, whole.outputs)
+    np.testing.assert_array_equal(parts.prompts, whole.prompts)
+    assert parts.skipped == whole.skipped == 1 and parts.embedders == whole.embedders
+    assert parts.warnings == whole.warnings[:1]  # the other one is about all vectors together
+    assert parts.given.outputs == tuple(
+        replace(text, where=part.where)
+        for text, part in zip(whole.given.outputs, parts.given.outputs, strict=True)
+    )
+    alone = dp.load(tmp_path / "v/3")
+    assert "holds shard 3/11 alone" in str(alone.warnings[-1])
+    (tmp_path / "v/2/embedding.json").rename(tmp_path / "moved.json")
+    with pytest.raises(dp.DataError, match=r"2 is a folder without embedding.json"):
+        dp.load(tmp_path / "v/*")
+
+
+def test_a_missing_doubled_or_foreign_shard_is_refused(tmp_path):
+    source = write_answers(tmp_path)
+    call = ("embed", source, "--cache", tmp_path / "cache")
+    jobs = [(*call, "--shard", f"{part}/3", "-o", f"v/{part}") for part in (1, 2, 3)]
+    run_all(*jobs, (*call, "-o", "v/all"), (*call, "--shard", "1/2", "-o", "v/half"), cwd=tmp_path)
+    names = {
+        "v/[13]": r"1 of 3 shards is missing beside .*v/1: 2\.",
+        "v/*": r"v/1 holds shard 1/3, but .*v/all no shard",
+        "v/[13]*f": r"no file matches",
+        "v/[1h]*": r"v/1 holds shard 1/3, but .*v/half shard 1/2",
+    }
+    for name, words in names.items():
+        with pytest.raises(dp.DataError, match=words):
+            dp.load(tmp_path / name)
+    shutil.copytree(tmp_path / "v/2", tmp_path / "v/22")
+    with pytest.raises(
+        dp.DataError, match=r"v/3 holds shard 3/3, but is number 3|22 holds shard 2"
+    ):
+        dp.load(tmp_path / "v/[123]*")
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (("--shard", "5/4"), 2, "--shard must be a part and the number of parts, such as 3/16"),
+        (("--shard", "1/51"), 2, "--shard must be one of at most 50 parts"),
+        (("--no-cache",), 2, "vectors are not kept without a cache; give a folder"),
+        (("--cache", "/dev/null/x"), 4, "cannot write vectors to the cache /dev/null/x"),
+    ],
+)
+def test_what_keeps_no_vectors_is_refused(flags, code, words, tmp_path):
+    done = run("embed", write_answers(tmp_path), "-q", *flags, cwd=tmp_path)
+    assert done.returncode == code and words in done.stderr.decode()
+    np.save(tmp_path / "x.npy", ROWS)
+    assert b"there is nothing to embed" in run("embed", tmp_path / "x.npy").stderr
