@@ -209,6 +209,13 @@ def test_engines_refuse_what_they_cannot_run(two_workers):
         dp.Dask(3)
 
 
+def test_far_more_processes_than_cores_are_refused(tmp_path):
+    np.save(tmp_path / "x.npy", pairs()[0])
+    result = run("score", tmp_path / "x.npy", "--workers", "1000000")
+    assert result.returncode == 2
+    assert result.stderr.decode().startswith("divprism: --workers must be at most ")
+
+
 def test_no_scheduler_at_an_address_is_one_sentence(monkeypatch):
     monkeypatch.setattr("divprism.engines.dask._CONNECT_SECONDS", 0.5)
     with pytest.raises(dp.EngineError, match="no scheduler of Dask answers at tcp"):

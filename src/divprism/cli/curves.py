@@ -10,7 +10,7 @@ from divprism.report.tables import convergence_table, curves_table, sweep_table
 
 # A sweep sets the kernels itself, and computes all eigenvalues of matrices of --max-rows rows.
 _NOT_SWEPT = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t", "estimator", "max_memory")
-_ONE_MACHINE = ("workers", "scheduler")  # subsets are small
+_ONE_MACHINE = ("workers", "scheduler", "resume")  # subsets are small
 
 
 @command(*(name for name in ASSESSMENT if name != "unit"), *_ONE_MACHINE)

@@ -146,6 +146,7 @@ class Job(Reading):
     max_memory: str | None = _advanced(None, "Limit, e.g. 4GB; default: half of the free memory.")
     workers: int | None = _advanced(None, "Compute in this many processes, by Dask.", min=1)
     scheduler: str | None = _advanced(None, "Compute on a Dask cluster: tcp://HOST:PORT.")
+    resume: Path | None = _advanced(None, "Folder to continue from if a long run is interrupted.")
     config: Path | None = _advanced(
         None, "JSON file: flags, or an earlier result.", callback=load_config, is_eager=True
     )
@@ -172,8 +173,10 @@ class Job(Reading):
     def run(self, function: Callable[..., R], data: object, **options: object) -> R:
         """Call a library function that scores, on a cluster if the flags name one."""
         with cluster(self.scheduler, self.workers) as engine:
-            on_cluster = {"engine": engine} if engine else {}  # commands without it refuse the name
-            return super().run(function, data, **on_cluster, **options)
+            # Only what is given: commands without these flags refuse their names.
+            given = {"engine": engine, "resume": self.resume}
+            options |= {name: value for name, value in given.items() if value is not None}
+            return super().run(function, data, **options)
 
     def settings(self, samples: Samples) -> Settings:
         """The settings that the flags spell."""

@@ -4,7 +4,9 @@ Everything else in the package uses the standard through `array_api_compat`, so 
 on NumPy, on torch (CPU or GPU) and on array-api-strict.
 """
 
+import math
 import sys
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -108,6 +110,14 @@ class StoredRows:
         skipped = rows.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
         offset = whole.offset + skipped
         return cls(str(whole.filename), rows.dtype.str, rows.shape, offset)
+
+    def content_chunks(self) -> Iterator[bytes]:
+        """The form of the rows and their bytes, for a hash."""
+        yield f"{self.dtype} {self.shape}".encode()
+        rows = self.open()
+        step = max(1, _CHUNK_ENTRIES // max(1, math.prod(self.shape[1:])))
+        for start in range(0, len(rows), step):
+            yield rows[start : start + step].tobytes()
 
     def open(self) -> np.memmap:
         """The rows, read from the file on access."""

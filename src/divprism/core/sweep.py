@@ -106,6 +106,21 @@ class _Sums(Total):
         squares = [a + b for a, b in zip(self.squares, other.squares, strict=True)]
         return _Sums(self.first, products, squares)
 
+    def arrays(self) -> list[np.ndarray]:
+        """The products that there are, then the norms."""
+        products = [to_numpy(product) for product in self.products if product is not None]
+        return [*products, np.array(self.squares, np.float64)]
+
+    def with_arrays(self, arrays: Sequence[np.ndarray]) -> "_Sums":
+        """Sums of the same form with other numbers."""
+        rest = iter(arrays)
+        products: list[Array | None] = []
+        for product in self.products:
+            if product is not None:
+                product = upload(next(rest), product)
+            products.append(product)
+        return _Sums(self.first, products, next(rest).tolist())
+
 
 @dataclass
 class _Inputs:
@@ -147,6 +162,11 @@ class _Tiles(Job):
 
     def __post_init__(self) -> None:
         self.kept = KeptTiles(self.keep, self.seconds_per_byte)
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """All but what is kept, which changes no bit."""
+        return tuple(self.sources), tuple(self.recipes), self.masses, self.compact
 
     def bytes_of(self, task: _Task) -> int:
         """Bytes of the tiles of a task."""

@@ -1,6 +1,7 @@
 """Where tiles are computed and which resources they may use. Nothing here changes a result."""
 
 from divprism.engines.base import Arrays, Engine, Job, Report, Shared, Total, Tree, bundled
+from divprism.engines.checkpoints import checked_folder
 from divprism.engines.dask import Dask, cluster
 from divprism.engines.resources import (
     RESOURCES,
@@ -37,6 +38,7 @@ __all__ = [
     "as_engine",
     "blas_for",
     "bundled",
+    "checked_folder",
     "cluster",
     "cores",
     "in_order",

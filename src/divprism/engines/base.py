@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 __all__ = [
     "Arrays",
     "Engine",
@@ -35,6 +37,14 @@ class Total(ABC):
     def merged(self, other: "Total") -> "Total":
         """The sum of this total and that of later items, as a new object."""
 
+    @abstractmethod
+    def arrays(self) -> list[np.ndarray]:
+        """Its numbers, for a file."""
+
+    @abstractmethod
+    def with_arrays(self, arrays: Sequence[np.ndarray]) -> "Total":
+        """A total of the same form with the numbers of `arrays`."""
+
 
 class Job(ABC):
     """Work in parts that are summed: what all parts share, such as points and their kernel.
@@ -42,6 +52,11 @@ class Job(ABC):
     An engine may run the parts in other processes. A job is pickled once for each of these, so it
     refers to no open file, thread or client.
     """
+
+    @property
+    def content(self) -> Any:
+        """Everything that parts depend on beside the inputs of a pass."""
+        return self
 
     @abstractmethod
     def empty(self, inputs: Any, items: Sequence[Any]) -> Total:
@@ -124,6 +139,15 @@ class Arrays(Total):
         """The sum of both, as a new object."""
         assert isinstance(other, Arrays)
         return Arrays(tuple(a + b for a, b in zip(self.values, other.values, strict=True)))
+
+    def arrays(self) -> list[np.ndarray]:
+        """The values; numbers as arrays without an axis."""
+        return [np.asarray(value) for value in self.values]
+
+    def with_arrays(self, arrays: Sequence[np.ndarray]) -> "Arrays":
+        """The same with other values."""
+        # An empty tuple as index turns an array without an axis into a number.
+        return Arrays(tuple(array[()] for array in arrays))
 
 
 def sum_of(job: Job, inputs: Any, items: Sequence[Any]) -> Total:

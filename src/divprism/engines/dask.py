@@ -15,7 +15,7 @@ from divprism.engines._interrupts import (
 )
 from divprism.engines._packing import Packed, bytes_of
 from divprism.engines.base import Engine, Job, Report, Shared, Total, sum_of
-from divprism.engines.threads import one_blas_thread
+from divprism.engines.threads import cores, one_blas_thread
 from divprism.errors import ArgumentError, EngineError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ _MEMORY_SHARE = 0.5
 
 # Bytes of a worker before it has done anything: Python, NumPy, SciPy and Dask.
 _WORKER_BYTES = 200 * 2**20
+
+# Processes on this machine: so many for each core, but these in any case.
+_MOST_PER_CORE = 4
+_FEWEST_ALLOWED = 16
 
 # Seconds to wait for the answer of a scheduler, and for a worker where there is none.
 _CONNECT_SECONDS = 10
@@ -263,6 +267,7 @@ def cluster(scheduler: str | None = None, workers: int | None = None) -> Iterato
     if workers is None:
         yield None
         return
+    _check_number(workers)
     require_dask()
     from distributed import Client, LocalCluster
 
@@ -272,6 +277,16 @@ def cluster(scheduler: str | None = None, workers: int | None = None) -> Iterato
         local = LocalCluster(n_workers=workers, threads_per_worker=1, **options)
     with local, interrupts_remembered(), Client(local) as client:
         yield Dask(client)
+
+
+def _check_number(workers: int) -> None:
+    """Refuse to start far more processes than there are cores."""
+    most = max(_FEWEST_ALLOWED, _MOST_PER_CORE * cores())
+    if workers > most:
+        raise ArgumentError(
+            f"`workers` must be at most {most} on this machine, which has {cores()} cores; "
+            f"got {workers:,}. Name a `scheduler` to use more machines."
+        )
 
 
 def is_client(value: object) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from divprism.engines.base import Engine
+from divprism.engines.checkpoints import Checkpoints
 from divprism.engines.dask import Dask, is_client
 from divprism.engines.threads import Caller, Serial, Threads
 from divprism.errors import ArgumentError
@@ -55,6 +56,9 @@ class Resources:
         Where embeddings are kept; None for the default folder, False for nowhere.
     num_workers : int or None
         Threads that read and decode files; None for one per core.
+    resume : path or None
+        Folder in which finished sweeps are kept: a computation that was interrupted and is started
+        again continues there. The files stay until you delete them.
     """
 
     memory: int | None = None
@@ -63,6 +67,7 @@ class Resources:
     tile: int = TILE
     cache: object = None
     num_workers: int | None = None
+    resume: Path | None = None
 
     @property
     def budget(self) -> int:
@@ -87,8 +92,13 @@ class Resources:
     def engine_for(self, like: object) -> Engine:
         """The engine for arrays such as `like`."""
         engine = self._chosen
-        if isinstance(like, np.ndarray):
-            return engine
+        if not isinstance(like, np.ndarray):
+            engine = self._engine_of_library(like, engine)
+        if self.resume is not None:
+            return Checkpoints(engine, self.resume)
+        return engine
+
+    def _engine_of_library(self, like: object, engine: Engine) -> Engine:
         if isinstance(engine, Threads):
             # Other libraries have threads, or a device, of their own.
             return Serial()

@@ -21,7 +21,7 @@ from divprism.core.validation import (
     whole_number,
 )
 from divprism.embedders import Embedder
-from divprism.engines import Progress, Resources, as_engine
+from divprism.engines import Progress, Resources, as_engine, checked_folder
 from divprism.errors import ArgumentError
 from divprism.estimators import Auto, Estimator
 from divprism.scores import registry
@@ -252,6 +252,7 @@ class ResourceOptions(TypedDict, total=False):
     memory: int | str | None
     engine: object
     progress: Progress | None
+    resume: object
 
 
 class _SharedOptions(ResourceOptions, total=False):
@@ -303,7 +304,7 @@ class EvaluationOptions(EmbeddedPairOptions, AssessmentOptions, total=False):
     """Keywords of `evaluate`."""
 
 
-_RESOURCE_NAMES = ("memory", "engine", "progress", "cache", "num_workers")
+_RESOURCE_NAMES = ("memory", "engine", "progress", "cache", "num_workers", "resume")
 
 
 def read_options(
@@ -340,4 +341,6 @@ def _read_resources(given: dict[str, Any]) -> Resources:
         raise ArgumentError(
             f"`progress` must be a function of a text and a fraction; got {progress!r}."
         )
+    if given.get("resume") is not None:
+        given["resume"] = checked_folder(given["resume"])
     return Resources(**(given | {"memory": check_memory(given.get("memory"))}))

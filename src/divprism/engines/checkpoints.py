@@ -1,0 +1,186 @@
+"""Checkpoints: finished passes kept in a folder, so that an interrupted computation continues."""
+
+import hashlib
+import io
+import os
+import pickle
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from array_api_compat import is_torch_array
+
+from divprism.engines.base import Engine, Report, Shared, Total
+from divprism.errors import ArgumentError
+
+__all__ = ["Checkpoints", "checked_folder"]
+
+T = TypeVar("T")
+
+# Changes whenever the same data and settings may give other bits or another layout.
+_FORMAT = b"divprism checkpoint 1"
+
+_DIGEST_BYTES = 32
+
+
+class Checkpoints(Engine):
+    """An engine that looks for each total in a folder before it computes it.
+
+    The name of a file is a hash of all that its total depends on: data, kernel, masses, and the
+    vectors of the pass. A computation that is repeated thus finds what it has finished, whoever
+    computed it, and nothing else.
+
+    Parameters
+    ----------
+    engine : Engine
+        Where totals are computed that are not found.
+    folder : Path
+        Folder of the files; see `checked_folder`.
+    """
+
+    def __init__(self, engine: Engine, folder: Path) -> None:
+        self.engine, self.folder = engine, folder
+
+    @property
+    def num_workers(self) -> int:
+        """That of the engine."""
+        return self.engine.num_workers
+
+    @property
+    def num_processes(self) -> int:
+        """That of the engine."""
+        return self.engine.num_processes
+
+    def share(self, value: T) -> "_Hashed[T]":
+        """Make a value known to all workers of the engine."""
+        return _Hashed(self.engine.share(value))
+
+    def kept_bytes(self, room: int, needed: int) -> int:
+        """That of the engine."""
+        return self.engine.kept_bytes(room, needed)
+
+    def total(
+        self,
+        job: Shared[Any],
+        inputs: Any,
+        bundles: Sequence[Sequence[Any]],
+        report: Report,
+    ) -> Any:
+        """The sum of the parts of all items, from the folder if it is there."""
+        assert isinstance(job, _Hashed)
+        path = self.folder / f"{job.digest(inputs, bundles)}.checkpoint"
+        items = [item for bundle in bundles for item in bundle]
+        found = _read(path, job.value.empty(inputs, items))
+        if found is not None:
+            report(1.0)
+            return found
+        total = self.engine.total(job.inner, inputs, bundles, report)
+        _write(path, total)
+        return total
+
+
+class _Hashed(Shared[T]):
+    """A shared job, and the hash of what its parts depend on."""
+
+    def __init__(self, inner: Shared[T]) -> None:
+        super().__init__(inner.value)
+        self.inner = inner
+        self._hash: Any = None
+
+    def digest(self, *more: Any) -> str:
+        """The hash of the job and of more values."""
+        # Hashed once: the points may be gigabytes.
+        if self._hash is None:
+            self._hash = hashlib.sha256(_FORMAT)
+            _update(self._hash, self.value.content)  # type: ignore[attr-defined]  # T is a job
+        whole = self._hash.copy()
+        _update(whole, more)
+        return str(whole.hexdigest())
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles rows in files by their content, since a file may change under its name."""
+
+    def __init__(self, file: io.BytesIO, hash_: Any, buffers: list[pickle.PickleBuffer]) -> None:
+        super().__init__(file, protocol=5, buffer_callback=buffers.append)
+        self._stored = hash_
+
+    def reducer_override(self, value: Any) -> Any:
+        if hasattr(value, "content_chunks"):
+            for chunk in value.content_chunks():
+                self._stored.update(chunk)
+            return str, ("rows in a file",)
+        if is_torch_array(value):
+            # Torch numbers its storage anew in each process.
+            array = value.detach().cpu().numpy()
+            self._stored.update(array.tobytes())
+            return str, (f"{array.dtype} {array.shape} {value.device}",)
+        return NotImplemented
+
+
+def _update(hash_: Any, value: Any) -> None:
+    """Add a value to a hash. It is pickled and never unpickled."""
+    file, buffers = io.BytesIO(), []  # type: ignore[var-annotated]
+    try:
+        _Pickler(file, hash_, buffers).dump(value)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise ArgumentError(
+            f"`resume` needs data and kernels that can be pickled: {error}"
+        ) from None
+    hash_.update(file.getbuffer())
+    for buffer in buffers:
+        hash_.update(buffer.raw())
+
+
+def checked_folder(path: str | Path) -> Path:
+    """The folder of checkpoints, created if need be; refuses one that cannot be written."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ArgumentError(f"`resume` must be a folder to write to: {reason}.") from None
+    return folder
+
+
+def _write(path: Path, total: Total) -> None:
+    """Write a total. A process that ends meanwhile leaves nothing under this name."""
+    file = io.BytesIO()
+    for array in total.arrays():
+        np.lib.format.write_array(file, array, allow_pickle=False)
+    content = file.getbuffer()
+    unfinished = path.with_suffix(f".{os.getpid()}")
+    try:
+        with unfinished.open("wb") as target:
+            target.write(hashlib.sha256(content).digest())
+            target.write(content)
+            target.flush()
+            os.fsync(target.fileno())
+        unfinished.replace(path)
+    except OSError:
+        # A full disk takes the checkpoint, not the computation.
+        unfinished.unlink(missing_ok=True)
+
+
+def _read(path: Path, empty: Total) -> Total | None:
+    """A total as large as `empty`; None without a whole file of it."""
+    expected = empty.arrays()
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(payload).digest() != digest:
+        return None
+    file = io.BytesIO(payload)
+    try:
+        arrays = [np.lib.format.read_array(file, allow_pickle=False) for _ in expected]
+    except ValueError:
+        return None
+    if [array.shape for array in arrays] != [array.shape for array in expected]:
+        return None
+    return empty.with_arrays(arrays)
