@@ -82,10 +82,20 @@ def _report(resources: Resources, share: float) -> None:
     resources.report_progress("sums of squares", share)
 
 
-def square_sums(operators: Sequence[Operator], resources: Resources) -> list[np.ndarray]:
-    """For each operator and each of its points i the sum over all points j of m_j k_ij^2."""
+def square_sums(
+    operators: Sequence[Operator], resources: Resources, *, distinct: bool = True
+) -> list[np.ndarray]:
+    """For each operator and each of its points i the sum over all points j of m_j k_ij^2.
+
+    Without `distinct`, as in a sample of pairs, points may be equal.
+    """
     sums: dict[Operator, np.ndarray] = {}
-    large = [operator for operator in operators if _is_long(operator)]
+    for operator in operators:
+        if distinct and operator.is_diagonal:
+            sums[operator] = operator.masses
+    rest = [operator for operator in operators if operator not in sums]
+    # A sweep, on half of the matrix and in threads, pays for many points.
+    large = [operator for operator in rest if operator.size > _FEW_POINTS]
     for group in common_sweeps(large):
         sources, recipes = sources_of(group)
         # A factor twice in a recipe is its square. With V = W^(1/2) 1, each product is W^(1/2)
@@ -99,17 +109,10 @@ def square_sums(operators: Sequence[Operator], resources: Resources) -> list[np.
         products, _ = sweep.run(vectors, report=partial(_report, resources))
         for operator, product in zip(group, products, strict=True):
             sums[operator] = to_numpy(product)[:, 0] / root
-    for operator in operators:
-        if operator.is_diagonal:
-            sums[operator] = operator.masses
-        elif operator not in sums:
+    for operator in rest:
+        if operator not in sums:
             sums[operator] = _sums_in_blocks(operator)
     return [sums[operator] for operator in operators]
-
-
-def _is_long(operator: Operator) -> bool:
-    """Whether a sweep, on half of the matrix and in threads, pays."""
-    return operator.size > _FEW_POINTS and not operator.is_diagonal
 
 
 def _sums_in_blocks(operator: Operator) -> np.ndarray:

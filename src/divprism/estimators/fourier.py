@@ -2,23 +2,30 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from divprism.core.arrays import Array, to_numpy
+from divprism.core.arrays import Array, to_numpy, upload
 from divprism.core.features import FourierMap, draw_frequencies, require_fourier_features
 from divprism.core.kernels import Points
 from divprism.core.moments import FeatureMoments
-from divprism.core.operators import HadamardOperator, KernelOperator, Operator
+from divprism.core.operators import KernelOperator, Operator
 from divprism.core.spectrum import Spectrum
 from divprism.core.tiles import row_blocks
-from divprism.engines import RESOURCES, Resources
+from divprism.engines import RESOURCES, Arrays, Job, Resources, bundled, one_blas_thread
 from divprism.estimators.base import QUESTION, Cost, Estimator, Question, whole_number
 
 __all__ = ["Fourier"]
 
 # Bytes of features held at a time.
 _CHUNK = 1 << 24
+
+# Parts of the rows whose moments are summed: each is as large as their sum.
+_PARTS = 16
+
+# Moments that wait to be summed with others of the same height in a tree of so many parts.
+_WAITING = 6
 
 
 @dataclass(frozen=True)
@@ -32,8 +39,7 @@ class Fourier(Estimator):
     Choose r well above the score: a spectrum has at most 2 r eigenvalues, and if r is too small the
     stated error is as large as the score itself.
 
-    O(n (d + r) r) time in one pass; 32 r^2 bytes for each of K_X, K_T and their product in turn,
-    whatever n.
+    O(n (d + r) r) time in one pass; about ten times 32 r^2 bytes on two cores, whatever n.
 
     Attributes
     ----------
@@ -60,9 +66,10 @@ class Fourier(Estimator):
         """The spectrum of each operator; the product uses the frequencies of both factors."""
         factors = [factor for operator in operators for factor in operator.factors]
         require_fourier_features(*(factor.kernel for factor in factors))
-        resources.require(
-            64 * self.num_features**2, f"Fourier({self.num_features})", "take fewer features"
-        )
+        engine = resources.engine_for(factors[0].points.rows)
+        held = min(_PARTS, 2 * engine.num_workers) + _WAITING
+        needed = held * 32 * self.num_features**2
+        resources.require(needed, f"Fourier({self.num_features})", "take fewer features")
         rng = np.random.default_rng(question.rng)
         maps: dict[KernelOperator, FourierMap] = {}
         # Frequencies are tied to a factor, so that the product reuses those of K_X and K_T.
@@ -71,27 +78,34 @@ class Fourier(Estimator):
                 maps[factor] = FourierMap(draw_frequencies(factor.width, self.num_features, rng))
         spectra = []
         for operator in operators:
-            moments, spread = self._moments(operator, maps, resources)
+            moments, excess = self._moments(operator, maps, resources)
             lengths = sum(_excess_lengths(maps[factor]) for factor in operator.factors)
-            controls = np.stack([lengths, spread.excess()], axis=1)
+            controls = np.stack([lengths, excess], axis=1)
             spectra.append(replace(moments.spectrum(), controls=controls))
         return spectra
 
     def _moments(
         self, operator: Operator, maps: dict[KernelOperator, FourierMap], resources: Resources
-    ) -> tuple[FeatureMoments, "_PhaseSpread"]:
-        moments, spread = FeatureMoments(2 * self.num_features, is_random=True), _PhaseSpread()
+    ) -> tuple[FeatureMoments, np.ndarray]:
+        """Moments of the features, and how much wider each frequency spreads than the items."""
+        sides = []
+        for factor, index in operator.indexed_factors():
+            of_pairs = None
+            if operator is not factor:
+                of_pairs = index
+            sides.append(_Side(factor.points, maps[factor], of_pairs))
+        job = _Phases.of(sides, operator.masses)
+        engine = resources.engine_for(operator.factors[0].points.rows)
         # A cosine and a sine of eight bytes each for every frequency.
         blocks = list(row_blocks(operator.size, max(1, _CHUNK // (16 * self.num_features))))
-        for number, rows in enumerate(blocks):
-            pieces = _points(operator, rows)
-            # The phases of a product are the sums of those of its factors.
-            first, *rest = [maps[factor].phases(points) for factor, points in pieces]
-            phases = sum(rest, first)
-            moments.update(FourierMap.features(phases), operator.masses[rows])
-            spread.update([points.rows for _, points in pieces], phases, operator.masses[rows])
-            resources.report_progress("random features", (number + 1) / len(blocks))
-        return moments, spread
+        # Sums as large as the result are worth many blocks of rows.
+        bundles = [[part] for part in bundled(blocks, _PARTS)]
+
+        def report(share: float) -> None:
+            resources.report_progress("random features", share)
+
+        total = engine.total(engine.share(job), None, bundles, report).values
+        return job.moments(total), job.excess(total)
 
     def cost(self, n: int, d_x: int, d_t: int | None = None) -> Cost:
         """Cost of one pass over the data, and a dozen small eigenproblems for each matrix."""
@@ -103,68 +117,97 @@ class Fourier(Estimator):
         return Cost(2 * n * r * width + matrices * (4 * n * r**2 + 80 * r**3), 64 * r**2)
 
 
-class _PhaseSpread:
-    """Variance of the phases of each frequency over the items, beside that of the items.
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """The points of one factor, and their random features; with `index`, those of pairs."""
 
-    The mean over all frequencies is the total variance of the items, over the bandwidths. Where it
-    is smaller in a sample of frequencies, the items look more alike than they are.
+    points: Points
+    features: FourierMap
+    index: np.ndarray | None
+
+    def at(self, rows: slice) -> Points:
+        """The points of some rows of the operator."""
+        if self.index is None:
+            return self.points[rows]
+        return self.points.take(upload(self.index[rows], self.points.rows))
+
+
+@dataclass(frozen=True, eq=False)
+class _Phases(Job):
+    """Sums over rows: of w phi phi', and of the phases and coordinates and their squares.
+
+    Attributes
+    ----------
+    sides : sequence of _Side
+        One, or two for a product: its phases are the sums of theirs.
+    masses : ndarray
+        Masses of the rows.
+    origins : list of ndarray
+        Phases, then the coordinates of each side, that sums are relative to: squares of a large
+        common offset would cancel.
     """
 
-    def __init__(self) -> None:
-        self._phases = _Variance()
-        self._coordinates: list[_Variance] = []
+    sides: Sequence[_Side]
+    masses: np.ndarray
+    origins: list[np.ndarray]
 
-    def update(self, rows: list[Array], phases: Array, masses: np.ndarray) -> None:
-        """Add items: their rows on each side, and their phases."""
-        if not self._coordinates:
-            self._coordinates = [_Variance() for _ in rows]
-        self._phases.update(phases, masses)
-        for variance, values in zip(self._coordinates, rows, strict=True):
-            variance.update(values, masses)
+    @classmethod
+    def of(cls, sides: Sequence[_Side], masses: np.ndarray) -> "_Phases":
+        """Sums relative to the first row."""
+        job = cls(sides, masses, [])
+        with one_blas_thread():
+            first = job._values(slice(0, 1))
+        origins = [to_numpy(values)[0].astype(np.float64) for values in first]
+        return replace(job, origins=origins)
 
-    def excess(self) -> np.ndarray:
-        """Variance of the phases of each frequency less its mean over all frequencies."""
-        total = sum(float(variance.value().sum()) for variance in self._coordinates)
-        return self._phases.value() - total
+    def _values(self, rows: slice) -> list[Array]:
+        """Phases, then the coordinates of each side."""
+        points = [side.at(rows) for side in self.sides]
+        of_sides = []
+        for side, own in zip(self.sides, points, strict=True):
+            of_sides.append(side.features.phases(own))
+        # The phases of a product are the sums of those of its factors.
+        phases = sum(of_sides[1:], of_sides[0])
+        return [phases, *(own.rows for own in points)]
 
+    def empty(self, inputs: None, items: Sequence[list[slice]]) -> Arrays:
+        """Zeros."""
+        size = 2 * self.origins[0].size
+        sums = [np.zeros(origin.size) for origin in self.origins for _ in range(2)]
+        return Arrays((np.zeros((size, size)), *sums))
 
-class _Variance:
-    """Weighted variance of each column, block by block."""
+    def part(self, inputs: None, item: Sequence[slice]) -> tuple[np.ndarray, ...]:
+        """The sums over some blocks of rows."""
+        moments = FeatureMoments(2 * self.origins[0].size, is_random=True)
+        sums: list[Any] = [0.0] * (2 * len(self.origins))
+        for rows in item:
+            masses, values = self.masses[rows], self._values(rows)
+            moments.update(FourierMap.features(values[0]), masses)
+            for number, (each, origin) in enumerate(zip(values, self.origins, strict=True)):
+                moved = to_numpy(each).astype(np.float64) - origin
+                sums[2 * number] += masses @ moved
+                sums[2 * number + 1] += masses @ moved**2
+        return moments.total, *sums
 
-    def __init__(self) -> None:
-        self._origin: np.ndarray | None = None
-        self._mass = 0.0
-        self._first: np.ndarray | float = 0.0
-        self._second: np.ndarray | float = 0.0
+    def moments(self, total: tuple[np.ndarray, ...]) -> FeatureMoments:
+        """Moments of the features, from the sums over all rows."""
+        empty = FeatureMoments(2 * self.origins[0].size, is_random=True)
+        return empty.restored(total[0], float(self.masses.sum()))
 
-    def update(self, values: Array, masses: np.ndarray) -> None:
-        """Add rows of values."""
-        block = to_numpy(values).astype(np.float64)
-        if self._origin is None:
-            # Relative to some row: squares of a large common offset would cancel.
-            self._origin = block[0]
-        block = block - self._origin
-        self._mass += float(masses.sum())
-        self._first = self._first + masses @ block
-        self._second = self._second + masses @ block**2
+    def excess(self, total: tuple[np.ndarray, ...]) -> np.ndarray:
+        """Variance of the phases of each frequency less its mean over all frequencies.
 
-    def value(self) -> np.ndarray:
-        """The variances."""
-        mean = np.asarray(self._first) / self._mass
-        return np.asarray(self._second) / self._mass - mean**2
+        That mean is the total variance of the items, over the bandwidths. Where the variances of a
+        sample of frequencies are smaller, the items look more alike than they are.
+        """
+        mass = float(self.masses.sum())
+        variances = []
+        for first, second in zip(total[1::2], total[2::2], strict=True):
+            variances.append(second / mass - (first / mass) ** 2)
+        phases, *coordinates = variances
+        return np.asarray(phases - sum(float(variance.sum()) for variance in coordinates))
 
 
 def _excess_lengths(features: FourierMap) -> np.ndarray:
     """Squared length of each frequency less its mean, which is the width of the data."""
     return (features.frequencies**2).sum(axis=0) - features.frequencies.shape[0]
-
-
-def _points(operator: Operator, rows: slice) -> list[tuple[KernelOperator, Points]]:
-    """The points of some rows of an operator, by factor."""
-    if isinstance(operator, HadamardOperator):
-        return [
-            (operator.left, operator.left.points_at(operator.left_index[rows])),
-            (operator.right, operator.right.points_at(operator.right_index[rows])),
-        ]
-    [factor] = operator.factors
-    return [(factor, factor.points[rows])]

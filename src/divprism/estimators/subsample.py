@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from divprism.core.arrays import array_namespace, to_numpy, upload
+from divprism.core.norms import square_sums
 from divprism.core.operators import HadamardOperator, Operator
 from divprism.core.spectrum import Estimate, Spectrum
-from divprism.core.tiles import row_blocks
 from divprism.engines import RESOURCES, Resources
 from divprism.errors import ArgumentError
 from divprism.estimators.base import (
@@ -26,9 +25,6 @@ __all__ = ["Subsample"]
 
 # Rows to start with where their number is open.
 _FIRST_ROWS = 4096
-
-# Rows of a block.
-_CHUNK_ROWS = 512
 
 
 @dataclass(frozen=True)
@@ -145,7 +141,7 @@ def _from_rows(
         part = operator.sample(joint.index_of(operator)[index], double=False)
     masses = masses / masses.sum()
     own = masses[index]
-    sums = _all_row_sums(part, own, resources)
+    sums = _row_sums(part, own, resources)
     size, count = masses.size, index.size
     diagonal, total = float(masses @ masses), float(sums.sum())
     if count == size:
@@ -160,23 +156,11 @@ def _from_rows(
     return Estimate(value, scale * (-np.log(without) - value))
 
 
-def _all_row_sums(part: Operator, masses: np.ndarray, resources: Resources) -> np.ndarray:
-    blocks = list(row_blocks(masses.size, _CHUNK_ROWS))
-    sums = []
-    for number, rows in enumerate(blocks):
-        sums.append(_row_sums(part, rows, masses))
-        resources.report_progress("sums of squares", (number + 1) / len(blocks))
-    return np.concatenate(sums)
-
-
-def _row_sums(part: Operator, rows: slice, masses: np.ndarray) -> np.ndarray:
-    """For some rows, the sum over all other rows of w_i w_j k_ij^2."""
-    total = np.zeros(rows.stop - rows.start)
-    for columns in row_blocks(masses.size, _CHUNK_ROWS):
-        block = part.values(rows, columns)
-        # Relative to the largest, so that equal masses are exact in single precision.
-        relative = upload(masses[columns] / masses.max(), block)
-        weights = array_namespace(block).astype(relative, block.dtype)
-        total += to_numpy((block * block) @ weights)
+def _row_sums(part: Operator, masses: np.ndarray, resources: Resources) -> np.ndarray:
+    """For each row, the sum over all other rows of w_i w_j k_ij^2."""
+    # Relative to the largest, so that equal masses are exact in single precision.
+    largest = float(masses.max())
+    relative = replace(part, masses=masses / largest)  # type: ignore[type-var]  # all are dataclasses
+    [sums] = square_sums([relative], resources, distinct=False)
     # The diagonal, k_ii = 1, is left out.
-    return masses[rows] * (masses.max() * total - masses[rows])
+    return masses * (largest * sums - masses)
