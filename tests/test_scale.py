@@ -854,7 +854,10 @@ def test_an_interrupted_sweep_ends_at_once_with_130(tmp_path):
         "--max-memory",
         "200MB",
     ]
-    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    # Without a disk for kernel values, so that they are computed in each sweep.
+    environment = os.environ | {"TMPDIR": "/dev/shm"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment}
+    with subprocess.Popen(call, **pipes) as process:
         plan = process.stderr.readline()
         time.sleep(1)
         process.send_signal(signal.SIGINT)

@@ -65,7 +65,7 @@ def _part_norm(part: Operator, resources: Resources) -> float:
         moment = second_moment(part)
         return float(array_namespace(moment).sum(moment * moment))
     # A single tile needs no executor.
-    if part.size <= resources.tile:
+    if part.size <= resources.tile_for(part.factors[0].points.rows):
         everything = slice(0, part.size)
         block = part.values(everything, everything)
         return weighted_sum(block * block, part.masses, part.masses)

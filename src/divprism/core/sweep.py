@@ -302,7 +302,6 @@ class Sweep:
         compact: bool = False,
     ) -> None:
         self.size = masses.size
-        self._bundles = _bundles(list(_tasks(self.size, resources.tile)))
         # One entry of each source shows the library, the device and the precision of its tiles.
         corner = [source(slice(0, 1), slice(0, 1)) for source in sources]
         self.dtypes = [_product(corner, recipe).dtype for recipe in recipes]
@@ -310,6 +309,7 @@ class Sweep:
         if compact:
             itemsize = 2 * len(sources)
         self.like = corner[0]
+        self._bundles = _bundles(list(_tasks(self.size, resources.tile_for(self.like))))
         self.engine = resources.engine_for(self.like)
         if keep:
             keep = self.engine.kept_bytes(keep, needed)

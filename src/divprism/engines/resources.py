@@ -29,6 +29,9 @@ __all__ = [
 TILE = 512
 """Rows of a tile. 512 x 512 entries stay in the cache between the passes over a kernel block."""
 
+# Rows of a tile on a device: each call costs the time of many products of 512 rows.
+_DEVICE_TILE = 4096
+
 Progress = Callable[[str, float], None]
 """A function that is called with the current step and the completed share of it."""
 
@@ -50,8 +53,8 @@ class Resources:
     progress : callable or None
         Called as progress(text, fraction) with the current step and the completed share of it.
         Before long work it is called once with the plan and fraction zero.
-    tile : int
-        Rows of a tile.
+    tile : int or None
+        Rows of a tile; None for 512 of NumPy, and 4,096 of a library with devices of its own.
     cache : Cache, path, bool or None
         Where embeddings are kept; None for the default folder, False for nowhere.
     num_workers : int or None
@@ -64,7 +67,7 @@ class Resources:
     memory: int | None = None
     engine: Any = None
     progress: Progress | None = None
-    tile: int = TILE
+    tile: int | None = None
     cache: object = None
     num_workers: int | None = None
     resume: Path | None = None
@@ -88,6 +91,14 @@ class Resources:
         """Call `progress`, if there is one."""
         if self.progress is not None:
             self.progress(text, fraction)
+
+    def tile_for(self, like: object) -> int:
+        """Rows of a tile of arrays such as `like`."""
+        if self.tile is not None:
+            return self.tile
+        if isinstance(like, np.ndarray):
+            return TILE
+        return _DEVICE_TILE
 
     def engine_for(self, like: object) -> Engine:
         """The engine for arrays such as `like`."""
