@@ -98,6 +98,24 @@ def test_weights_and_files_give_the_bits_of_threads(client, tmp_path):
     assert bits(dp.evaluate(stored, t, engine=client, **options)) == expected
 
 
+def test_workers_embed_and_this_process_finds_all_vectors_in_the_cache(client, tmp_path):
+    texts = [f"answer number {number % 300}" for number in range(600)]
+    samples = dp.Samples(outputs=texts, prompts=["a prompt"] * 600)
+    expected = dp.embed(samples, cache=False)
+    embedded = dp.embed(samples, cache=tmp_path, engine=client)
+    assert np.array_equal(embedded.outputs, expected.outputs)
+    notes = [str(note) for note in embedded.notes if " distinct text" in str(note)]
+    assert len(notes) == 2
+    assert all("nothing to embed, all in the cache" in note for note in notes)
+
+
+def test_an_image_that_workers_cannot_read_is_named(client, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    samples = dp.load(tmp_path)
+    with pytest.raises(dp.DataError, match=r"broken\.png"):
+        dp.embed(samples, cache=tmp_path / "cache", engine=client)
+
+
 def test_a_worker_killed_in_the_middle_of_a_sweep_changes_no_bit(two_workers, tmp_path):
     kernel = Troubled(3.0, trouble="kill", home=os.getpid(), folder=str(tmp_path))
     options = {"kernel_t": dp.Gaussian(2.0), "estimator": SWEPT}

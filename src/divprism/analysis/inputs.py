@@ -41,6 +41,7 @@ def embed_samples(
         cache=cache,
         num_workers=resources.num_workers,
         progress=resources.progress,
+        engine=resources.engine,
     )
     return embedded, settings
 

@@ -19,10 +19,12 @@ from divprism.embedders.base import Content, Embedder
 from divprism.embedders.cache import Cache
 from divprism.embedders.doubts import doubts_about
 from divprism.embedders.function import Function
+from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
+from divprism.embedders.on_workers import embed_on_workers
 from divprism.embedders.pipeline import Embedded, embed_items
 from divprism.embedders.text import WordLlama
-from divprism.engines import Progress
+from divprism.engines import Engine, Progress, Threads, as_engine
 from divprism.errors import ArgumentError, DataError, Notice
 
 __all__ = [
@@ -53,6 +55,7 @@ def embed(
     cache: Cache | str | Path | bool | None = None,
     num_workers: int | None = None,
     progress: Progress | None = None,
+    engine: object = None,
 ) -> Samples:
     """Return the same samples with vectors in place of texts, images and videos.
 
@@ -71,6 +74,8 @@ def embed(
         answer.
     progress : callable, optional
         Called with a text and the fraction that is done.
+    engine : Engine or Client, optional
+        A cluster whose workers run the models and share the cache; see `Resources`.
 
     Returns
     -------
@@ -93,6 +98,8 @@ def embed(
         # Only items have an embedder: not vectors, group ids, or prompts that are absent.
         if embedder is None or not isinstance(items, tuple):
             continue
+        if vector_cache is not None and _may_leave(embedder, as_engine(engine)):
+            embed_on_workers(items, embedder, vector_cache, as_engine(engine), progress)
         embedded = embed_items(
             items, embedder, cache=vector_cache, num_workers=num_workers, progress=progress
         )
@@ -118,6 +125,12 @@ def embed(
         embedders=tuple(records),
         given=samples.given or as_arrays(samples),
     )
+
+
+def _may_leave(embedder: Embedder, engine: Engine) -> bool:
+    """Whether workers of the engine can embed: a key of an endpoint stays in this process."""
+    is_cluster = not isinstance(engine, Threads)
+    return is_cluster and embedder.revision is not None and not isinstance(embedder, OpenAI)
 
 
 def embed_into_cache(
