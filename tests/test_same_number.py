@@ -279,3 +279,29 @@ def test_the_settings_of_one_model_reproduce_its_scores(path):
     part = dp.load(path).by_model()["calm"]
     again = dp.evaluate(part, settings=replace(results["calm"].settings))
     assert _values(again) == pytest.approx(_values(results["calm"]), rel=1e-12)
+
+
+@pytest.mark.parametrize("as_mapping", [False, True])
+def test_prompts_compared_as_ids_count_by_their_texts_in_a_comparison(as_mapping, tmp_path):
+    """Texts with the same words have the same vector, and are different prompts all the same."""
+    prompts = ["the dog bites the man", "the man bites the dog"]
+    prompts += [f"prompt number {number}" for number in range(10)]
+    rng = np.random.default_rng(0)
+    path = tmp_path / "answers.jsonl"
+    records = []
+    for model in MODELS:
+        for prompt in prompts * 3:
+            vector = rng.standard_normal(4).tolist()
+            records.append({"model": model, "prompt": prompt, "output": vector})
+    path.write_text("\n".join(map(json.dumps, records)))
+    options = {"kernel_t": dp.Categorical(), "interval": 0.9, "num_permutations": 0}
+    evaluated = dp.evaluate_models(path, **options)
+    source = path
+    if as_mapping:
+        source = dp.load(path).by_model()
+    for model, compared in dp.compare(source, **options).results.items():
+        assert round(compared.prompt_vendi) == len(prompts)
+        for name, score in evaluated[model].scores.items():
+            assert float(compared.scores[name]) == pytest.approx(float(score), rel=1e-12)
+            interval, other = compared.intervals[name], evaluated[model].intervals[name]
+            assert interval.standard_error == pytest.approx(other.standard_error, rel=1e-9)
