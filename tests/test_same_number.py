@@ -305,3 +305,11 @@ def test_prompts_compared_as_ids_count_by_their_texts_in_a_comparison(as_mapping
             assert float(compared.scores[name]) == pytest.approx(float(score), rel=1e-12)
             interval, other = compared.intervals[name], evaluated[model].intervals[name]
             assert interval.standard_error == pytest.approx(other.standard_error, rel=1e-9)
+
+
+@pytest.mark.parametrize("container", [list, tuple, lambda ids: np.array(ids, dtype=object)])
+def test_null_characters_at_the_end_of_an_id_count(container):
+    ids = container(["a", "a\0", "a\0\0", "b"] * 3)
+    assert round(dp.prompt_vendi(ids)) == 4
+    evaluated = dp.evaluate(np.eye(12), ids, kernel_x=dp.Cosine(), kernel_t=dp.Categorical())
+    assert float(evaluated.prompt_vendi) == pytest.approx(float(dp.prompt_vendi(ids)))
