@@ -263,9 +263,7 @@ def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = 
     return Estimate(value, deviations, math.hypot(*systematic))
 
 
-def _unresolved(
-    spectrum: Spectrum, order: float, truncation: int | None, value: float
-) -> float:
+def _unresolved(spectrum: Spectrum, order: float, truncation: int | None, value: float) -> float:
     """What eigenvalues below the floor would change, if they are no rounding of the data."""
     if order >= 1 or spectrum.values[-1] > spectrum.floor:
         return 0.0
