@@ -883,3 +883,16 @@ def test_random_features_hold_their_error_at_orders_whose_powers_underflow(order
 def test_a_truncation_that_no_float_holds_is_refused():
     with pytest.raises(dp.ArgumentError, match=r"`truncation` must be below 2\^63"):
         dp.vendi(np.eye(3), kernel=dp.Cosine(), truncation=10**400)
+
+
+@pytest.mark.parametrize("order", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_random_features_count_no_more_items_than_there_are(order, seed):
+    """With fewer features than distinct items an extrapolation overshoots."""
+    x = np.random.default_rng(seed).standard_normal((300, 100))
+    fourier = dp.Fourier(128)
+    score = dp.vendi(x, kernel=dp.Gaussian(2.0), order=order, estimator=fourier, rng=seed)
+    assert 1 <= score <= 300 * (1 + 1e-12) and score.standard_error > 0
+    metric = dp.Metric(dp.Gaussian(2.0), num_features=128, order=order, rng=seed)
+    metric.update(x)
+    assert 1 <= metric.compute().vendi <= 300 * (1 + 1e-12)
