@@ -256,7 +256,10 @@ def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = 
     systematic = [spectrum.rounding, _unresolved(spectrum, order, truncation, value)]
     systematic += [change(spectrum.weights + shift) for shift in spectrum.shifts]
     if truncation is not None and len(spectrum.alternatives):
-        disagreement = math.hypot(*(change(weights) for weights in spectrum.alternatives))
+        # A rule that fails may give what no spectrum has: t values have an entropy up to log t.
+        others = value + np.array([change(weights) for weights in spectrum.alternatives])
+        possible = np.clip(others, min(value, 0.0), max(value, math.log(truncation)))
+        disagreement = float(np.linalg.norm(possible - value))
         systematic.append(disagreement / len(spectrum.alternatives) ** 0.5)
     if math.isinf(order):
         systematic.append(spectrum.top_error / spectrum.values[0])
