@@ -277,3 +277,66 @@ def test_a_missing_extra_names_the_package_to_install(monkeypatch):
     with pytest.raises(dp.MissingExtraError, match=r"pip install 'divprism\[cluster\]'") as caught:
         dp.kmeans_labels(X, 2)
     assert isinstance(caught.value, ImportError)
+
+
+@pytest.mark.parametrize("mixed", [[1, "1"] * 6, ("True", True) * 6, ["1.5", 1.5] * 6])
+def test_ids_that_mix_texts_and_numbers_are_refused(mixed):
+    x = np.random.default_rng(0).standard_normal((12, 2))
+    by_id = {"kernel_t": dp.Categorical()}
+    calls = [
+        lambda: dp.prompt_vendi(mixed),
+        lambda: dp.conditional_vendi(x, mixed),
+        lambda: dp.cluster_vendi(x, mixed),
+        lambda: dp.evaluate(x, mixed, **by_id),
+        lambda: dp.prompt_groups(x, mixed, **by_id),
+        lambda: dp.Samples(x, mixed),
+    ]
+    for call in calls:
+        with pytest.raises(dp.DataError, match="mixes texts with other values"):
+            call()
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_whole_numbers_that_floats_would_round_are_refused_as_rows(dtype):
+    ids = np.array([2**60, 2**60 + 1, 2**60 + 2], dtype)
+    assert round(dp.prompt_vendi(ids)) == 3
+    for call in (
+        lambda: dp.prompt_vendi(ids[:, None], kernel=dp.Categorical()),
+        lambda: dp.per_prompt_vendi(np.eye(6), np.repeat(ids, 2)[:, None]),
+        lambda: dp.vendi(ids[:, None], kernel=dp.Gaussian(1.0)),
+        lambda: dp.vendi(np.array([[np.iinfo(dtype).max]], dtype)),
+    ):
+        with pytest.raises(dp.DataError, match=r"beyond 2\^53, which floating point rounds"):
+            call()
+
+
+@pytest.mark.parametrize("name", ["conditional_vendi", "information_vendi", "conditional_rke"])
+def test_a_score_of_pairs_without_prompts_is_refused(name):
+    with pytest.raises(dp.ArgumentError, match=f"{name} needs the prompt of each output"):
+        getattr(dp, name)(np.eye(4), None)
+
+
+def test_outputs_and_groups_that_are_none_are_refused():
+    with pytest.raises(dp.ArgumentError, match="needs the group of each output"):
+        dp.cluster_vendi(np.eye(4), None)
+    for call in (dp.evaluate, dp.evaluate_models, dp.converge, dp.prompt_groups, dp.compare):
+        with pytest.raises(dp.ArgumentError, match="`x` is None; pass outputs"):
+            call(None)
+
+
+@pytest.mark.parametrize("value", [True, False, np.True_, b"1", bytearray(b"1")])
+def test_booleans_and_bytes_are_no_numbers(value):
+    for call in (
+        lambda: dp.vendi(np.eye(4), order=value),
+        lambda: dp.Gaussian(value),
+        lambda: dp.Polynomial(2, scale=value),
+        lambda: dp.Polynomial(2, offset=value),
+    ):
+        with pytest.raises(dp.ArgumentError, match="must be"):
+            call()
+
+
+def test_a_tolerance_that_no_float_holds_is_refused():
+    for estimator in (dp.Auto, dp.Lanczos):
+        with pytest.raises(dp.ArgumentError, match="`tolerance` must be positive and finite"):
+            estimator(tolerance=10**400)

@@ -8,6 +8,7 @@ import pytest
 from command_line import run
 
 import divprism as dp
+from divprism.core.arrays import content_hashes
 
 MODELS = ("calm", "wild")
 PLACES = ["a harbour", "a desert", "a market", "a forest", "a station", "a kitchen", "an attic"]
@@ -279,3 +280,69 @@ def test_the_settings_of_one_model_reproduce_its_scores(path):
     part = dp.load(path).by_model()["calm"]
     again = dp.evaluate(part, settings=replace(results["calm"].settings))
     assert _values(again) == pytest.approx(_values(results["calm"]), rel=1e-12)
+
+
+@pytest.mark.parametrize("as_mapping", [False, True])
+def test_prompts_compared_as_ids_count_by_their_texts_in_a_comparison(as_mapping, tmp_path):
+    """Texts with the same words have the same vector, and are different prompts all the same."""
+    prompts = ["the dog bites the man", "the man bites the dog"]
+    prompts += [f"prompt number {number}" for number in range(10)]
+    rng = np.random.default_rng(0)
+    path = tmp_path / "answers.jsonl"
+    records = []
+    for model in MODELS:
+        for prompt in prompts * 3:
+            vector = rng.standard_normal(4).tolist()
+            records.append({"model": model, "prompt": prompt, "output": vector})
+    path.write_text("\n".join(map(json.dumps, records)))
+    options = {"kernel_t": dp.Categorical(), "interval": 0.9, "num_permutations": 0}
+    evaluated = dp.evaluate_models(path, **options)
+    source = path
+    if as_mapping:
+        source = dp.load(path).by_model()
+    for model, compared in dp.compare(source, **options).results.items():
+        assert round(compared.prompt_vendi) == len(prompts)
+        for name, score in evaluated[model].scores.items():
+            assert float(compared.scores[name]) == pytest.approx(float(score), rel=1e-12)
+            interval, other = compared.intervals[name], evaluated[model].intervals[name]
+            assert interval.standard_error == pytest.approx(other.standard_error, rel=1e-9)
+
+
+@pytest.mark.parametrize("container", [list, tuple, lambda ids: np.array(ids, dtype=object)])
+def test_null_characters_at_the_end_of_an_id_count(container):
+    ids = container(["a", "a\0", "a\0\0", "b"] * 3)
+    assert round(dp.prompt_vendi(ids)) == 4
+    evaluated = dp.evaluate(np.eye(12), ids, kernel_x=dp.Cosine(), kernel_t=dp.Categorical())
+    assert float(evaluated.prompt_vendi) == pytest.approx(float(dp.prompt_vendi(ids)))
+
+
+def _as_in_a_text_file(rows):
+    """Numbers of single precision after a file with nine digits, which restores them exactly."""
+    return np.array([[float(f"{value:.9g}") for value in row] for row in rows])
+
+
+def test_numbers_of_a_text_file_score_as_those_of_an_array():
+    """The rows that a bandwidth is chosen on, and the groups of an interval, are the same."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2200, 3)).astype(np.float32)
+    t = np.repeat(rng.standard_normal((550, 2)).astype(np.float32), 4, axis=0)
+    options = {"interval": 0.9, "num_permutations": 0}
+    array = dp.evaluate(x, t, **options)
+    text = dp.evaluate(_as_in_a_text_file(x), _as_in_a_text_file(t), **options)
+    for name, score in array.scores.items():
+        assert float(text.scores[name]) == pytest.approx(float(score), rel=1e-6)
+        expected = array.intervals[name].standard_error
+        assert text.intervals[name].standard_error == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1e-60, 0.0), (1e60, 0.0), (1e-4, 1e6)])
+def test_rows_that_single_precision_cannot_tell_apart_keep_an_order(scale, offset):
+    rng = np.random.default_rng(0)
+    x = offset + scale * rng.standard_normal((300, 3))
+    order = rng.permutation(300)
+    assert np.unique(content_hashes(x)).size == 300
+    assert np.array_equal(content_hashes(x)[order], content_hashes(x[order]))
+    options = {"kernel_x": dp.Gaussian(scale), "interval": 0.9}
+    expected = dp.evaluate(x, **options).intervals["vendi"].standard_error
+    shuffled = dp.evaluate(x[order], **options).intervals["vendi"].standard_error
+    assert shuffled == pytest.approx(expected, rel=1e-6)

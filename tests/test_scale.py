@@ -886,3 +886,29 @@ def test_random_features_hold_their_error_at_orders_whose_powers_underflow(order
 def test_a_truncation_that_no_float_holds_is_refused():
     with pytest.raises(dp.ArgumentError, match=r"`truncation` must be below 2\^63"):
         dp.vendi(np.eye(3), kernel=dp.Cosine(), truncation=10**400)
+
+
+@pytest.mark.parametrize("order", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_random_features_count_no_more_items_than_there_are(order, seed):
+    """With fewer features than distinct items an extrapolation overshoots."""
+    x = np.random.default_rng(seed).standard_normal((300, 100))
+    fourier = dp.Fourier(128)
+    score = dp.vendi(x, kernel=dp.Gaussian(2.0), order=order, estimator=fourier, rng=seed)
+    assert 1 <= score <= 300 * (1 + 1e-12) and score.standard_error > 0
+    metric = dp.Metric(dp.Gaussian(2.0), num_features=128, order=order, rng=seed)
+    metric.update(x)
+    assert 1 <= metric.compute().vendi <= 300 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("order", [0.3, 0.9, 0.99, 1.0])
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_a_truncation_above_the_rank_leaves_the_stated_error_below_the_limit(dtype, order):
+    """No entropy of t eigenvalues is off by more than log t, and none is negative."""
+    t = (np.random.default_rng(0).standard_normal((2000, 16)) + 3).astype(dtype)
+    options = {"kernel": dp.Cosine(), "order": order, "truncation": 50}
+    lanczos = dp.Lanczos(num_probes=24, depth=12)
+    score = dp.prompt_vendi(t, estimator=lanczos, **options)
+    # At order 1 `Lanczos` multiplies in single precision.
+    assert float(score) == pytest.approx(float(dp.prompt_vendi(t, **options)), rel=1e-4)
+    assert score.standard_error / score < math.log(50)

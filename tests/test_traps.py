@@ -371,3 +371,51 @@ def test_modes_of_torch_change_no_bit(mode):
     assert [float(score) for score in result.scores.values()] == [
         float(score) for score in plain.scores.values()
     ]
+
+
+def _wide_spectrum(n=400):
+    """Outputs and prompts whose joint spectrum has much of its mass in small eigenvalues."""
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((n, 12)), rng.standard_normal((n, 16)) + 3
+
+
+@pytest.mark.parametrize("truncation", [None, 50])
+@pytest.mark.parametrize("order", [1, 1.5, 3, math.inf])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_data_score_as_the_same_numbers_in_double(dtype, order, truncation):
+    x, t = (torch.as_tensor(side) for side in _wide_spectrum())
+    t = t.to(dtype)
+    options = {"kernel_x": dp.Gaussian(8.0), "kernel_t": dp.Cosine()}
+    options |= {"order": order, "truncation": truncation, "estimator": dp.Exact()}
+    half = dp.conditional_vendi(x, t, **options)
+    assert float(half) == pytest.approx(float(dp.conditional_vendi(x, t.double(), **options)))
+
+
+def test_rke_scores_are_the_same_beside_other_orders_and_alone():
+    x, t = _wide_spectrum()
+    t = t.astype(np.float16)
+    kernels = {"kernel_x": dp.Gaussian(8.0), "kernel_t": dp.Cosine()}
+    beside = dp.evaluate(x, t, order=1.5, num_permutations=0, **kernels).conditional_rke
+    # Alone, half precision is multiplied in single precision.
+    assert float(beside) == pytest.approx(float(dp.conditional_rke(x, t, **kernels)), rel=1e-6)
+
+
+@pytest.mark.parametrize("truncation", [None, 50])
+@pytest.mark.parametrize("order", [0.3, 0.5, 0.9])
+def test_what_half_precision_leaves_open_below_order_one_is_a_stated_error(order, truncation):
+    x, t = _wide_spectrum()
+    t = t.astype(np.float16)
+    options = {"kernel_x": dp.Gaussian(8.0), "kernel_t": dp.Cosine()}
+    options |= {"order": order, "truncation": truncation, "estimator": dp.Exact()}
+    half = dp.conditional_vendi(x, t, **options)
+    double = dp.conditional_vendi(x, t.astype(float), **options)
+    assert abs(half.entropy - double.entropy) <= 1.01 * half.standard_error / half
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_a_rounded_kernel_matrix_of_low_rank_has_no_spurious_eigenvalues(dtype):
+    x = np.random.default_rng(0).standard_normal((300, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    score = dp.vendi((x @ x.T).astype(dtype), kernel=dp.Precomputed(), estimator=dp.Exact())
+    # Three eigenvalues, each rounded in half precision.
+    assert float(score) == pytest.approx(float(dp.vendi(x, kernel=dp.Cosine())), rel=1e-3)

@@ -22,7 +22,7 @@ from divprism.analysis.intervals import SamplingError, quantile
 from divprism.analysis.matching import match_prompts
 from divprism.analysis.stability import Range, ScaledScores
 from divprism.core.arrays import to_numpy
-from divprism.core.kernels import Precomputed
+from divprism.core.kernels import Categorical, Precomputed
 from divprism.data.files import write_text
 from divprism.data.samples import Samples, Text
 from divprism.data.wording import json_text
@@ -248,7 +248,11 @@ def compare(
     kept, notes = match_prompts(given)
     # Outputs that are left out take part in the choice of bandwidths, so that it is the choice of
     # `evaluate_models`, and a model has the same score in both.
-    embedded, settings = embed_samples(_pool(given), settings, resources)
+    pooled = _pool(given)
+    if isinstance(settings.kernel_t, Categorical):
+        # Numbered for all models together, and not embedded: different texts may share a vector.
+        pooled = pooled.with_prompt_ids()
+    embedded, settings = embed_samples(pooled, settings, resources)
     settings = pool_bandwidths(embedded, settings)
     matched = _matched(embedded, kept)
     evaluations: dict[str, Evaluation] = {}

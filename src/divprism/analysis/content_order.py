@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.core.arrays import Array, content_hashes, to_numpy
+from divprism.core.arrays import Array, content_hashes, single_hashes, to_numpy
 from divprism.core.kernels import Precomputed
 from divprism.core.operators import KernelOperator
 from divprism.core.tiles import row_blocks
@@ -117,8 +117,11 @@ def side_hashes(data: Array, operator: KernelOperator, rows: np.ndarray) -> np.n
         return _id_hashes(to_numpy(data)[rows])
     if isinstance(operator.kernel, Precomputed):
         return _matrix_hashes(operator.kernel.pick(data, rows))
-    hashes = content_hashes(data)
-    return hashes[rows]
+    hashes, single = content_hashes(data)[rows], single_hashes(data)[rows]
+    # Digits beyond single precision, which text files may lose, count only where rows need them.
+    if np.unique(single).size == np.unique(hashes).size:
+        return single
+    return hashes
 
 
 def _id_hashes(ids: np.ndarray) -> np.ndarray:

@@ -257,6 +257,10 @@ class Metric:
             entropies = {}
             for name in spec.terms:
                 estimate = entropy_estimate(spectra[name], order, self._truncation)
+                if self._is_random:
+                    # An extrapolation may leave the entropies that n items can have.
+                    value = min(max(estimate.value, 0.0), math.log(self.n))
+                    estimate = replace(estimate, value=value)
                 entropies[name] = Entropy(estimate, spectra[name].method)
             entropy = combine(spec, entropies)
             scores[spec.name] = Score(

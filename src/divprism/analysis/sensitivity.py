@@ -250,6 +250,8 @@ def _eigenvalue_slopes(
     Those that rounding leaves in place of zeros are left out, as in the entropy of a score.
     """
     spectrum = Spectrum.from_eigenvalues(eigenvalues, noise=noise, method="exact")
+    if order < 1:
+        spectrum = spectrum.above_floor()
     kept = np.argsort(-eigenvalues)[: spectrum.values.size]
     total = float(eigenvalues[kept].sum())
     shares = eigenvalues[kept] / total

@@ -36,6 +36,7 @@ __all__ = [
     "middle",
     "outer_take",
     "plain_mode",
+    "single_hashes",
     "smallest",
     "to_numpy",
     "upload",
@@ -238,11 +239,26 @@ def content_hashes(x: Array) -> np.ndarray:
     """A number for each row that depends on what the row holds and on nothing else.
 
     Rows with the smallest hashes are a sample of the data that neither the order of rows, nor a
-    seed, nor the library that holds the array can change. O(n d).
+    seed, nor the library that holds the array can change. The upper half of a hash is that of the
+    row in single precision, because numbers of a text file are the same as those of an array only
+    to that precision. The lower half tells rows apart that are equal in it. O(n d).
     """
-    bits = _row_keys(x).view(np.uint64)
+    hashes = single_hashes(x)
+    if x.dtype != array_namespace(x).float64:
+        return hashes
+    # No change where double precision adds nothing.
+    difference = hashes ^ _key_hashes(_row_keys(x))
+    return hashes ^ (difference >> np.uint64(32))
+
+
+def single_hashes(x: Array) -> np.ndarray:
+    """A number for each row that depends on what the row holds in single precision."""
+    return _key_hashes(_row_keys(x, np.float32))
+
+
+def _key_hashes(keys: np.ndarray) -> np.ndarray:
     # Fibonacci hashing: the last bits of a key, which are as good as random, decide the order.
-    return bits * np.uint64(_GOLDEN)
+    return keys.view(np.uint64) * np.uint64(_GOLDEN)
 
 
 def smallest(hashes: np.ndarray, size: int) -> np.ndarray:
@@ -254,17 +270,25 @@ def smallest(hashes: np.ndarray, size: int) -> np.ndarray:
     return np.sort(np.argsort(hashes, kind="stable")[:size])
 
 
-def _row_keys(x: Array) -> np.ndarray:
-    """A number for each row: equal for equal rows, and for different rows only by chance."""
+def _row_keys(x: Array, precision: type[np.floating[Any]] = np.float64) -> np.ndarray:
+    """A number for each row: equal for equal rows, and for different rows only by chance.
+
+    Rows count as equal if they are in a precision.
+    """
     n, d = x.shape
     direction = np.random.default_rng(0).standard_normal(d)
     keys = []
     for rows in row_blocks(n, max(1, _CHUNK_ENTRIES // d)):
-        chunk = np.ascontiguousarray(to_numpy(x[rows, :]), np.float64)
+        # What single precision cannot hold becomes infinite: such rows differ in double only.
+        with np.errstate(over="ignore"):
+            chunk = np.ascontiguousarray(to_numpy(x[rows, :]).astype(precision), np.float64)
         # On the host, in double precision and in a fixed order: a BLAS product, or a reduction over
         # a strided tensor, rounds equal rows differently depending on their position.
-        keys.append(np.einsum("ij,j->i", chunk, direction, optimize=False))
-    return np.concatenate(keys)
+        with np.errstate(invalid="ignore"):
+            keys.append(np.einsum("ij,j->i", chunk, direction, optimize=False))
+    # One NaN of many, so that equal rows have equal bits.
+    keys = np.concatenate(keys)
+    return np.where(np.isnan(keys), np.nan, keys)
 
 
 def _rows_equal(x: Array, left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -65,12 +65,15 @@ def renyi_entropy(spectrum: Spectrum, order: float, truncation: int | None = Non
 
     Order 1 is the limit -sum lambda log lambda (Conditional Vendi, eq. 2), order infinity the limit
     -log(largest). With `truncation` t the spectrum is first cut to its top t eigenvalues
-    (Conditional Vendi, eq. 13). Between 0 and the log of the rank.
+    (Conditional Vendi, eq. 13). Between 0 and the log of the rank. Orders below one leave out what
+    rounding of the data may explain (`Spectrum.floor`).
 
     >>> half = Spectrum(np.array([0.5]), np.array([2.0]), "by hand")
     >>> [round(math.exp(renyi_entropy(half, order)), 12) for order in (0.1, 1, 2, math.inf)]
     [2.0, 2.0, 2.0, 2.0]
     """
+    if order < 1:
+        spectrum = spectrum.above_floor()
     if truncation is not None:
         spectrum = truncated(spectrum, truncation)
     values, weights = spectrum.values, spectrum.weights
@@ -250,14 +253,24 @@ def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = 
     count = max(1, changes.size)
     # The jackknife: k - 1 over k times the sum of squared changes is the variance.
     deviations = math.sqrt((count - 1) / count) * changes
-    systematic = [spectrum.rounding]
+    systematic = [spectrum.rounding, _unresolved(spectrum, order, truncation, value)]
     systematic += [change(spectrum.weights + shift) for shift in spectrum.shifts]
     if truncation is not None and len(spectrum.alternatives):
-        disagreement = math.hypot(*(change(weights) for weights in spectrum.alternatives))
+        # A rule that fails may give what no spectrum has: t values have an entropy up to log t.
+        others = value + np.array([change(weights) for weights in spectrum.alternatives])
+        possible = np.clip(others, min(value, 0.0), max(value, math.log(truncation)))
+        disagreement = float(np.linalg.norm(possible - value))
         systematic.append(disagreement / len(spectrum.alternatives) ** 0.5)
     if math.isinf(order):
         systematic.append(spectrum.top_error / spectrum.values[0])
     return Estimate(value, deviations, math.hypot(*systematic))
+
+
+def _unresolved(spectrum: Spectrum, order: float, truncation: int | None, value: float) -> float:
+    """What eigenvalues below the floor would change, if they are no rounding of the data."""
+    if order >= 1 or spectrum.values[-1] > spectrum.floor:
+        return 0.0
+    return renyi_entropy(replace(spectrum, floor=0.0), order, truncation) - value
 
 
 def _between_bounds(spectrum: Spectrum, order: float, truncation: int | None) -> Estimate:

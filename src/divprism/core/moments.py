@@ -92,6 +92,9 @@ class FeatureMoments:
         if self.is_random:
             method = "fourier"
         spectrum = Spectrum.from_eigenvalues(eigenvalues, noise=noise, method=method)
+        if self.is_random:
+            # An extrapolation needs the same eigenvalues at every order.
+            spectrum = spectrum.above_floor()
         if levels == 0:
             return spectrum
         coarse = tuple(self._spectrum(half, levels - 1, noise) for half in _halves(chosen))

@@ -2,11 +2,15 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 __all__ = ["Estimate", "Spectrum", "spectral_floor"]
+
+# Rounding of a matrix makes eigenvalues of either sign. The most negative one shows how large the
+# positive ones may be, up to this factor.
+_NEGATIVE = 1.2
 
 
 def _empty() -> np.ndarray:
@@ -47,6 +51,9 @@ class Spectrum:
         Error of the largest eigenvalue.
     rounding : float
         Relative error of all eigenvalues together, from the precision of the kernel values.
+    floor : float
+        Eigenvalues up to this size may be there because the data were rounded. Orders below one,
+        which count them almost as fully as all others, leave them out.
     bounds : tuple of two Spectrum
         With `coarse`: the same eigenvalues with the mass that is missing placed in two ways, for
         the least and for the most entropy.
@@ -73,6 +80,7 @@ class Spectrum:
     squares: float | None = None
     top_error: float = 0.0
     rounding: float = 0.0
+    floor: float = 0.0
     bounds: tuple["Spectrum", ...] = ()
     seen: float = 1.0
     unseen: float = 0.0
@@ -85,17 +93,31 @@ class Spectrum:
         """Drop eigenvalues that rounding leaves in place of zeros, and divide by the sum.
 
         Each of n eigenvalues computed in double precision has an error of about n * eps * the
-        largest; `noise` is the error of the matrix itself. Values below either are zeros: at small
-        orders a thousand spurious values of 1e-17 would outweigh the true ones.
+        largest; values below that are zeros. `noise` is what rounding may add, of the data or of
+        the matrix. A matrix that was rounded has negative eigenvalues, and positive ones as small
+        as these are zeros too. Data that were rounded, to half precision for example, have a valid
+        kernel matrix: its values below the noise may still be true. They are kept, because orders
+        from one on hardly notice them, and `floor` marks them for orders below one: there a
+        thousand spurious values of 1e-17 would outweigh the true ones.
 
         >>> Spectrum.from_eigenvalues(np.array([0.0, 1.0, 3.0]), noise=0.0, method="by hand").values
         array([0.75, 0.25])
         """
         values = np.sort(np.asarray(eigenvalues, np.float64))[::-1]
-        values = values[values > spectral_floor(values[0], values.size, noise)]
+        rounded = min(noise, _NEGATIVE * max(0.0, -float(values[-1])))
+        floor = spectral_floor(values[0], values.size, noise)
+        values = values[values > spectral_floor(values[0], values.size, rounded)]
         # The dropped values were rounding errors, so the trace is restored.
-        values = values / values.sum()
-        return cls(values, np.ones(values.size), method)
+        total = float(values.sum())
+        return cls(values / total, np.ones(values.size), method, floor=floor / total)
+
+    def above_floor(self) -> "Spectrum":
+        """The eigenvalues that no rounding of the data explains, divided by their sum."""
+        count = int(np.searchsorted(-self.values, -self.floor))
+        if self.floor == 0 or count == self.values.size:
+            return self
+        values, weights = self.values[:count], self.weights[:count]
+        return replace(self, values=values / (values @ weights), weights=weights, floor=0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ from divprism.core.tiles import row_blocks
 from divprism.errors import ArgumentError, DataError
 
 __all__ = [
+    "as_float",
     "check_memory",
     "check_order",
     "check_pairing",
@@ -35,6 +36,7 @@ __all__ = [
     "holds_text",
     "like",
     "require_dense",
+    "require_one_type",
     "whole_number",
 ]
 
@@ -132,12 +134,27 @@ def clean_rows(x: Any, name: str) -> Array:
     if not xp.isdtype(x.dtype, "real floating"):
         # Integers are always finite.
         _require_double(x, name)
-        return xp.astype(x, xp.float64)
+        return _exact_floats(x, name)
     if is_numpy_array(x):
         x = _native_floats(x)
     _require_finite(x, name)
     _require_double(x, name)
     return x
+
+
+def _exact_floats(x: Array, name: str) -> Array:
+    """Integers or booleans as float64, or a DataError if some would be rounded: ids would merge."""
+    xp = array_namespace(x)
+    floats = xp.astype(x, xp.float64)
+    # The largest integers have no float of their size, and come back as something else.
+    with np.errstate(invalid="ignore"):
+        rounded = np.flatnonzero(to_numpy(xp.any(xp.astype(floats, x.dtype) != x, axis=1)))
+    if rounded.size:
+        raise DataError(
+            f"row {rounded[0]} of `{name}` holds a whole number beyond 2^53, which floating point "
+            "rounds. Pass ids as a flat collection, or subtract a common number."
+        )
+    return floats
 
 
 def _native_floats(x: np.ndarray) -> np.ndarray:
@@ -224,15 +241,17 @@ def clean_ids(t: Any, name: str) -> np.ndarray | None:
     >>> clean_ids(["dog", "cat", "dog"], "t").tolist()
     [0, 1, 0]
     """
+    given = t
     t = _as_array(t, name)
     if t.ndim != 1:
         return None
     ids = to_numpy(t)
     if ids.size == 0:
         raise DataError(f"`{name}` is empty. Scores need at least one item.")
-    # Columns of pandas hold strings as objects.
-    if ids.dtype == object and all(isinstance(value, str) for value in ids):
-        ids = ids.astype(str)
+    texts = _text_ids(given, ids, name)
+    if texts is not None:
+        numbers: dict[str, int] = {}
+        return np.array([numbers.setdefault(text, len(numbers)) for text in texts])
     if ids.dtype.kind not in "iubU":
         raise DataError(
             f"`{name}` must hold group ids (integers or strings) when it is flat; "
@@ -243,6 +262,32 @@ def clean_ids(t: Any, name: str) -> np.ndarray | None:
     rank = np.empty(first.size, np.int64)
     rank[np.argsort(first)] = np.arange(first.size)
     return rank[inverse]
+
+
+def _text_ids(given: Any, ids: np.ndarray, name: str) -> list[str] | None:
+    """Ids that are texts, as they were given; None for others."""
+    values = ids
+    if isinstance(given, list | tuple):
+        values = given
+        require_one_type(given, ids, name)
+    elif ids.dtype != object:
+        return None
+    # As they were given, because NumPy drops null characters at the end of a text.
+    if all(isinstance(value, str) for value in values):
+        return list(values)
+    return None
+
+
+def require_one_type(values: Any, array: Any, name: str) -> None:
+    """Raise DataError if NumPy has turned numbers beside texts into texts: 1 would equal "1"."""
+    if array.ndim != 1 or array.dtype.kind != "U":
+        return
+    is_text = [isinstance(value, str) for value in values]
+    if not all(is_text):
+        raise DataError(
+            f"`{name}` mixes texts with other values (first: entry {is_text.index(False)}). Ids "
+            "must all be texts, or all be whole numbers."
+        )
 
 
 def holds_text(t: Any) -> bool:
@@ -281,6 +326,13 @@ def check_pairing(n: int, m: int, name: str) -> None:
     )
 
 
+def as_float(value: Any) -> float:
+    """`value` as a float; a TypeError for booleans and bytes, which float() takes."""
+    if isinstance(value, bool | np.bool_ | bytes | bytearray):
+        raise TypeError("not a number")
+    return float(value)
+
+
 def check_order(order: Any) -> float:
     """The order of the entropy as a positive float; math.inf and "inf" are equivalent.
 
@@ -288,7 +340,7 @@ def check_order(order: Any) -> float:
     (inf, 2.0)
     """
     try:
-        value = float(order)
+        value = as_float(order)
     except (OverflowError, TypeError, ValueError):
         raise ArgumentError(
             f"`order` must be a positive number (or math.inf); got {order!r}."

@@ -32,6 +32,10 @@ def as_samples(x: object, t: object, kernel_t: Kernel | None) -> Samples:
     A path is read, texts and images become items, and arrays stay as they are. If `kernel_t`
     compares prompts as ids, prompt texts become numbers.
     """
+    if x is None:
+        raise ArgumentError(
+            "`x` is None; pass outputs: an array, texts, images, Samples, or a path."
+        )
     if isinstance(x, str | Path):
         if t is not None and not isinstance(t, str | Path):
             raise ArgumentError("`t` must be a path too if `x` is the path of a file or folder.")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from divprism.core.validation import require_one_type
 from divprism.data.files import file_digest
 from divprism.data.frames import data_frame
 from divprism.data.media import MAX_BYTES, evenly_spaced, open_image, open_video
@@ -529,10 +530,12 @@ def _as_side(values: Any, name: str) -> Any:
             items.append(value)
         return tuple(items)
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except (ValueError, TypeError, RuntimeError):
         # Rows of different lengths are refused, with their names, where they are scored.
         return list(values)
+    require_one_type(values, array, f"{name}s")
+    return array
 
 
 def _pick(side: Side, rows: Sequence[int]) -> Side:

@@ -25,6 +25,8 @@ __all__ = [
     "whole_number",
 ]
 
+_LARGEST = float(np.finfo(np.float64).max)  # of all floats
+
 
 @dataclass(frozen=True)
 class Question:
@@ -56,7 +58,8 @@ def check_tolerance(tolerance: object) -> None:
     """Raise ArgumentError unless the tolerance is a positive finite number."""
     # A bool is an int in Python, but no tolerance.
     is_number = isinstance(tolerance, int | float | np.number) and not isinstance(tolerance, bool)
-    if not is_number or not 0 < float(tolerance) < math.inf:  # type: ignore[arg-type]
+    # Not converted: an integer of 400 digits is below infinity, and no float.
+    if not is_number or not 0 < tolerance <= _LARGEST:  # type: ignore[operator]
         raise ArgumentError(f"`tolerance` must be positive and finite; got {tolerance!r}.")
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from divprism.core.arrays import Array, distinct_rows
 from divprism.core.kernels import Categorical, Kernel
 from divprism.core.validation import clean_ids, clean_rows
-from divprism.errors import DataError
+from divprism.errors import ArgumentError, DataError
 from divprism.scores.bandwidth import BandwidthRule
 from divprism.scores.problem import entropies, pose
 from divprism.scores.score import Score, assemble, compute_scores
@@ -47,6 +47,9 @@ def _score(
     name: str, data: Mapping[str, object], given: Mapping[str, Any], options: ScoreOptions
 ) -> Score:
     """One score of some data; `given` holds the keywords that only some of the scores have."""
+    for side, needed in (("t", "the prompt"), ("labels", "the group")):
+        if side in data and data[side] is None:
+            raise ArgumentError(f"{name} needs {needed} of each output, but `{side}` is None.")
     # Weights belong to the data, not to the settings.
     rest = dict(options)
     weights = rest.pop("weights", None)

@@ -4,6 +4,7 @@ Every score goes through `pose`, the only function that validates data. Below it
 trusted.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -288,11 +289,30 @@ def entropies(
     with plain_mode():
         check_factors(distinct, solved)
         rows = estimator.entropies(distinct, question, problem.resources)
-    by_operator = [dict(zip(distinct, row, strict=True)) for row in rows]
+    by_operator = []
+    for row in rows:
+        by_operator.append(
+            {
+                operator: _possible(entropy, operator.size)
+                for operator, entropy in zip(distinct, row, strict=True)
+            }
+        )
     return [
         {name: at_order[operator] for name, operator in zip(names, operators, strict=True)}
         for at_order in by_operator
     ]
+
+
+def _possible(entropy: Entropy, size: int) -> Entropy:
+    """An entropy between those of one item and of `size` items: an extrapolation may leave these.
+
+    The error stays as it is. Exact entropies differ from their limits by rounding only.
+    """
+    estimate = entropy.estimate
+    if not estimate.standard_error:
+        return entropy
+    value = min(max(estimate.value, 0.0), math.log(size))
+    return replace(entropy, estimate=replace(estimate, value=value))
 
 
 def check_factors(operators: Sequence[Operator], solved: Sequence[Operator]) -> None:

@@ -17,7 +17,7 @@ from divprism.core.arrays import (
     upload,
 )
 from divprism.core.kernels.points import Points, StoredPoints
-from divprism.core.validation import clean_rows
+from divprism.core.validation import as_float, clean_rows
 from divprism.errors import ArgumentError, DataError
 
 __all__ = [
@@ -105,7 +105,7 @@ def resolution(x: Array) -> float:
 def finite_number(value: object, name: str, requirement: str) -> float:
     """`value` as a finite float, or an ArgumentError that states the requirement."""
     try:
-        number = float(value)  # type: ignore[arg-type]  # anything that float() takes
+        number = as_float(value)
     except (OverflowError, TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
