@@ -840,6 +840,16 @@ def test_costs_grow_with_the_data(estimator):
     assert 0 < small.bytes <= both.bytes
 
 
+def test_nystrom_counts_pairs_that_no_landmark_has_seen():
+    # Two near copies among 100 that are all apart: most samples of landmarks have none of them.
+    x = 100.0 * np.append(np.arange(99.0), 1e-5)[:, None]
+    options = {"kernel": dp.Gaussian(1.0), "order": 2, "truncation": 10}
+    exact = dp.vendi(x, estimator=dp.Exact(), **options)
+    for seed in range(20):
+        estimate = dp.vendi(x, estimator=dp.Nystrom(12), rng=seed, **options)
+        assert abs(estimate - exact) < 5 * estimate.standard_error
+
+
 def test_an_interrupted_sweep_ends_at_once_with_130(tmp_path):
     """Interrupting a minute of work exits with code 130, without a traceback, within seconds."""
     rng = np.random.default_rng(0)

@@ -84,13 +84,13 @@ class _Scratch:
         with self._lock:
             start = self._end
             self._end += needed
-        place = _Place(start, [[(part.shape, part.dtype) for part in parts] for parts in tiles])
-        position = start
+        position, layout = start, []
         for parts in tiles:
+            layout.append([(part.shape, part.dtype) for part in parts])
             for part in parts:
                 self._write_bytes(np.ascontiguousarray(part).view(np.uint8).reshape(-1), position)
                 position += part.nbytes
-        return place
+        return _Place(start, layout)
 
     def _write_bytes(self, content: np.ndarray, position: int) -> None:
         rest = content.data

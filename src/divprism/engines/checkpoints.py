@@ -181,6 +181,7 @@ def _read(path: Path, empty: Total) -> Total | None:
         arrays = [np.lib.format.read_array(file, allow_pickle=False) for _ in expected]
     except ValueError:
         return None
-    if [array.shape for array in arrays] != [array.shape for array in expected]:
-        return None
+    for array, other in zip(arrays, expected, strict=True):
+        if array.shape != other.shape:
+            return None
     return empty.with_arrays(arrays)

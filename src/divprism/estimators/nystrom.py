@@ -87,6 +87,8 @@ class Nystrom(Estimator):
         fine = _bounded(values, operator.size, floor)
         _, most = fine.bounds
         unseen = max(0.0, squares / trace**2 - float(most.weights @ most.values**2))
+        # One landmark more might have an equal: the least that a sample of them cannot exclude.
+        unseen += float(operator.masses @ operator.masses) / (trace**2 * count)
         coarse = []
         # Two independent halves of the landmarks show how far the eigenvalues have converged.
         for half in np.array_split(np.arange(count), 2):

@@ -160,7 +160,7 @@ def _row_sums(part: Operator, masses: np.ndarray, resources: Resources) -> np.nd
     """For each row, the sum over all other rows of w_i w_j k_ij^2."""
     # Relative to the largest, so that equal masses are exact in single precision.
     largest = float(masses.max())
-    relative = replace(part, masses=masses / largest)  # type: ignore[type-var]  # all are dataclasses
+    relative = replace(part, masses=masses / largest)  # type: ignore[type-var]
     [sums] = square_sums([relative], resources, distinct=False)
     # The diagonal, k_ii = 1, is left out.
     return masses * (largest * sums - masses)
