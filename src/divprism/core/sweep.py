@@ -32,9 +32,10 @@ __all__ = ["Sweep", "common_sweeps", "sources_of", "weighted_sum"]
 _TILES_PER_TASK = 32
 
 # Bundles of tasks, whose sums are merged: so many that a cluster can share them out, and so few
-# that sending the sums takes little beside the products.
+# that sending the sums takes little beside the products, and a scheduler keeps up.
 _TILES_PER_BUNDLE = 48
 _FEWEST_BUNDLES = 16
+_MOST_BUNDLES = 1024
 
 # Least number of bands of rows: with several, even a small matrix is work for all threads, and the
 # half of it below the diagonal is not computed.
@@ -415,7 +416,7 @@ def _tasks(size: int, tile: int) -> Iterator[_Task]:
 def _bundles(tasks: Sequence[_Task]) -> list[list[_Task]]:
     """Consecutive tasks, about the same number of tiles in each bundle."""
     num_tiles = sum(len(task.columns) for task in tasks)
-    count = max(_FEWEST_BUNDLES, num_tiles // _TILES_PER_BUNDLE)
+    count = min(max(_FEWEST_BUNDLES, num_tiles // _TILES_PER_BUNDLE), _MOST_BUNDLES)
     bundles: list[list[_Task]] = []
     passed = 0
     for task in tasks:
