@@ -359,3 +359,168 @@ def test_what_keeps_no_vectors_is_refused(flags, code, words, tmp_path):
     assert done.returncode == code and words in done.stderr.decode()
     np.save(tmp_path / "x.npy", ROWS)
     assert b"there is nothing to embed" in run("embed", tmp_path / "x.npy").stderr
+
+
+# --- states of independent jobs
+
+
+WIDTHS = ("--bandwidth-x", "1.5", "--bandwidth-t", "0.7", "--num-features", "40")
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Return a folder with all rows, and with the same rows in five unequal shards."""
+    np.savez(tmp_path / "all.npz", x=ROWS, t=PROMPTS)
+    for number, (start, stop) in enumerate(pairwise([0, 1, 12, 13, 33, 40]), 8):
+        np.savez(tmp_path / f"{number}.npz", x=ROWS[start:stop], t=PROMPTS[start:stop])
+    return tmp_path
+
+
+def make_states(folder, calls, *flags):
+    """Run `divprism state` for some inputs, and return the names of the files."""
+    jobs = []
+    for number, call in enumerate(calls):
+        jobs.append(("state", *call, *(flags or WIDTHS), "-o", f"state-{number}.npz", "-q"))
+    run_all(*jobs, cwd=folder)
+    return [job[-2] for job in jobs]
+
+
+def merged(folder, *names):
+    """Return the scores of `divprism merge` as JSON."""
+    done = run("merge", *names, "--format", "json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [("all.npz",)],
+        [("all.npz", "--shard", "1/2"), ("all.npz", "--shard", "2/2")],
+        [("all.npz", "--shard", f"{part}/5") for part in range(1, 6)],
+        [(f"{number}.npz",) for number in range(8, 13)],
+        [("[89].npz",), ("1?.npz",)],
+    ],
+    ids=["one", "two parts", "five parts", "five unequal files", "two patterns"],
+)
+@pytest.mark.parametrize("order", [1, 2, "inf"])
+def test_merged_states_are_one_metric_of_all_rows(calls, order, pairs):
+    names = make_states(pairs, calls, *WIDTHS, "--order", order)
+    metric = dp.Metric(dp.Gaussian(1.5), dp.Gaussian(0.7), num_features=40, order=float(order))
+    metric.update(ROWS, PROMPTS)
+    document = merged(pairs, *names)
+    expected = metric.compute().to_dict()
+    assert document["data"]["n"] == 40 and document["settings"] == expected["settings"]
+    assert document["scores"].keys() == expected["scores"].keys()
+    for name, score in expected["scores"].items():
+        assert document["scores"][name]["value"] == pytest.approx(score["value"], rel=1e-12)
+
+
+def test_exact_features_merge_without_prompts(tmp_path):
+    save_parts(tmp_path, ROWS)
+    calls = [(f"part-{number}.npy",) for number in (8, 10, 11)]
+    names = make_states(tmp_path, calls, "--kernel-x", "cosine")
+    value = merged(tmp_path, *names)["scores"]["vendi"]["value"]
+    assert value == pytest.approx(float(dp.vendi(ROWS, kernel=dp.Cosine())), rel=1e-6)
+
+
+def test_neither_the_order_nor_the_names_of_states_change_a_bit(pairs):
+    names = make_states(pairs, [(f"{number}.npz",) for number in range(8, 13)])
+    scores = [merged(pairs, *names)["scores"], merged(pairs, *reversed(names))["scores"]]
+    for name, new in zip(names, "cbeda", strict=True):
+        (pairs / name).rename(pairs / f"{new}.npz")
+    scores.append(merged(pairs, "[a-e].npz")["scores"])
+    assert scores[0] == scores[1] == scores[2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--order", "2"), "the order"),
+        (("--rng", "1"), "the rng"),
+        (("--truncation", "3"), "the truncation"),
+        (("--bandwidth-x", "2"), "the kernels"),
+        (("--num-features", "41"), "the num_features"),
+    ],
+)
+def test_states_of_other_settings_are_refused_by_both_names(flags, words, pairs):
+    make_states(pairs, [("8.npz",)])
+    (pairs / "state-0.npz").rename(pairs / "first.npz")
+    make_states(pairs, [("9.npz",)], *WIDTHS, *flags)
+    done = run("merge", "first.npz", "state-0.npz", cwd=pairs)
+    text = done.stderr.decode()
+    assert done.returncode == 4 and done.stdout == b""
+    assert "first.npz" in text and "state-0.npz" in text and words in text
+    assert len(text.splitlines()) == 1
+
+
+def test_states_of_other_widths_or_sides_are_refused_by_both_names(pairs):
+    np.savez(pairs / "wide.npz", x=PROMPTS, t=PROMPTS)
+    np.save(pairs / "alone.npy", ROWS)
+    make_states(pairs, [("8.npz",), ("wide.npz",)])
+    alone = ("--bandwidth-x", "1.5", "--num-features", "40", "-o", "alone-state.npz")
+    assert run("state", "alone.npy", *alone, cwd=pairs).returncode == 0
+    for other, words in (("state-1.npz", "different widths"), ("alone-state.npz", "kernels")):
+        done = run("merge", "state-0.npz", other, cwd=pairs)
+        text = done.stderr.decode()
+        assert done.returncode == 4 and len(text.splitlines()) == 1
+        assert "state-0.npz" in text and other in text and words in text
+
+
+def test_a_state_that_is_named_twice_is_counted_once_or_never(pairs):
+    make_states(pairs, [("8.npz",), ("9.npz",)])
+    shutil.copy(pairs / "state-0.npz", pairs / "copy.npz")
+    for names in (("state-0.npz", "state-0.npz"), ("copy.npz", "state-1.npz", "state-0.npz")):
+        done = run("merge", *names, cwd=pairs)
+        assert done.returncode == 4 and b"hold the same state" in done.stderr
+
+
+def test_what_is_no_state_is_refused_by_name(pairs):
+    make_states(pairs, [("8.npz",)])
+    (pairs / "empty.npz").touch()
+    for other in ("9.npz", "empty.npz", "nowhere.npz", "no*.npz"):
+        done = run("merge", "state-0.npz", other, cwd=pairs)
+        assert done.returncode == 4 and other in done.stderr.decode()
+
+
+def test_states_need_bandwidths_before_anything_is_embedded(tmp_path):
+    source = write_answers(tmp_path)
+    call = ("state", source, "--cache", tmp_path / "cache", "-o", tmp_path / "state.npz")
+    for flags, words in (
+        ((), "--bandwidth-x must be given, and be the same for all states"),
+        (("--bandwidth-x", "1"), "--bandwidth-t must be given"),
+        (("--kernel-x", "cosine", "--bandwidth-t", "1"), "both be Gaussian or neither"),
+        (("--bandwidth-x", "1", "--kernel-t", "categorical"), "Categorical has none"),
+    ):
+        done = run(*call, *flags)
+        assert done.returncode == 2 and words in done.stderr.decode()
+    assert not (tmp_path / "cache").exists() and not (tmp_path / "state.npz").exists()
+
+
+def test_bandwidths_of_an_earlier_result_serve_all_states(tmp_path):
+    source = write_answers(tmp_path)
+    flags = ("--cache", tmp_path / "cache")
+    score = ("score", source, *flags, "--interval", 0, "--format", "json", "-o", "first.json")
+    assert run(*score, cwd=tmp_path).returncode == 0
+    calls = [(source, *flags, "--shard", f"{part}/2") for part in (1, 2)]
+    names = make_states(tmp_path, calls, "--config", "first.json", "--num-features", 2000)
+    done = run("merge", *names, "-o", "merged.json", "--fail-under", "vendi=1000", cwd=tmp_path)
+    assert done.returncode == 5
+    first, last = (
+        json.loads((tmp_path / f"{name}.json").read_text()) for name in ("first", "merged")
+    )
+    assert last["settings"]["bandwidth_x"] == first["settings"]["bandwidth_x"]
+    for name in ("vendi", "conditional_vendi"):
+        score = last["scores"][name]
+        # Four standard errors of the random features.
+        difference = abs(score["value"] - first["scores"][name]["value"])
+        assert difference < 4 * score["standard_error"]
+
+
+def test_a_state_is_of_one_model(tmp_path):
+    rows = [{"model": f"m{row % 2}", "output": ROWS[row].tolist()} for row in range(40)]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    call = ("state", "o.jsonl", "--bandwidth-x", 1, "-o", "state.npz")
+    done = run(*call, cwd=tmp_path)
+    assert done.returncode == 2 and b"--model must be one of the models" in done.stderr
+    assert run(*call, "--model", "m1", cwd=tmp_path).stdout == b"state.npz: 20 rows\n"
