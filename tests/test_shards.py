@@ -14,6 +14,7 @@ from command_line import run
 from sample_files import jsonl, write
 
 import divprism as dp
+from divprism.data.inputs import as_samples
 from divprism.data.parts import Shard
 from divprism.data.readers import joined_arrays, npy, read_arrays
 
@@ -210,6 +211,60 @@ def test_a_disk_without_room_is_one_sentence_and_leaves_no_file(small_memory, tm
 
     with pytest.raises(dp.DataError, match=r"No space left.*; set TMPDIR"):
         joined_arrays.stored_rows((1,), np.dtype(float), write_too_much)
+    assert os.listdir(small_memory) == []
+
+
+# --- Dask arrays
+
+
+def lazy(array, chunks):
+    """Return a NumPy array as one of Dask."""
+    return pytest.importorskip("dask.array").from_array(array, chunks=chunks)
+
+
+def test_dask_arrays_give_the_scores_of_the_numpy_arrays():
+    x, t = lazy(ROWS, (7, 2)), lazy(PROMPTS, (13, 1))
+    expected = dp.evaluate(ROWS, PROMPTS, interval=None)
+    for found in (
+        dp.evaluate(x, t, interval=None),
+        dp.evaluate(x, PROMPTS, interval=None),
+        dp.evaluate(dp.Samples(x, t), interval=None),
+        # Selected by a condition, so that the number of rows is not known before.
+        dp.evaluate(x[x[:, 0] < 9], t[x[:, 0] < 9], interval=None),
+    ):
+        assert found.to_dict()["scores"] == expected.to_dict()["scores"]
+    ids = np.arange(40) // 4
+    kernel = dp.Categorical()
+    by_ids = dp.evaluate(x, lazy(ids, 9), kernel_t=kernel, interval=None)
+    assert by_ids.vendi == dp.evaluate(ROWS, ids, kernel_t=kernel, interval=None).vendi
+
+
+def test_a_large_dask_array_stays_on_disk_and_leaves_no_file(small_memory):
+    samples = as_samples(lazy(ROWS, (7, 2)), lazy(PROMPTS, (13, 1)), None)
+    for side, expected in ((samples.outputs, ROWS), (samples.prompts, PROMPTS)):
+        assert isinstance(side, np.memmap)
+        np.testing.assert_array_equal(side, expected)
+    del side, samples
+    gc.collect()
+    assert os.listdir(small_memory) == []
+
+
+def test_a_dask_array_that_fails_is_one_sentence(small_memory):
+    def fail(block):
+        raise RuntimeError("the disk of worker 3 is gone")
+
+    def shrink(block):
+        return block[:1]
+
+    # With `meta`, so that Dask does not call the function to find out what it returns.
+    broken = lazy(ROWS, (7, 3)).map_blocks(fail, dtype=ROWS.dtype, meta=ROWS[:0])
+    with pytest.raises(dp.DataError, match=r"^`x` is a Dask array .*the disk of worker 3 is gone"):
+        dp.evaluate(broken, PROMPTS)
+    short = lazy(ROWS, (7, 3)).map_blocks(shrink, dtype=ROWS.dtype, meta=ROWS[:0])
+    with pytest.raises(
+        dp.DataError, match=r"`x` is a Dask array with a chunk of the shape \(1, 3\)"
+    ):
+        dp.evaluate(short, PROMPTS)
     assert os.listdir(small_memory) == []
 
 
