@@ -558,7 +558,7 @@ def test_bandwidths_of_an_earlier_result_serve_all_states(tmp_path):
     score = ("score", source, *flags, "--interval", 0, "--format", "json", "-o", "first.json")
     assert run(*score, cwd=tmp_path).returncode == 0
     calls = [(source, *flags, "--shard", f"{part}/2") for part in (1, 2)]
-    names = make_states(tmp_path, calls, "--config", "first.json", "--num-features", 2000)
+    names = make_states(tmp_path, calls, "--config", "first.json", "--num-features", 200)
     done = run("merge", *names, "-o", "merged.json", "--fail-under", "vendi=1000", cwd=tmp_path)
     assert done.returncode == 5
     first, last = (
