@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from command_line import run
-from sample_files import jsonl, write
+from sample_files import image_bytes, jsonl, write
 
 import divprism as dp
 from divprism.data.inputs import as_samples
@@ -268,6 +268,17 @@ def test_a_dask_array_that_fails_is_one_sentence(small_memory):
     assert os.listdir(small_memory) == []
 
 
+def test_more_rows_than_the_disk_has_room_for_are_refused_before_they_are_copied(
+    small_memory, tmp_path, monkeypatch
+):
+    parts = save_parts(tmp_path / "shards", ROWS)
+    usage = shutil.disk_usage(tmp_path)._replace(free=ROWS.nbytes - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(dp.DataError, match=r"480 bytes do not fit into .*; set TMPDIR"):
+        dp.load(parts)
+    assert os.listdir(small_memory) == []
+
+
 # --- tables
 
 
@@ -278,6 +289,20 @@ def test_a_pattern_of_tables_is_one_table(tmp_path):
     expected = [row["output"] for part in (2, 1, 0) for row in rows[part::3]]
     assert [item.text for item in samples.outputs] == expected
     assert len(dp.load(f"{tmp_path}/*.jsonl", limit=5)) == 5
+
+
+def test_tables_in_several_folders_may_hold_texts_but_name_no_files(tmp_path):
+    for name, seed in (("a", 0), ("b", 1)):
+        row = {"prompt": "p", "output": f"text {name}"}
+        files = {"texts.jsonl": jsonl([row]), "files.jsonl": jsonl([{"file_name": "0.png"}])}
+        write(tmp_path / name, {**files, "0.png": image_bytes(seed)})
+    assert [item.text for item in dp.load(tmp_path / "?/texts.jsonl").outputs] == [
+        "text a",
+        "text b",
+    ]
+    # Each has its own 0.png, so the first folder would have served for both.
+    with pytest.raises(dp.DataError, match=r"names a file, and its table is one of several"):
+        dp.load(tmp_path / "?/files.jsonl")
 
 
 def test_a_folder_of_parquet_shards_is_one_table(tmp_path):
