@@ -10,7 +10,7 @@ from divprism.analysis.gates import check_gates, parse_gates
 from divprism.analysis.states import add_samples, merge_states, metric_for
 from divprism.cli.config import typed
 from divprism.cli.convert import SHARD
-from divprism.cli.job import ASSESSMENT, Job, check_model, command, flag
+from divprism.cli.job import Job, Reading, check_model, command, flag
 from divprism.cli.messages import echo, warn, working
 from divprism.data.files import check_target
 from divprism.data.parts import Shard
@@ -18,13 +18,18 @@ from divprism.data.readers.shards import matching
 from divprism.embedders.embedding import embed
 from divprism.report.tables import evaluation_table, scores_table
 
-# A state has its own estimator, and nothing to show yet.
-_NOT_STREAMED = ("bandwidth_rule", "estimator", "max_memory", "workers", "scheduler", *ASSESSMENT)
-_NOT_SHOWN = ("form", "output", "wide", "plot")
+# A state holds sums, so it has no estimator to choose, no intervals, and nothing to show yet.
+_KERNELS = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t")
+_SUMMED = (*_KERNELS, "order", "truncation", "rng", "config")
 _MERGED = ("context", "form", "output", "wide", "fail_under", "quiet")
 
 
-@command(*_NOT_STREAMED, *_NOT_SHOWN)
+def _all_but(*kept: str) -> list[str]:
+    """The flags of a `Job` that a command does without."""
+    return [field.name for field in fields(Job) if field.name not in kept]
+
+
+@command(*_all_but(*_SUMMED, *(field.name for field in fields(Reading))))
 def state(
     job: Job,
     target: Path = flag("Output", ..., "File for the state (.npz).", "--output", "-o"),
@@ -50,7 +55,7 @@ def state(
     warn(job.context, embedded.warnings)
 
 
-@command(*(field.name for field in fields(Job) if field.name not in _MERGED))
+@command(*_all_but(*_MERGED))
 def merge(
     job: Job,
     states: list[str] = typer.Argument(..., metavar="STATE ...", help="Files of divprism state."),
