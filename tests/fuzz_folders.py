@@ -80,6 +80,31 @@ def _datasets():
     return [["text", "state.json", json.dumps(state)], ["base64", "data.arrow", content]]
 
 
+def _shards():
+    rows = np.arange(24, dtype=np.float32).reshape(12, 2)
+    entries = []
+    for index in range(3):
+        part = slice(4 * index, 4 * index + 4)
+        entries.append(["base64", f"outputs-{index}.npy", _array(rows[part])])
+        entries.append(["base64", f"prompts-{index}.npy", _array(rows[part] % 5)])
+    return entries
+
+
+def _parquet_shards():
+    content = base64.b64encode(table_bytes("parquet", ROWS)).decode()
+    return [["base64", f"train-{index}-of-2.parquet", content] for index in range(2)]
+
+
+def _embedded_shards():
+    entries = []
+    for index in (1, 2):
+        for kind, name, data in _embedded():
+            if name == "embedding.json":
+                data = json.dumps(json.loads(data) | {"shard": f"{index}/2"})
+            entries.append([kind, f"{index}/{name}", data])
+    return entries
+
+
 def _embedded():
     description = {
         "schema": 1,
@@ -180,7 +205,12 @@ def _write(kind, target, data):
             target.mkdir()
 
 
-def _check(content, folder):
+def _check_shards(content, folder):
+    """Half of the inputs as a folder, the others as what a pattern matches."""
+    _check(content, folder, pattern="*" * (sum(content) % 2))
+
+
+def _check(content, folder, pattern=""):
     place = folder / "data"
     place.mkdir()
     write_folder(content, place)
@@ -189,7 +219,7 @@ def _check(content, folder):
     if sum(content) % 4 == 0:
         options["output_kind"] = "video"
     with mostly_in_this_process(content):
-        samples = dp.load(place, **options)
+        samples = dp.load(place / pattern, **options)
     check_samples(samples)
     if isinstance(samples.outputs, tuple):
         for output in samples.outputs:
@@ -200,14 +230,17 @@ def _check(content, folder):
 
 KINDS = [
     Kind(f"folder-{name}", "folders", lambda make=make: json.dumps(make()).encode(),
-         changed_folder, _check)
-    for name, make in (
-        ("numbered", _numbered),
-        ("prompts", _prompt_folders),
-        ("table", _table_beside),
-        ("geneval", _geneval),
-        ("lm-eval", _lm_eval),
-        ("datasets", _datasets),
-        ("embedded", _embedded),
+         changed_folder, check)
+    for name, make, check in (
+        ("numbered", _numbered, _check),
+        ("prompts", _prompt_folders, _check),
+        ("table", _table_beside, _check),
+        ("geneval", _geneval, _check),
+        ("lm-eval", _lm_eval, _check),
+        ("datasets", _datasets, _check),
+        ("embedded", _embedded, _check),
+        ("shards", _shards, _check_shards),
+        ("parquet-shards", _parquet_shards, _check_shards),
+        ("embedded-shards", _embedded_shards, _check_shards),
     )
 ]  # fmt: skip

@@ -11,9 +11,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from command_line import run
-from sample_files import jsonl, write
+from sample_files import image_bytes, jsonl, write
 
 import divprism as dp
+from divprism.data.inputs import as_samples
 from divprism.data.parts import Shard
 from divprism.data.readers import joined_arrays, npy, read_arrays
 
@@ -213,6 +214,71 @@ def test_a_disk_without_room_is_one_sentence_and_leaves_no_file(small_memory, tm
     assert os.listdir(small_memory) == []
 
 
+# --- Dask arrays
+
+
+def lazy(array, chunks):
+    """Return a NumPy array as one of Dask."""
+    return pytest.importorskip("dask.array").from_array(array, chunks=chunks)
+
+
+def test_dask_arrays_give_the_scores_of_the_numpy_arrays():
+    x, t = lazy(ROWS, (7, 2)), lazy(PROMPTS, (13, 1))
+    expected = dp.evaluate(ROWS, PROMPTS, interval=None)
+    for found in (
+        dp.evaluate(x, t, interval=None),
+        dp.evaluate(x, PROMPTS, interval=None),
+        dp.evaluate(dp.Samples(x, t), interval=None),
+        # Selected by a condition, so that the number of rows is not known before.
+        dp.evaluate(x[x[:, 0] < 9], t[x[:, 0] < 9], interval=None),
+    ):
+        assert found.to_dict()["scores"] == expected.to_dict()["scores"]
+    ids = np.arange(40) // 4
+    kernel = dp.Categorical()
+    by_ids = dp.evaluate(x, lazy(ids, 9), kernel_t=kernel, interval=None)
+    assert by_ids.vendi == dp.evaluate(ROWS, ids, kernel_t=kernel, interval=None).vendi
+
+
+def test_a_large_dask_array_stays_on_disk_and_leaves_no_file(small_memory):
+    samples = as_samples(lazy(ROWS, (7, 2)), lazy(PROMPTS, (13, 1)), None)
+    for side, expected in ((samples.outputs, ROWS), (samples.prompts, PROMPTS)):
+        assert isinstance(side, np.memmap)
+        np.testing.assert_array_equal(side, expected)
+    del side, samples
+    gc.collect()
+    assert os.listdir(small_memory) == []
+
+
+def test_a_dask_array_that_fails_is_one_sentence(small_memory):
+    def fail(block):
+        raise RuntimeError("the disk of worker 3 is gone")
+
+    def shrink(block):
+        return block[:1]
+
+    # With `meta`, so that Dask does not call the function to find out what it returns.
+    broken = lazy(ROWS, (7, 3)).map_blocks(fail, dtype=ROWS.dtype, meta=ROWS[:0])
+    with pytest.raises(dp.DataError, match=r"^`x` is a Dask array .*the disk of worker 3 is gone"):
+        dp.evaluate(broken, PROMPTS)
+    short = lazy(ROWS, (7, 3)).map_blocks(shrink, dtype=ROWS.dtype, meta=ROWS[:0])
+    with pytest.raises(
+        dp.DataError, match=r"`x` is a Dask array with a chunk of the shape \(1, 3\)"
+    ):
+        dp.evaluate(short, PROMPTS)
+    assert os.listdir(small_memory) == []
+
+
+def test_more_rows_than_the_disk_has_room_for_are_refused_before_they_are_copied(
+    small_memory, tmp_path, monkeypatch
+):
+    parts = save_parts(tmp_path / "shards", ROWS)
+    usage = shutil.disk_usage(tmp_path)._replace(free=ROWS.nbytes - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(dp.DataError, match=r"480 bytes do not fit into .*; set TMPDIR"):
+        dp.load(parts)
+    assert os.listdir(small_memory) == []
+
+
 # --- tables
 
 
@@ -223,6 +289,20 @@ def test_a_pattern_of_tables_is_one_table(tmp_path):
     expected = [row["output"] for part in (2, 1, 0) for row in rows[part::3]]
     assert [item.text for item in samples.outputs] == expected
     assert len(dp.load(f"{tmp_path}/*.jsonl", limit=5)) == 5
+
+
+def test_tables_in_several_folders_may_hold_texts_but_name_no_files(tmp_path):
+    for name, seed in (("a", 0), ("b", 1)):
+        row = {"prompt": "p", "output": f"text {name}"}
+        files = {"texts.jsonl": jsonl([row]), "files.jsonl": jsonl([{"file_name": "0.png"}])}
+        write(tmp_path / name, {**files, "0.png": image_bytes(seed)})
+    assert [item.text for item in dp.load(tmp_path / "?/texts.jsonl").outputs] == [
+        "text a",
+        "text b",
+    ]
+    # Each has its own 0.png, so the first folder would have served for both.
+    with pytest.raises(dp.DataError, match=r"names a file, and its table is one of several"):
+        dp.load(tmp_path / "?/files.jsonl")
 
 
 def test_a_folder_of_parquet_shards_is_one_table(tmp_path):
@@ -359,3 +439,168 @@ def test_what_keeps_no_vectors_is_refused(flags, code, words, tmp_path):
     assert done.returncode == code and words in done.stderr.decode()
     np.save(tmp_path / "x.npy", ROWS)
     assert b"there is nothing to embed" in run("embed", tmp_path / "x.npy").stderr
+
+
+# --- states of independent jobs
+
+
+WIDTHS = ("--bandwidth-x", "1.5", "--bandwidth-t", "0.7", "--num-features", "40")
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Return a folder with all rows, and with the same rows in five unequal shards."""
+    np.savez(tmp_path / "all.npz", x=ROWS, t=PROMPTS)
+    for number, (start, stop) in enumerate(pairwise([0, 1, 12, 13, 33, 40]), 8):
+        np.savez(tmp_path / f"{number}.npz", x=ROWS[start:stop], t=PROMPTS[start:stop])
+    return tmp_path
+
+
+def make_states(folder, calls, *flags):
+    """Run `divprism state` for some inputs, and return the names of the files."""
+    jobs = []
+    for number, call in enumerate(calls):
+        jobs.append(("state", *call, *(flags or WIDTHS), "-o", f"state-{number}.npz", "-q"))
+    run_all(*jobs, cwd=folder)
+    return [job[-2] for job in jobs]
+
+
+def merged(folder, *names):
+    """Return the scores of `divprism merge` as JSON."""
+    done = run("merge", *names, "--format", "json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [("all.npz",)],
+        [("all.npz", "--shard", "1/2"), ("all.npz", "--shard", "2/2")],
+        [("all.npz", "--shard", f"{part}/5") for part in range(1, 6)],
+        [(f"{number}.npz",) for number in range(8, 13)],
+        [("[89].npz",), ("1?.npz",)],
+    ],
+    ids=["one", "two parts", "five parts", "five unequal files", "two patterns"],
+)
+@pytest.mark.parametrize("order", [1, 2, "inf"])
+def test_merged_states_are_one_metric_of_all_rows(calls, order, pairs):
+    names = make_states(pairs, calls, *WIDTHS, "--order", order)
+    metric = dp.Metric(dp.Gaussian(1.5), dp.Gaussian(0.7), num_features=40, order=float(order))
+    metric.update(ROWS, PROMPTS)
+    document = merged(pairs, *names)
+    expected = metric.compute().to_dict()
+    assert document["data"]["n"] == 40 and document["settings"] == expected["settings"]
+    assert document["scores"].keys() == expected["scores"].keys()
+    for name, score in expected["scores"].items():
+        assert document["scores"][name]["value"] == pytest.approx(score["value"], rel=1e-12)
+
+
+def test_exact_features_merge_without_prompts(tmp_path):
+    save_parts(tmp_path, ROWS)
+    calls = [(f"part-{number}.npy",) for number in (8, 10, 11)]
+    names = make_states(tmp_path, calls, "--kernel-x", "cosine")
+    value = merged(tmp_path, *names)["scores"]["vendi"]["value"]
+    assert value == pytest.approx(float(dp.vendi(ROWS, kernel=dp.Cosine())), rel=1e-6)
+
+
+def test_neither_the_order_nor_the_names_of_states_change_a_bit(pairs):
+    names = make_states(pairs, [(f"{number}.npz",) for number in range(8, 13)])
+    scores = [merged(pairs, *names)["scores"], merged(pairs, *reversed(names))["scores"]]
+    for name, new in zip(names, "cbeda", strict=True):
+        (pairs / name).rename(pairs / f"{new}.npz")
+    scores.append(merged(pairs, "[a-e].npz")["scores"])
+    assert scores[0] == scores[1] == scores[2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--order", "2"), "the order"),
+        (("--rng", "1"), "the rng"),
+        (("--truncation", "3"), "the truncation"),
+        (("--bandwidth-x", "2"), "the kernels"),
+        (("--num-features", "41"), "the num_features"),
+    ],
+)
+def test_states_of_other_settings_are_refused_by_both_names(flags, words, pairs):
+    make_states(pairs, [("8.npz",)])
+    (pairs / "state-0.npz").rename(pairs / "first.npz")
+    make_states(pairs, [("9.npz",)], *WIDTHS, *flags)
+    done = run("merge", "first.npz", "state-0.npz", cwd=pairs)
+    text = done.stderr.decode()
+    assert done.returncode == 4 and done.stdout == b""
+    assert "first.npz" in text and "state-0.npz" in text and words in text
+    assert len(text.splitlines()) == 1
+
+
+def test_states_of_other_widths_or_sides_are_refused_by_both_names(pairs):
+    np.savez(pairs / "wide.npz", x=PROMPTS, t=PROMPTS)
+    np.save(pairs / "alone.npy", ROWS)
+    make_states(pairs, [("8.npz",), ("wide.npz",)])
+    alone = ("--bandwidth-x", "1.5", "--num-features", "40", "-o", "alone-state.npz")
+    assert run("state", "alone.npy", *alone, cwd=pairs).returncode == 0
+    for other, words in (("state-1.npz", "different widths"), ("alone-state.npz", "kernels")):
+        done = run("merge", "state-0.npz", other, cwd=pairs)
+        text = done.stderr.decode()
+        assert done.returncode == 4 and len(text.splitlines()) == 1
+        assert "state-0.npz" in text and other in text and words in text
+
+
+def test_a_state_that_is_named_twice_is_counted_once_or_never(pairs):
+    make_states(pairs, [("8.npz",), ("9.npz",)])
+    shutil.copy(pairs / "state-0.npz", pairs / "copy.npz")
+    for names in (("state-0.npz", "state-0.npz"), ("copy.npz", "state-1.npz", "state-0.npz")):
+        done = run("merge", *names, cwd=pairs)
+        assert done.returncode == 4 and b"hold the same state" in done.stderr
+
+
+def test_what_is_no_state_is_refused_by_name(pairs):
+    make_states(pairs, [("8.npz",)])
+    (pairs / "empty.npz").touch()
+    for other in ("9.npz", "empty.npz", "nowhere.npz", "no*.npz"):
+        done = run("merge", "state-0.npz", other, cwd=pairs)
+        assert done.returncode == 4 and other in done.stderr.decode()
+
+
+def test_states_need_bandwidths_before_anything_is_embedded(tmp_path):
+    source = write_answers(tmp_path)
+    call = ("state", source, "--cache", tmp_path / "cache", "-o", tmp_path / "state.npz")
+    for flags, words in (
+        ((), "--bandwidth-x must be given, and be the same for all states"),
+        (("--bandwidth-x", "1"), "--bandwidth-t must be given"),
+        (("--kernel-x", "cosine", "--bandwidth-t", "1"), "both be Gaussian or neither"),
+        (("--bandwidth-x", "1", "--kernel-t", "categorical"), "Categorical has none"),
+    ):
+        done = run(*call, *flags)
+        assert done.returncode == 2 and words in done.stderr.decode()
+    assert not (tmp_path / "cache").exists() and not (tmp_path / "state.npz").exists()
+
+
+def test_bandwidths_of_an_earlier_result_serve_all_states(tmp_path):
+    source = write_answers(tmp_path)
+    flags = ("--cache", tmp_path / "cache")
+    score = ("score", source, *flags, "--interval", 0, "--format", "json", "-o", "first.json")
+    assert run(*score, cwd=tmp_path).returncode == 0
+    calls = [(source, *flags, "--shard", f"{part}/2") for part in (1, 2)]
+    names = make_states(tmp_path, calls, "--config", "first.json", "--num-features", 200)
+    done = run("merge", *names, "-o", "merged.json", "--fail-under", "vendi=1000", cwd=tmp_path)
+    assert done.returncode == 5
+    first, last = (
+        json.loads((tmp_path / f"{name}.json").read_text()) for name in ("first", "merged")
+    )
+    assert last["settings"]["bandwidth_x"] == first["settings"]["bandwidth_x"]
+    for name in ("vendi", "conditional_vendi"):
+        score = last["scores"][name]
+        # Four standard errors of the random features.
+        difference = abs(score["value"] - first["scores"][name]["value"])
+        assert difference < 4 * score["standard_error"]
+
+
+def test_a_state_is_of_one_model(tmp_path):
+    rows = [{"model": f"m{row % 2}", "output": ROWS[row].tolist()} for row in range(40)]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    call = ("state", "o.jsonl", "--bandwidth-x", 1, "-o", "state.npz")
+    done = run(*call, cwd=tmp_path)
+    assert done.returncode == 2 and b"--model must be one of the models" in done.stderr
+    assert run(*call, "--model", "m1", cwd=tmp_path).stdout == b"state.npz: 20 rows\n"

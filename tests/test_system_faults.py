@@ -72,6 +72,9 @@ def data(tmp_path_factory):
     for index in range(2):
         (folder / "images" / f"{index}.png").write_bytes(image_bytes(size=(8 + index, 8)))
     (folder / "prompts.csv").write_text("prompt\na\nb\n")
+    for number, model in enumerate(("first", "second"), 1):
+        widths = ("--bandwidth-x", 1, "--bandwidth-t", 1, "--num-features", 32)
+        run("state", f"{model}.jsonl", *widths, "-o", f"state-{number}.npz", cwd=folder)
     done = run("score", "first.jsonl", "--format", "json", "-o", "result.json", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder

@@ -212,26 +212,31 @@ class Metric:
 
     def merge(self, other: "Metric") -> None:
         """Add what another metric with the same settings has seen."""
-        if not isinstance(other, Metric) or other._settings() != self._settings():
-            raise ArgumentError(
-                "only metrics with the same kernels, order, features and seed can be merged."
-            )
+        if not isinstance(other, Metric):
+            raise ArgumentError(f"only a Metric can be merged; got {type(other).__name__}.")
+        theirs = other._settings()
+        for name, value in self._settings().items():
+            if theirs[name] != value:
+                raise ArgumentError(
+                    "only metrics with the same kernels, order, features and seed can be merged; "
+                    f"these have the {name} {value} and {theirs[name]}."
+                )
         if other.n == 0:
             return
-        theirs = other._state
-        if self.n and self._state.widths != theirs.widths:
-            widths = f"{dict(self._state.widths)} and {dict(theirs.widths)}"
+        state = other._state
+        if self.n and self._state.widths != state.widths:
+            widths = f"{dict(self._state.widths)} and {dict(state.widths)}"
             raise DataError(f"metrics of different widths cannot be merged: {widths}.")
         try:
-            check_state(theirs, self._kernels)
+            check_state(state, self._kernels)
         except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise DataError(f"the other metric is not a valid state: {error}.") from None
         own = self._state
         if own.n == 0:
-            own = self._begun(dict(theirs.widths))
-        if own.n + theirs.n >= MOST_ITEMS:
+            own = self._begun(dict(state.widths))
+        if own.n + state.n >= MOST_ITEMS:
             raise DataError(f"a metric counts to {MOST_ITEMS:,} items.")
-        self._state = own.merged(theirs)
+        self._state = own.merged(state)
 
     def compute(self) -> Evaluation:
         """The scores of all chunks so far."""

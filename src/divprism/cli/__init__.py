@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from divprism import __version__, errors
-from divprism.cli import compare, convert, curves, demo, groups, installation, score
+from divprism.cli import compare, convert, curves, demo, groups, installation, score, states
 from divprism.cli.messages import echo, in_flags, say
 from divprism.data.wording import reason
 from divprism.report.streams import BROKEN_PIPE, flush, leaving_on_signals, prepare_streams
@@ -24,6 +24,8 @@ _EXAMPLES: dict[Any, str] = {
     groups.groups: "divprism groups outputs.jsonl --by topic --top 5",
     curves.bandwidth: "divprism bandwidth outputs.jsonl --bandwidths-x 0.2,0.4,0.8",
     curves.converge: "divprism converge outputs.jsonl --model first --plot curves.png",
+    states.state: "divprism state outputs.jsonl --config result.json -o state.npz",
+    states.merge: "divprism merge state-1.npz state-2.npz -o merged.json",
     convert.report: "divprism report result.json -o report.html",
     installation.ls: "divprism ls kernels",
     installation.cache: "divprism cache clear wordllama",

@@ -159,7 +159,7 @@ class Job(Reading):
     details: bool = _output(False, "Add spectra, curves and groups to the JSON.", "--details")
 
     def __post_init__(self) -> None:
-        if self.form not in _FORMATS:
+        if self.form not in (None, *_FORMATS):  # None where a command has no such flag
             raise ArgumentError(
                 f"--format must be one of {', '.join(_FORMATS)}; got {self.form!r}."
             )

@@ -11,6 +11,7 @@ import numpy as np
 from divprism.core.arrays import Array, is_array_api_obj, to_numpy
 from divprism.core.kernels import Categorical, Kernel
 from divprism.core.validation import check_pairing
+from divprism.data.dask_arrays import computed
 from divprism.data.media import media_kind
 from divprism.data.readers.content_checks import warn_about_content
 from divprism.data.readers.fields import Findings
@@ -29,7 +30,8 @@ __all__ = ["as_arrays", "as_items", "as_samples"]
 def as_samples(x: object, t: object, kernel_t: Kernel | None) -> Samples:
     """Return outputs `x` and prompts `t` as samples, whatever their form.
 
-    A path is read, texts and images become items, and arrays stay as they are. If `kernel_t`
+    A path is read, texts and images become items, Dask arrays are computed, and other arrays stay
+    as they are. If `kernel_t`
     compares prompts as ids, prompt texts become numbers.
     """
     if x is None:
@@ -43,7 +45,8 @@ def as_samples(x: object, t: object, kernel_t: Kernel | None) -> Samples:
     elif isinstance(x, Samples):
         if t is not None:
             raise ArgumentError("`x` is Samples, which hold their own prompts; leave out `t`.")
-        samples = x
+        outputs, prompts = computed(x.outputs, "x"), computed(x.prompts, "t")
+        samples = replace(x, outputs=outputs, prompts=prompts)
     elif isinstance(x, Mapping):
         raise ArgumentError("`x` is a mapping; to score several models, pass it to dp.compare.")
     elif _is_pair(x) and t is None:
@@ -61,7 +64,7 @@ def _is_pair(x: object) -> bool:
 
 
 def _samples_in_memory(x: Array, t: Array | None, *, as_ids: bool) -> Samples:
-    x, t = _plain_column(x), _plain_column(t)
+    x, t = _plain_column(computed(x, "x")), _plain_column(computed(t, "t"))
     findings = Findings()
     outputs = as_items(x, "output", findings)
     # Names of files that are compared as ids stay texts: no image has to be opened for that.

@@ -1,6 +1,9 @@
 """The rows of several files as one array: in memory, or in a temporary file if they are many."""
 
+import errno
+import math
 import os
+import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
@@ -166,9 +169,13 @@ def stored_rows(
     DataError
         If the file cannot be written.
     """
-    # It keeps its name while it is in use, because workers of a cluster open it by name.
-    folder = tempfile.gettempdir()
+    num_bytes = math.prod(shape) * dtype.itemsize
     try:
+        folder = tempfile.gettempdir()
+        # Before anything is written: a sparse file takes no room, but its copy does.
+        if num_bytes > shutil.disk_usage(folder).free:
+            raise OSError(errno.ENOSPC, f"{num_bytes:,} bytes do not fit into {shown(folder)}")
+        # It keeps its name while it is in use, because workers of a cluster open it by name.
         handle, name = tempfile.mkstemp(prefix="divprism-", suffix=".rows", dir=folder)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -179,8 +186,8 @@ def stored_rows(
             raise
     except OSError as error:
         raise DataError(
-            f"cannot store the rows of the shards in {shown(folder)}: {reason(error)}; "
-            "set TMPDIR to a folder with enough room."
+            f"cannot store rows in a temporary file: {reason(error)}; set TMPDIR to a folder with "
+            "enough room."
         ) from None
     weakref.finalize(rows, _remove, name, os.getpid())
     return rows

@@ -22,7 +22,12 @@ from divprism.data.readers.joined_arrays import read_shards
 from divprism.data.readers.joining import Prompts
 from divprism.data.readers.layouts import read_media_folder
 from divprism.data.readers.records import samples_from_records, side_from_records
-from divprism.data.readers.shards import array_shards, common_kind, matching
+from divprism.data.readers.shards import (
+    array_shards,
+    common_kind,
+    matching,
+    require_one_folder,
+)
 from divprism.data.readers.tables import TABLE_SUFFIXES, Record, kind_of, read_table
 from divprism.data.readers.values import as_file
 from divprism.data.samples import Item, Samples, Side, is_empty, texts
@@ -245,7 +250,11 @@ class _Source:
         return self._join(self._flat(samples), [], prompts)
 
     def _tables(self, paths: Sequence[Path], root: Root, prompts: str | Path | None) -> Samples:
-        return self._records(_records_of(paths), root, prompts)
+        samples = self._records(_records_of(paths), root, prompts)
+        require_one_folder(paths, samples.outputs)
+        if prompts is None:
+            require_one_folder(paths, samples.prompts)
+        return samples
 
     def _records(
         self, records: Iterator[Record], root: Root, prompts: str | Path | None
@@ -383,7 +392,9 @@ class _Source:
                 f"or one of {_known_suffixes()}."
             )
         root = Root(paths[0].parent, self.allow_outside)
-        return side_from_records(_records_of(paths), self.fields, root, shown(path))
+        side, ids = side_from_records(_records_of(paths), self.fields, root, shown(path))
+        require_one_folder(paths, side)
+        return side, ids
 
     def _folder_of_prompts(self, folder: Path) -> tuple[Side, list[object]]:
         root = Root(folder, self.allow_outside)

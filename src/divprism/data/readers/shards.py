@@ -11,9 +11,10 @@ from divprism.data.readers.arrays import ARRAY_SUFFIXES
 from divprism.data.readers.folders import MEDIA_SUFFIXES, name_without_numbers, natural
 from divprism.data.readers.guards import Root, is_hidden, listing, shown
 from divprism.data.readers.tables import TABLE_SUFFIXES, kind_of
+from divprism.data.samples import Image, Side, Video
 from divprism.errors import DataError
 
-__all__ = ["array_shards", "common_kind", "matching"]
+__all__ = ["array_shards", "common_kind", "matching", "require_one_folder"]
 
 _WILDCARD = re.compile(r"[*?\[]")
 _FIRST_WORD = re.compile(r"[a-z]*")
@@ -65,6 +66,21 @@ def common_kind(paths: Sequence[Path]) -> str:
                 "have the same."
             )
     return kind
+
+
+def require_one_folder(tables: Sequence[Path], side: Side | None) -> None:
+    """Refuse files that are named by tables in several folders.
+
+    Names are relative to the folder of a table, and here only that of the first was searched.
+    """
+    if len({path.parent for path in tables}) == 1 or not isinstance(side, tuple):
+        return
+    for item in side:
+        if isinstance(item, Image | Video) and not isinstance(item.source, bytes):
+            raise DataError(
+                f"{item.where} names a file, and its table is one of several in different folders; "
+                "move these tables into one folder, with names relative to it."
+            )
 
 
 def array_shards(folder: Path, root: Root) -> dict[str, list[Path]]:
