@@ -287,8 +287,8 @@ def _row_keys(x: Array, precision: type[np.floating[Any]] = np.float64) -> np.nd
         with np.errstate(invalid="ignore"):
             keys.append(np.einsum("ij,j->i", chunk, direction, optimize=False))
     # One NaN of many, so that equal rows have equal bits.
-    keys = np.concatenate(keys)
-    return np.where(np.isnan(keys), np.nan, keys)
+    joined = np.concatenate(keys)
+    return np.where(np.isnan(joined), np.nan, joined)
 
 
 def _rows_equal(x: Array, left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ Each public function validates its arguments once; the functions below it trust 
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -266,7 +266,7 @@ def clean_ids(t: Any, name: str) -> np.ndarray | None:
 
 def _text_ids(given: Any, ids: np.ndarray, name: str) -> list[str] | None:
     """Ids that are texts, as they were given; None for others."""
-    values = ids
+    values: Sequence[Any] | np.ndarray = ids
     if isinstance(given, list | tuple):
         values = given
         require_one_type(given, ids, name)
