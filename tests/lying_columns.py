@@ -66,6 +66,11 @@ def parquet_many_rows(rng):
     return _parquet(pa.table({"prompt": _prompt_column(rows), "output": _prompt_column(rows)}))
 
 
+def parquet_equal_rows(rng):
+    rows = int(rng.integers(150_000, 900_000))
+    return _parquet(pa.table({"prompt": _prompt_column(rows), "output": _prompt_column(rows)}))
+
+
 def parquet_nothing(rng):
     return _parquet(pa.table({"output": pa.nulls(int(rng.integers(40_000_000, 50_000_000)))}))
 
@@ -295,7 +300,7 @@ _PARQUET = (
     *(parquet_many_rows, parquet_nothing, parquet_list_of_runs, parquet_list_of_lists),
     *(parquet_wide, parquet_duplicates, parquet_duplicate_fields, parquet_deep),
     *(parquet_long_name, parquet_delta, parquet_fixed_size, parquet_cut, parquet_other_footer),
-    parquet_time_zone,
+    *(parquet_time_zone, parquet_equal_rows),
 )
 _ARROW = (
     *(arrow_nothing, arrow_no_columns, arrow_many_batches_of_nothing, arrow_runs),

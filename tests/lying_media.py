@@ -98,6 +98,24 @@ def png_pixels(rng):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
 
 
+def png_rows(rng):
+    """Rows of one pixel, of which each has a pointer."""
+    height = int(rng.integers(90_000_000, 99_999_999))
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, height, 1, 0, 0, 0, 0))
+    data = chunk(b"IDAT", zlib.compress(bytes(2 * height), 1))
+    return b"\x89PNG\r\n\x1a\n" + header + data + chunk(b"IEND", b"")
+
+
+def webp_pixels(rng):
+    buffer = io.BytesIO()
+    Image.new("RGBA", (int(rng.integers(7000, 9000)), 7000)).save(buffer, "WEBP", lossless=True)
+    return buffer.getvalue()
+
+
+def jpeg_progressive_pixels(rng):
+    return progressive(int(rng.integers(7000, 9000)), 0)
+
+
 def gif_canvas(rng):
     side = int(rng.integers(30_000, 65_535))
     return (
@@ -140,6 +158,7 @@ IMAGES = {
         *(jpeg_scans, jpeg_first_scans, jpeg_color_scans, jpeg_scans_of_a_large_image),
         *(jpeg_many_segments, png_profile, png_text, png_pixels, gif_canvas, bmp_pixels),
         *(ppm_pixels, tiff_pixels, tiff_overlapping_tags, svg, jpeg_filling, ppm_comments),
+        *(png_rows, webp_pixels, jpeg_progressive_pixels),
     )
 }
 """Images that must be refused, by name."""

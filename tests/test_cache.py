@@ -147,6 +147,9 @@ UNFIT_SHARDS = {
     "vectors that are numbers": _npz(keys=KEYS, vectors=np.ones(2, np.float32)),
     "vectors of whole numbers": _npz(keys=KEYS, vectors=np.ones((2, 2), np.int64)),
     "no vectors": _npz(keys=KEYS),
+    "vectors without numbers": _npz(keys=KEYS, vectors=np.ones((2, 0), np.float32)),
+    "vectors of NaN": _npz(keys=KEYS, vectors=np.full((2, 2), np.nan, np.float32)),
+    "an infinite number": _npz(keys=KEYS, vectors=np.array([[1, 2], [3, np.inf]], np.float32)),
     "an open bracket": _npz(keys=KEYS).replace(b"(2, 32)", b"((((((("),
 }
 

@@ -1,6 +1,7 @@
 """Nothing in silence: what a source leaves open is a warning with a code, or refused if strict."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from sample_files import image_bytes, jsonl, write
 import divprism as dp
 from divprism.analysis.matching import match_prompts
 from divprism.data.readers.content_checks import is_refusal
+from divprism.data.samples import texts
 
 PROMPTS = [f"Tell me something about {thing}" for thing in ("cats", "rivers", "tea", "Mars")]
 
@@ -503,6 +505,24 @@ def test_texts_that_the_embedder_cannot_tell_apart_are_counted(tmp_path):
     [line] = warned("items-share-a-vector", stderr)
     assert "6 different prompts have 5 different vectors" in line
     assert "pass another model as --embedder-t" in line
+
+
+@pytest.mark.parametrize("number", [1e-320, 1e-45, 1e-30, 1.0, 1e30])
+def test_vectors_of_any_scale_are_told_apart_without_a_warning_of_numpy(number):
+    rng = np.random.default_rng(0)
+    vectors = {text: number * rng.choice([1.0, 2.0, 3.0], 40) for text in "abcdefgh"}
+    vectors["h"] = vectors["g"]
+
+    def lookup(batch):
+        return np.stack([vectors[text] for text in batch])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        samples = dp.embed(
+            dp.Samples(texts("abcdefgh")), embedder_x=dp.Function(lookup), cache=False
+        )
+    [notice] = [one for one in samples.warnings if one.code == "items-share-a-vector"]
+    assert "8 different outputs have 7 different vectors" in notice.text
 
 
 # --- small samples

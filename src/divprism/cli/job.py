@@ -19,7 +19,7 @@ import typer
 
 from divprism.cli.config import load_config, typed
 from divprism.cli.messages import say, warn, working
-from divprism.data.files import check_target, write_text
+from divprism.data.files import check_target, require_apart, write_text
 from divprism.data.readers import load
 from divprism.data.readers.fields import KINDS
 from divprism.data.readers.guards import shown
@@ -90,6 +90,8 @@ class Reading:
             raise ArgumentError("name the outputs: a file or folder, or - for stdin.")
         if name == self.prompts == "-":
             raise ArgumentError("only one of IN and --prompts can be - (stdin).")
+        written = [getattr(self, key, None) for key in ("output", "plot", "report")]
+        require_apart(filter(None, written), filter(None, [name, self.prompts]))
         options = {key: getattr(self, key) for key in inspect.signature(load).parameters}
         samples = load(**(options | changed | {"source": name}))
         say(samples.notes, self.quiet)

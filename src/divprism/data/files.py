@@ -5,20 +5,22 @@ written under a temporary name first, so that a full disk or a signal leaves no 
 """
 
 import codecs
+import contextlib
 import errno
 import hashlib
 import io
+import itertools
 import os
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from divprism.data.wording import escaped, first_line, reason
-from divprism.errors import DataError
+from divprism.errors import ArgumentError, DataError
 
 __all__ = [
     "ESCAPING",
@@ -28,6 +30,7 @@ __all__ = [
     "file_digest",
     "open_file",
     "read_file",
+    "require_apart",
     "standard_input",
     "write_text",
     "write_together",
@@ -184,8 +187,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], *, sync: bool =
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        # mkstemp creates private files; give this one the permissions of any other new file.
-        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).chmod(_permissions(path))
         Path(temporary).replace(path)
     finally:
         # After a successful rename there is nothing left under this name.
@@ -204,7 +206,7 @@ def write_text(path: str | Path, text: str | bytes) -> None:
     if isinstance(content, str):
         content = content.encode("utf-8", ESCAPING)
     try:
-        target = Path(path).resolve()  # a link stays a link
+        target = _target(path)
         if target.exists() and not target.is_file():
             _write_to_device(target, content)
         else:
@@ -219,7 +221,7 @@ def write_text(path: str | Path, text: str | bytes) -> None:
 def check_target(path: str | Path) -> None:
     """Refuse, before anything is computed, a file that `write_text` could not write."""
     try:
-        target = Path(path).resolve()
+        target = _target(path)
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         os.stat(target.parent)
@@ -230,6 +232,28 @@ def check_target(path: str | Path) -> None:
     # A loop of links, and a null character in the name.
     except (RuntimeError, ValueError) as error:
         raise DataError(f"cannot write {escaped(path)[:200]}: {first_line(error)}.") from None
+
+
+def _target(path: str | Path) -> Path:
+    """Return where to write: the file that a link leads to, so that the link stays a link."""
+    given = Path(path)
+    # A pipe behind /dev/stdout has no path that could be resolved.
+    if given.exists() and not given.is_file():
+        return given
+    return given.resolve()
+
+
+def require_apart(targets: Iterable[str | Path], sources: Iterable[str | Path]) -> None:
+    """Raise ArgumentError if what is written would replace a file that is read; a link counts."""
+    for target, source in itertools.product(targets, tuple(sources)):
+        is_same = False
+        # An absent file, or a name that no file can have.
+        with contextlib.suppress(OSError, ValueError):
+            is_same = os.path.isfile(source) and os.path.samefile(target, source)
+        if is_same:
+            raise ArgumentError(
+                f"the result would replace {escaped(source)[:200]}, which it is made from."
+            )
 
 
 def _write_to_device(path: Path, content: bytes) -> None:
@@ -291,6 +315,15 @@ def file_digest(path: Path) -> bytes:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.digest()
+
+
+def _permissions(path: Path) -> int:
+    """Return the permissions of a file that is replaced, which may be private, or of a new one."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode) & 0o777
+    except FileNotFoundError:
+        # mkstemp creates private files.
+        return 0o666 & ~_umask()
 
 
 def _umask() -> int:

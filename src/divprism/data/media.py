@@ -24,6 +24,7 @@ __all__ = [
     "MAX_FRAME_PIXELS",
     "MAX_PIXELS",
     "MAX_SCANS",
+    "MAX_SIDE",
     "VIDEO_SUFFIXES",
     "evenly_spaced",
     "is_video",
@@ -58,6 +59,8 @@ MAX_PIXELS = 100_000_000
 """Larger images are refused before they are decoded."""
 MAX_FRAME_PIXELS = 40_000_000
 """Videos of larger frames are refused; 8K has 33 million pixels. Several are held at a time."""
+MAX_SIDE = 100_000
+"""Images of more rows or columns are refused: Pillow keeps a pointer for each row."""
 MAX_BYTES = 512 << 20
 """Larger image files are refused before they are read."""
 MAX_FRAMES = 100_000
@@ -80,6 +83,11 @@ _JPEG_SCAN, _JPEG_END = 0xDA, 0xD9
 # an hour of a still screen, well compressed, has 10,000.
 _FREE_VISITS = 2 * 10**9
 _VISITS_PER_BYTE = 20_000
+
+# Decoders of these formats hold several copies of an image, and so do those of JPEG files with more
+# than one scan: their images are limited as frames of videos are.
+_COPYING_FORMATS = ("AVIF", "JPEG2000", "WEBP")
+_STRIP = 1_000_000  # pixels converted at a time
 
 _MAX_PATH = 4096  # characters: a longer string is a text, whatever it ends in
 
@@ -186,7 +194,10 @@ def _decoded(content: bytes, where: str) -> "PILImage":
     num_scans = _num_scans(content, where)
     with Image.open(io.BytesIO(content), formats=available) as image:
         # The header is parsed, no pixel is decoded yet.
-        _check_pixels(image.width, image.height, where)
+        limit = MAX_PIXELS
+        if image.format in _COPYING_FORMATS or num_scans > 1:
+            limit = MAX_FRAME_PIXELS
+        _check_pixels(image.width, image.height, where, limit)
         if num_scans * image.width * image.height > _MAX_VISITS:
             raise DataError(_too_many_scans(num_scans, where))
         if _has_unknown_range(image):
@@ -196,10 +207,16 @@ def _decoded(content: bytes, where: str) -> "PILImage":
             )
         # Pillow decodes lazily; from here on, errors of the decoder surface.
         image.load()
-        return _as_displayed(ImageOps.exif_transpose(image))
+        # In place: with a copy, a file of some kilobytes would take twice the memory.
+        ImageOps.exif_transpose(image, in_place=True)
+        return _as_displayed(image)
 
 
 def _check_pixels(width: int, height: int, where: str, limit: int = MAX_PIXELS) -> None:
+    if max(width, height) > MAX_SIDE:
+        raise DataError(
+            f"{where} is {width:,} x {height:,} pixels; at most {MAX_SIDE:,} on a side are read."
+        )
     if width * height > limit:
         raise DataError(
             f"{where} is {width:,} x {height:,} pixels; at most {limit:,} pixels are read."
@@ -257,6 +274,22 @@ def _has_unknown_range(image: "PILImage") -> bool:
 
 
 def _as_displayed(image: "PILImage") -> "PILImage":
+    """Convert any mode to RGB, some rows at a time: a conversion takes up to four copies."""
+    from PIL import Image
+
+    width, height = image.size
+    num_rows = _STRIP // width
+    # Most images are one strip.
+    if height <= num_rows:
+        return _in_rgb(image.copy())
+    displayed = Image.new("RGB", image.size)
+    for top in range(0, height, num_rows):
+        box = (0, top, width, min(top + num_rows, height))
+        displayed.paste(_in_rgb(image.crop(box)), box)
+    return displayed
+
+
+def _in_rgb(image: "PILImage") -> "PILImage":
     """Convert any mode to RGB the way a viewer does."""
     from PIL import Image
 

@@ -416,6 +416,9 @@ def _load(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
     is_table = vectors.ndim == 2 and vectors.dtype.kind == "f" and len(vectors) == len(keys)
     if not is_table or not _are_hashes(keys):
         return None
+    # No score is defined for such vectors: computed again, they may be others.
+    if vectors.shape[1] == 0 or not np.isfinite(vectors).all():
+        return None
     return keys, vectors
 
 

@@ -137,11 +137,15 @@ def _shared_vectors(items: Sequence[Item], vectors: np.ndarray, side: str) -> No
 def _keys(vectors: np.ndarray, rows: Sequence[int]) -> Iterator[int]:
     """Yield a number for each of some rows, equal where vectors are equal up to rounding."""
     for start in range(0, len(rows), _BLOCK_ROWS):
-        block = vectors[rows[start : start + _BLOCK_ROWS]]
-        largest = np.abs(block).max(axis=1, keepdims=True)
+        block = vectors[rows[start : start + _BLOCK_ROWS]].astype(np.float64)
+        largest = np.abs(block).max(axis=1, keepdims=True, initial=0.0)
         largest[largest == 0] = 1.0
-        # As whole numbers: minus zero would have other bytes than zero.
-        rounded = np.rint(block * (10**_DECIMALS / largest)).astype(np.int32)
+        # NaN and infinity have no whole number; they are refused where vectors are scored.
+        with np.errstate(invalid="ignore"):
+            # Divided first: the factor of a tiny vector would be infinite.
+            scaled = block / largest * 10**_DECIMALS
+            # As whole numbers: minus zero would have other bytes than zero.
+            rounded = np.rint(scaled).astype(np.int32)
         for row in rounded:
             yield hash(row.tobytes())
 

@@ -19,7 +19,13 @@ import numpy as np
 
 from divprism.data.files import open_file
 from divprism.data.readers.decoder import MAX_NAME
-from divprism.data.readers.guards import MAX_EXPANSION, read_lines, shown, standard_input
+from divprism.data.readers.guards import (
+    MAX_EXPANSION,
+    check_cells,
+    read_lines,
+    shown,
+    standard_input,
+)
 from divprism.data.readers.npy import MAGIC, Header, read_header, read_npy, read_values
 from divprism.data.readers.tensors import read_tensor, tensor_names
 from divprism.data.wording import counted, first_line
@@ -265,6 +271,7 @@ def _filled_lines(source: Path | bytes, name: str) -> Iterator[tuple[int, str]]:
         # Old programs of the Mac end lines with a carriage return.
         for line in text.splitlines():
             number += 1
+            check_cells(line, ",", f"line {number:,} of {name}")
             if line.strip():
                 yield number, line
 

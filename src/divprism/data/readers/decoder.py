@@ -26,7 +26,7 @@ MAX_NAME = 1_000
 
 # Rows, values and bytes that are read from a file of any size. Beyond them, a row needs a byte of
 # the file, a value a quarter of one, and a byte a fiftieth: prompts that repeat take no space.
-_FREE_ROWS = 1_000_000
+_FREE_ROWS = 100_000
 _FREE_VALUES = 4_000_000
 _FREE_BYTES = 128 << 20
 _VALUES_PER_BYTE = 4

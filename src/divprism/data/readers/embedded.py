@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from divprism.data.files import read_file
 from divprism.data.parts import Shard, require_all
-from divprism.data.readers.guards import Root, parse_json, shown
+from divprism.data.readers.guards import MAX_JSON, Root, parse_json, shown
 from divprism.data.readers.joined_arrays import read_shards
 from divprism.data.readers.records import model_name
 from divprism.data.readers.tables import Record, read_table
@@ -111,7 +112,7 @@ class _Part:
         """Return a folder with its description and pairs; its vectors are read later."""
         root = Root(folder, allow_outside)
         mark = shown(folder / EMBEDDING)
-        description = parse_json(_text(folder / EMBEDDING), mark)
+        description = parse_json(_text(root.find(EMBEDDING, mark)), mark)
         if not isinstance(description, dict) or not _is_complete(description):
             raise DataError(f"{mark} is not what `divprism embed` writes.")
         records = None
@@ -167,8 +168,8 @@ def _check_one_origin(parts: Sequence[_Part]) -> None:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        return read_file(path, MAX_JSON, shown(path)).decode()
+    except UnicodeDecodeError:
         raise DataError(f"cannot read {shown(path)}.") from None
 
 

@@ -18,10 +18,12 @@ from divprism.data.strict_json import RepeatedKeyError, unique_keys
 from divprism.errors import DataError
 
 __all__ = [
+    "MAX_CELLS",
     "MAX_EXPANSION",
     "MAX_JSON",
     "MAX_LINE",
     "Root",
+    "check_cells",
     "is_hidden",
     "listing",
     "parse_json",
@@ -31,6 +33,8 @@ __all__ = [
     "standard_input",
 ]
 
+MAX_CELLS = 1_000_000
+"""Delimiters in the longest row of a CSV or TSV file that is read."""
 MAX_LINE = 32 << 20
 """Bytes of the longest line that is read."""
 MAX_JSON = 512 << 20
@@ -195,6 +199,13 @@ def read_lines(source: Path | bytes, name: str) -> Iterator[tuple[int, str]]:
                         f"(line {number:,}); decompress it yourself if you trust it."
                     )
             yield number, _decode(line, number, name)
+
+
+def check_cells(line: str, delimiter: str, where: str) -> None:
+    """Refuse a line of millions of cells, each of which takes many times its byte."""
+    # Most lines are too short, and need not be counted.
+    if len(line) > MAX_CELLS and line.count(delimiter) > MAX_CELLS:
+        raise DataError(f"{where} has more than {MAX_CELLS:,} cells.")
 
 
 def _decode(line: bytes, number: int, name: str) -> str:

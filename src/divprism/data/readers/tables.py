@@ -11,7 +11,14 @@ from typing import Any
 
 from divprism.data.readers.columnar import columnar_rows
 from divprism.data.readers.decoder import MAX_FIELDS
-from divprism.data.readers.guards import MAX_LINE, parse_json, read_lines, read_whole, shown
+from divprism.data.readers.guards import (
+    MAX_LINE,
+    check_cells,
+    parse_json,
+    read_lines,
+    read_whole,
+    shown,
+)
 from divprism.data.wording import counted
 from divprism.errors import DataError
 
@@ -178,7 +185,7 @@ def _cells(
     length of a cell belongs to the process, so rows are parsed some at a time: between them, and
     while other code runs, the limit is what it was.
     """
-    lines = _NumberedLines(source, name)
+    lines = _NumberedLines(source, name, delimiter)
     # Strict: an open quote is an error instead of one cell with the rest of the file.
     reader = csv.reader(lines, delimiter=delimiter, strict=is_strict)
     rows: list[tuple[int, list[str]]] = [(0, [])]
@@ -206,8 +213,10 @@ def _cells(
 class _NumberedLines:
     """Lines for `csv.reader`, the number of the last one that it consumed, and their size."""
 
-    def __init__(self, source: Path | bytes, name: str) -> None:
+    def __init__(self, source: Path | bytes, name: str, delimiter: str) -> None:
         self._lines = read_lines(source, name)
+        self._name = name
+        self._delimiter = delimiter
         self.number = 0
         self.size = 0
 
@@ -215,6 +224,7 @@ class _NumberedLines:
         for number, line in self._lines:
             self.number = number
             self.size += len(line)
+            check_cells(line, self._delimiter, f"line {number:,} of {self._name}")
             yield line
 
 
