@@ -871,3 +871,23 @@ def test_examples_name_flags_that_exist():
         words = command.epilog.split()
         assert words[:3] == ["Example:", "divprism", name]
         assert {word for word in words if word.startswith("-")} <= flags
+
+
+LOADING = """
+import sys
+
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == "divprism.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupted())
+from divprism.__main__ import main
+
+main()
+"""
+
+
+def test_an_interrupt_while_the_command_line_loads_shows_no_traceback():
+    result = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, check=False)
+    assert (result.returncode, result.stderr) == (130, b"")

@@ -4,11 +4,14 @@ Real clusters of real processes. Faults are real signals, sent at a known moment
 part of a sweep is done, or by the kernel inside a worker.
 """
 
+import contextlib
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -238,6 +241,34 @@ def test_no_scheduler_at_an_address_is_one_sentence(monkeypatch):
     monkeypatch.setattr("divprism.engines.dask._CONNECT_SECONDS", 0.5)
     with pytest.raises(dp.EngineError, match="no scheduler of Dask answers at tcp"):
         dp.Dask("tcp://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("greeting", [b"", b"\0" * 64, b"\xff" * 64, b"HTTP/1.1 400 Bad\r\n"])
+def test_a_server_that_is_no_scheduler_is_one_sentence(greeting, monkeypatch):
+    monkeypatch.setattr("divprism.engines.dask._CONNECT_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=greet, args=(server, greeting), daemon=True).start()
+        port = server.getsockname()[1]
+        with pytest.raises(dp.EngineError, match="no scheduler of Dask answers at tcp"):
+            dp.Dask(f"tcp://127.0.0.1:{port}")
+
+
+def greet(server, greeting):
+    """Send the same bytes to everybody, and stay connected."""
+    held = []
+    with contextlib.suppress(OSError):
+        while True:
+            connection, _ = server.accept()
+            connection.sendall(greeting)
+            held.append(connection)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "host", "tls://h:1", "tcp://\x1b[31m:1", "tcp://h:99999", "tcp://h:1/x"]
+)
+def test_an_address_that_is_none_is_refused(address):
+    with pytest.raises(dp.ArgumentError, match="must be like tcp://HOST:PORT"):
+        dp.Dask(address)
 
 
 def test_the_command_line_computes_in_processes_and_closes_them(tmp_path):

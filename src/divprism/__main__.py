@@ -1,5 +1,18 @@
-"""`python -m divprism` is the command line."""
+"""The command line: `divprism`, and `python -m divprism`."""
 
-from divprism.cli import main
+import sys
 
-main()
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C while it loads ends it like later on."""
+    try:
+        from divprism.cli import main as run
+    except KeyboardInterrupt:
+        sys.exit(130)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,10 +1,12 @@
 """Dask: the parts of a job on the workers of a cluster, which may come, go and die."""
 
 import logging
+import re
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,6 +45,12 @@ _FEWEST_ALLOWED = 16
 # Seconds to wait for the answer of a scheduler, and for a worker where there is none.
 _CONNECT_SECONDS = 10
 _PATIENCE = 60
+
+
+# The address of a scheduler, and the bytes of its first message.
+_ADDRESS = re.compile(r"(tcp://)?(?P<host>[\w.-]+|\[[\da-fA-F:.]+\]):(?P<port>\d{1,5})", re.ASCII)
+_LAST_PORT = 65535
+_LONGEST_GREETING = 1 << 16
 
 
 class Dask(Engine):
@@ -273,10 +281,12 @@ def cluster(scheduler: str | None = None, workers: int | None = None) -> Iterato
 
     # Errors of tasks are raised here anyway; a log in between would hide the sentence.
     options = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with interrupts_ignored():
-        local = LocalCluster(n_workers=workers, threads_per_worker=1, **options)
-    with local, interrupts_remembered(), Client(local) as client:
-        yield Dask(client)
+    with ExitStack() as stack:
+        with interrupts_ignored():
+            local = LocalCluster(n_workers=workers, threads_per_worker=1, **options)
+            stack.enter_context(local)
+        with interrupts_remembered(), Client(local) as client:
+            yield Dask(client)
 
 
 def _check_number(workers: int) -> None:
@@ -308,11 +318,37 @@ def require_dask() -> None:
 def _connect(address: str) -> "Client":
     from distributed import Client
 
+    _check_scheduler(address)
     try:
         return Client(address, timeout=_CONNECT_SECONDS)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0] or type(error).__name__
-        raise EngineError(f"no scheduler of Dask answers at {address}: {reason}") from None
+    # What answers may be anything, and so is what Dask raises about it.
+    except Exception as error:
+        raise EngineError(_no_scheduler(address, error)) from None
+
+
+def _check_scheduler(address: str) -> None:
+    """Raise EngineError unless something like a scheduler answers soon."""
+    # Dask itself waits for minutes for a server that accepts connections and says nothing.
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match["port"]) > _LAST_PORT:
+        raise ArgumentError(
+            f"the address of a scheduler must be like tcp://HOST:PORT; got {address!r}. "
+            "In Python a `client` with other protocols can be passed."
+        )
+    try:
+        place = match["host"].strip("[]"), int(match["port"])
+        with socket.create_connection(place, timeout=_CONNECT_SECONDS) as connection:
+            # A scheduler greets first, with the number of bytes that follow.
+            greeting = connection.recv(8, socket.MSG_WAITALL)
+    except (OSError, UnicodeError) as error:
+        raise EngineError(_no_scheduler(address, error)) from None
+    if not 0 < int.from_bytes(greeting, "little") < _LONGEST_GREETING:
+        raise EngineError(f"no scheduler of Dask answers at {address}, but something else does.")
+
+
+def _no_scheduler(address: str, error: Exception) -> str:
+    lines = str(error).splitlines() or [type(error).__name__]
+    return f"no scheduler of Dask answers at {address}: {lines[0]}"
 
 
 def _homes(workers: dict[str, int], count: int) -> list[str]:
