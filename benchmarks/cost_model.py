@@ -26,7 +26,7 @@ from reference import BANDWIDTH_T, BANDWIDTH_X, clustered_pairs
 import divprism as dp
 from divprism.core.operators import HadamardOperator, KernelOperator
 from divprism.core.sweep import Sweep
-from divprism.engines import RESOURCES
+from divprism.engines import RESOURCES, cluster
 from divprism.estimators._krylov import BlockKrylov
 
 KERNELS = {"kernel_x": dp.Gaussian(BANDWIDTH_X), "kernel_t": dp.Gaussian(BANDWIDTH_T)}
@@ -110,16 +110,14 @@ def evaluated(n: int, client) -> float:
 
 def main() -> None:
     """Print predicted and measured times, then what the model says of larger clusters."""
-    from distributed import Client, LocalCluster
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[5_000, 10_000, 20_000])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     arguments = parser.parse_args()
     print_header(["n", "workers", "predicted, s", "measured, s"], ())
     for workers in arguments.workers:
-        options = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": "6GB"}
-        with LocalCluster(**options, dashboard_address=":0") as cluster, Client(cluster) as client:
+        with cluster(workers=workers) as engine:
+            client = engine.client
             model = measured_model(client)
             # Imports of the workers are no cost of an evaluation.
             evaluated(2_000, client)

@@ -17,9 +17,9 @@ from reference import BANDWIDTH_T, BANDWIDTH_X, clustered_pairs
 
 import divprism as dp
 from divprism.core.sweep import Sweep
+from divprism.engines import cluster
 
 KERNELS = {"kernel_x": dp.Gaussian(BANDWIDTH_X), "kernel_t": dp.Gaussian(BANDWIDTH_T)}
-MEMORY_LIMIT = "6GB"
 
 
 class Counter:
@@ -97,18 +97,16 @@ def measure(n: int, client, repeats: int) -> list[str]:
 
 def main() -> None:
     """Print a table with one row for each size."""
-    from distributed import Client, LocalCluster
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[5_000, 10_000, 20_000])
     parser.add_argument("--repeats", type=int, default=2)
     arguments = parser.parse_args()
     columns = ["n", "2 threads, s", "2 processes, s", "ratio", "sweeps", "bytes / sums"]
-    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": MEMORY_LIMIT}
-    with LocalCluster(**options, dashboard_address=":0") as cluster, Client(cluster) as client:
+    # As `--workers 2` does.
+    with cluster(workers=2) as engine:
         print_header(columns, ())
         for n in arguments.sizes:
-            print_row(measure(n, client, arguments.repeats))
+            print_row(measure(n, engine.client, arguments.repeats))
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ def main() -> None:
             patch.object(_rounding, "_COMPACT_SIZE", 0),
             # Never once more in full, however many eigenvalues the rounding hides.
             patch.object(_lanczos_run, "_ROUNDING_SHARE", np.inf),
+            patch.object(_lanczos_run, "_EARLY_ROUNDING_SHARE", np.inf),
         ):
             for seed in range(arguments.seeds):
                 result = dp.evaluate(x, t, estimator=dp.Lanczos(), rng=seed, **settings)

@@ -57,6 +57,16 @@ def test_16_bits_change_scores_by_less_than_the_stated_error(in_16):
     assert abs(coarse - exact) < 4 * coarse.standard_error
 
 
+def test_norms_are_those_of_values_that_are_not_rounded(in_16):
+    x = outputs()
+    options = {"kernel_x": dp.Gaussian(4.0), "kernel_t": dp.Gaussian(4.0), "num_permutations": 0}
+    coarse = dp.evaluate(x, x[::-1].copy(), estimator=LANCZOS, **options)
+    exact = dp.conditional_rke(
+        x, x[::-1].copy(), kernel_x=dp.Gaussian(4.0), kernel_t=dp.Gaussian(4.0)
+    )
+    assert float(coarse.conditional_rke) == pytest.approx(float(exact), rel=1e-7)
+
+
 def test_rounding_to_16_bits_is_measured(in_16):
     operator = KernelOperator.from_data(
         dp.Gaussian(4.0), outputs(), np.full(SIZE, 1 / SIZE), dtype=np.float32, name="x"
@@ -75,6 +85,7 @@ def test_data_with_many_tiny_eigenvalues_are_computed_in_full(monkeypatch):
     monkeypatch.setattr(_rounding, "_COMPACT_SIZE", 0)
     assert dp.vendi(x, **options) == in_full
     monkeypatch.setattr(_lanczos_run, "_ROUNDING_SHARE", np.inf)
+    monkeypatch.setattr(_lanczos_run, "_EARLY_ROUNDING_SHARE", np.inf)
     assert dp.vendi(x, **options) != in_full
 
 
@@ -100,7 +111,7 @@ def sweep_of(keep, compact):
 
 def products(sweep):
     vectors = np.random.default_rng(1).standard_normal((SIZE, 3))
-    [product], _ = sweep.run([vectors], squares=True)
+    [product], _ = sweep.run([vectors])
     return product
 
 

@@ -138,14 +138,11 @@ class KeptTiles:
     Parameters
     ----------
     room : int
-        Bytes of memory.
-    seconds_per_byte : callable
-        The time to compute a byte of tiles; a disk that reads faster is used beyond the room.
+        Bytes of memory. Beyond it a disk is used that reads a byte faster than it is computed.
     """
 
-    def __init__(self, room: int, seconds_per_byte: Callable[[], float]) -> None:
+    def __init__(self, room: int) -> None:
         self.room = room
-        self._seconds_per_byte = seconds_per_byte
         self._forget()
 
     def _forget(self) -> None:
@@ -158,11 +155,10 @@ class KeptTiles:
 
     def __getstate__(self) -> dict[str, Any]:
         # Tiles stay in their process: another one computes them anew.
-        return {"room": self.room, "_seconds_per_byte": self._seconds_per_byte}
+        return {"room": self.room}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
+        self.__init__(state["room"])  # type: ignore[misc]
 
     def get(self, number: int) -> Tiles | None:
         """The tiles of a task, if they are kept."""
@@ -177,13 +173,18 @@ class KeptTiles:
             self._on_disk = {}
             return None
 
-    def keeper(self, needed: int) -> Callable[[int, Tiles], None] | None:
-        """A function that keeps tiles of so many bytes under a number; None without room."""
+    def keeper(
+        self, needed: int, seconds_per_byte: Callable[[], float]
+    ) -> Callable[[int, Tiles], None] | None:
+        """A function that keeps tiles of so many bytes under a number; None without room.
+
+        `seconds_per_byte` measures the time to compute a byte.
+        """
         with self._lock:
             if self._reserved + needed <= self.room:
                 self._reserved += needed
                 return self._in_memory.__setitem__
-        if self.uses_disk and not self._is_full:
+        if self.uses_disk(seconds_per_byte) and not self._is_full:
             return self._write
         return None
 
@@ -195,23 +196,22 @@ class KeptTiles:
             # What does not fit is computed again.
             self._is_full = True
 
-    @property
-    def uses_disk(self) -> bool:
+    def uses_disk(self, seconds_per_byte: Callable[[], float]) -> bool:
         """Whether tiles beyond the memory are kept on disk: measured once, at the first call."""
         with self._lock:
             if not self._is_tried:
                 self._is_tried = True
-                self._scratch = self._faster_scratch()
+                self._scratch = self._faster_scratch(seconds_per_byte)
         return self._scratch is not None
 
-    def _faster_scratch(self) -> _Scratch | None:
+    def _faster_scratch(self, seconds_per_byte: Callable[[], float]) -> _Scratch | None:
         """A file on a disk that is faster than computing, or None."""
         # Without positions in a file, or on a disk that is memory, nothing is gained.
         if not self.room or not hasattr(os, "posix_fadvise") or _is_in_memory():
             return None
         try:
             scratch = _Scratch()
-            if scratch.seconds_per_byte() < self._seconds_per_byte():
+            if scratch.seconds_per_byte() < seconds_per_byte():
                 return scratch
         except OSError:
             pass

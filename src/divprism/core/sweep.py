@@ -162,7 +162,7 @@ class _Tiles(Job):
     compact: bool = False
 
     def __post_init__(self) -> None:
-        self.kept = KeptTiles(self.keep, self.seconds_per_byte)
+        self.kept = KeptTiles(self.keep)
 
     @property
     def content(self) -> tuple[Any, ...]:
@@ -177,13 +177,16 @@ class _Tiles(Job):
         """Time to compute a byte of tiles, from one of them."""
         rows = slice(0, min(TILE, self.masses.size))
         start = time.perf_counter()
-        tiles = self._compute(rows, rows)
+        tiles = self._rounded(self._compute(rows, rows))
         seconds = time.perf_counter() - start
         return seconds / sum(tile.nbytes for tile in tiles)
 
     def _compute(self, rows: slice, columns: slice) -> list[Array]:
-        """The tiles of all sources, as they are kept."""
-        tiles = [source(rows, columns) for source in self.sources]
+        """The tiles of all sources."""
+        return [source(rows, columns) for source in self.sources]
+
+    def _rounded(self, tiles: list[Array]) -> list[Array]:
+        """Tiles as they are kept."""
         if self.compact:
             return [in_16_bits(tile) for tile in tiles]
         return tiles
@@ -222,18 +225,19 @@ class _Tiles(Job):
         kept = self.kept.get(item.number)
         keep, fresh = None, []
         if kept is None:
-            keep = self.kept.keeper(self.bytes_of(item))
+            keep = self.kept.keeper(self.bytes_of(item), self.seconds_per_byte)
         for step, columns in enumerate(item.columns):
-            if kept is not None:
-                tiles = kept[step]
-            else:
+            # Norms are those of values that are not rounded, even if others are kept.
+            if kept is None or inputs.squares:
                 tiles = self._compute(item.rows, columns)
-                if keep is not None:
-                    fresh.append(tiles)
-            values = self._values(tiles)
-            self.multiply(values, item, columns, inputs.vectors, part)
-            if inputs.squares:
-                self._add_squares(values, item.rows, columns, part)
+                if inputs.squares:
+                    self._add_squares(tiles, item.rows, columns, part)
+                stored = self._rounded(tiles)
+            else:
+                stored = kept[step]
+            if keep is not None:
+                fresh.append(stored)
+            self.multiply(self._values(stored), item, columns, inputs.vectors, part)
         if keep is not None:
             keep(item.number, fresh)
         return part
@@ -339,7 +343,9 @@ class Sweep:
     @property
     def uses_disk(self) -> bool:
         """Whether this process keeps the other tiles on disk."""
-        return self.kept_bytes < self.full_bytes and self._tiles.kept.uses_disk
+        if self.kept_bytes == self.full_bytes:
+            return False
+        return self._tiles.kept.uses_disk(self._tiles.seconds_per_byte)
 
     def run(
         self,
@@ -417,6 +423,8 @@ def _bundles(tasks: Sequence[_Task]) -> list[list[_Task]]:
     """Consecutive tasks, about the same number of tiles in each bundle."""
     num_tiles = sum(len(task.columns) for task in tasks)
     count = min(max(_FEWEST_BUNDLES, num_tiles // _TILES_PER_BUNDLE), _MOST_BUNDLES)
+    # A power of two, which most clusters can share out evenly.
+    count = 1 << (count.bit_length() - 1)
     bundles: list[list[_Task]] = []
     passed = 0
     for task in tasks:

@@ -42,6 +42,10 @@ _WORKER_BYTES = 200 * 2**20
 _MOST_PER_CORE = 4
 _FEWEST_ALLOWED = 16
 
+# Dask has workers return freed memory at once. Tiles are freed all the time, and asking the system
+# for new memory each time takes a quarter of the time of a sweep.
+_MALLOC = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 27}
+
 # Seconds to wait for the answer of a scheduler, and for a worker where there is none.
 _CONNECT_SECONDS = 10
 _PATIENCE = 60
@@ -277,12 +281,13 @@ def cluster(scheduler: str | None = None, workers: int | None = None) -> Iterato
         return
     _check_number(workers)
     require_dask()
+    import dask
     from distributed import Client, LocalCluster
 
     # Errors of tasks are raised here anyway; a log in between would hide the sentence.
     options = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with ExitStack() as stack:
-        with interrupts_ignored():
+        with interrupts_ignored(), dask.config.set(_MALLOC):
             local = LocalCluster(n_workers=workers, threads_per_worker=1, **options)
             stack.enter_context(local)
         with interrupts_remembered(), Client(local) as client:

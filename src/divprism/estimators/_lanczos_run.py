@@ -65,8 +65,10 @@ _SETTLED = 2.0
 # Beyond this order only the largest eigenvalues matter, and powers would underflow.
 _HIGH_ORDER = 8.0
 
-# Share of the tolerance that rounding to 16 bits may take.
+# Share of the tolerance that rounding to 16 bits may take; and that it may seem to take while few
+# steps leave open how many eigenvalues are small.
 _ROUNDING_SHARE = 0.5
+_EARLY_ROUNDING_SHARE = 5.0
 
 
 class TooCoarseError(Exception):
@@ -189,6 +191,7 @@ class Run:
         tolerance = self.settings.tolerance
         probes = self.settings.first_probes
         self._add_batch(executor, probes, self.settings.depth)
+        self._check_rounding(executor, _ROUNDING_SHARE)
         spectra, error = self._assess(executor)
         if self.settings.num_probes is not None:
             return spectra
@@ -241,8 +244,8 @@ class Run:
             if not active:
                 break
             self._sweep(executor, fresh, active, step)
-            if self.compact and step == self._fewest_steps:
-                self._check_rounding(executor)
+            if step == self._fewest_steps:
+                self._check_rounding(executor, _EARLY_ROUNDING_SHARE)
             if depth is None and step >= self._fewest_steps and self._is_settled(executor, fresh):
                 _, error = self._assess(executor)
                 # Another step costs 1 / step of the cost so far. Spending as much on more probes
@@ -254,8 +257,10 @@ class Run:
         for batch in fresh.values():
             batch.krylov.release()
 
-    def _check_rounding(self, executor: Executor) -> None:
-        """Raise TooCoarseError if rounding to 16 bits takes more than a part of the tolerance."""
+    def _check_rounding(self, executor: Executor, share: float) -> None:
+        """Raise TooCoarseError if rounding to 16 bits takes more than a share of the tolerance."""
+        if not self.compact:
+            return
         spectra, _ = self._assess(executor)
         errors = []
         for spectrum in spectra:
@@ -268,7 +273,7 @@ class Run:
             )
             estimate = entropy_estimate(alone, self.order, self.question.truncation)
             errors.append(estimate.systematic)
-        if math.hypot(*errors) > _ROUNDING_SHARE * self.settings.tolerance:
+        if math.hypot(*errors) > share * self.settings.tolerance:
             raise TooCoarseError
 
     def _new_batches(self, probes: int) -> dict[Operator, Batch]:
