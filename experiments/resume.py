@@ -67,7 +67,7 @@ def main() -> None:
         repeated = 0
         for _ in range(arguments.kills):
             process = subprocess.Popen(resumed, stdout=subprocess.DEVNULL)
-            time.sleep(moments.uniform(0.3, 1.0) * seconds)
+            time.sleep(moments.uniform(0.15, 0.6) * seconds)
             process.kill()
             process.wait()
             now = checkpoints(kept)

@@ -183,10 +183,13 @@ class KeptTiles:
         with self._lock:
             if self._reserved + needed <= self.room:
                 self._reserved += needed
-                return self._in_memory.__setitem__
+                return self._hold
         if self.uses_disk(seconds_per_byte) and not self._is_full:
             return self._write
         return None
+
+    def _hold(self, number: int, tiles: Tiles) -> None:
+        self._in_memory[number] = _together(tiles)
 
     def _write(self, number: int, tiles: Tiles) -> None:
         assert self._scratch is not None
@@ -216,6 +219,32 @@ class KeptTiles:
         except OSError:
             pass
         return None
+
+
+def _together(tiles: Tiles) -> Tiles:
+    """The same tiles in one piece of memory, if they are arrays of NumPy.
+
+    Between thousands of tiles that stay, the memory of those that were freed could not be used.
+    """
+    if not all(isinstance(part, np.ndarray) for parts in tiles for part in parts):
+        return tiles
+    needed = sum(_padded(part.nbytes) for parts in tiles for part in parts)
+    whole = np.empty(needed, np.uint8)
+    position, moved = 0, []
+    for parts in tiles:
+        copies = []
+        for part in parts:
+            copy = whole[position : position + part.nbytes].view(part.dtype).reshape(part.shape)
+            copy[...] = part
+            copies.append(copy)
+            position += _padded(part.nbytes)
+        moved.append(copies)
+    return moved
+
+
+def _padded(size: int) -> int:
+    """The next multiple of 64, so that numbers of any size behind it are aligned."""
+    return -(-size // 64) * 64
 
 
 def _is_in_memory() -> bool:
