@@ -44,7 +44,12 @@ _FEWEST_ALLOWED = 16
 
 # Dask has workers return freed memory at once. Tiles are freed all the time, and asking the system
 # for new memory each time takes a quarter of the time of a sweep.
-_MALLOC = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 27}
+_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
+_MALLOC = {
+    f"{_ENVIRONMENT}.MALLOC_TRIM_THRESHOLD_": 1 << 27,
+    # With the other one set, it no longer adapts to what is asked for.
+    f"{_ENVIRONMENT}.MALLOC_MMAP_THRESHOLD_": 1 << 25,
+}
 
 # Seconds to wait for the answer of a scheduler, and for a worker where there is none.
 _CONNECT_SECONDS = 10
