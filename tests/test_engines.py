@@ -119,6 +119,16 @@ def test_an_image_that_workers_cannot_read_is_named(client, tmp_path):
         dp.embed(samples, cache=tmp_path / "cache", engine=client)
 
 
+@pytest.mark.parametrize("estimator", [SWEPT, dp.Nystrom(64), dp.Fourier(32)])
+def test_a_run_that_began_on_a_cluster_continues_in_threads(estimator, client, tmp_path):
+    x, t = pairs()
+    options = {**SCORES, "estimator": estimator, "interval": None, "resume": tmp_path}
+    expected = bits(dp.evaluate(x, t, engine=client, **options))
+    finished = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert bits(dp.evaluate(x, t, **options)) == expected
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == finished
+
+
 def test_a_worker_killed_in_the_middle_of_a_sweep_changes_no_bit(two_workers, tmp_path):
     kernel = Troubled(3.0, trouble="kill", home=os.getpid(), folder=str(tmp_path))
     options = {"kernel_t": dp.Gaussian(2.0), "estimator": SWEPT}
