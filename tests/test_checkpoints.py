@@ -1,5 +1,6 @@
 """Checkpoints: an interrupted computation continues, with the same bits and no sweep repeated."""
 
+import hashlib
 import json
 import os
 import signal
@@ -142,10 +143,25 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path):
         dp.vendi(pairs()[0], kernel=dp.Gaussian(4.0), resume=tmp_path / "file")
 
 
-def test_a_kernel_that_cannot_be_pickled_is_refused_in_one_sentence(tmp_path):
-    kernel = Troubled(3.0, trouble=lambda: None, home=os.getpid())
-    with pytest.raises(dp.ArgumentError, match="can be pickled"):
+def test_a_kernel_whose_code_may_have_changed_is_refused(tmp_path):
+    kernel = Troubled(3.0, trouble="none", home=os.getpid())
+    with pytest.raises(dp.ArgumentError, match="the code of Troubled is still the same"):
         dp.rke(pairs()[0], kernel=kernel, resume=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_name_is_no_folder():
+    with pytest.raises(dp.ArgumentError, match="the name is empty"):
+        dp.vendi(pairs()[0], kernel=dp.Gaussian(4.0), resume="")
+
+
+def test_a_forged_checkpoint_of_another_shape_is_computed_again(tmp_path):
+    x, t = pairs()
+    expected = numbers(dp.evaluate(x, t, resume=tmp_path, **OPTIONS))
+    header = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (9**15,), }"
+    for path in tmp_path.iterdir():
+        path.write_bytes(hashlib.sha256(header).digest() + header)
+    assert numbers(dp.evaluate(x, t, resume=tmp_path, **OPTIONS)) == expected
 
 
 @pytest.mark.parametrize("library", ["torch", "array_api_strict"])

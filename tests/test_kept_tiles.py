@@ -39,7 +39,7 @@ def fast_disk(monkeypatch):
 def test_16_bits_are_exact_on_the_diagonal_and_round_by_half_a_step():
     values = np.linspace(-1, 1, 100_001).astype(np.float32)
     rounded = from_16_bits(in_16_bits(values))
-    assert rounded[-1] == 1
+    assert from_16_bits(in_16_bits(np.array([1, 0, -1], np.float32))).tolist() == [1, 0, -1]
     assert np.abs(rounded - values).max() <= 1.01 / 65535
     error = np.sqrt(np.mean((rounded.astype(np.float64) - values) ** 2))
     assert error == pytest.approx(2 / 65535 / np.sqrt(12), rel=0.01)
@@ -87,6 +87,15 @@ def test_data_with_many_tiny_eigenvalues_are_computed_in_full(monkeypatch):
     monkeypatch.setattr(_lanczos_run, "_ROUNDING_SHARE", np.inf)
     monkeypatch.setattr(_lanczos_run, "_EARLY_ROUNDING_SHARE", np.inf)
     assert dp.vendi(x, **options) != in_full
+
+
+@pytest.mark.parametrize("options", [{"order": np.inf}, {"order": 3}, {"truncation": 5}])
+def test_scores_of_the_largest_eigenvalues_alone_are_computed_in_full(options, monkeypatch):
+    # Unlike items: all values are near zero, and so are all rounded in the same direction.
+    x = 3 * outputs(width=8)
+    expected = dp.vendi(x, kernel=dp.Gaussian(1.5), estimator=LANCZOS, **options)
+    monkeypatch.setattr(_rounding, "_COMPACT_SIZE", 0)
+    assert dp.vendi(x, kernel=dp.Gaussian(1.5), estimator=LANCZOS, **options) == expected
 
 
 @pytest.mark.parametrize("compact", [False, True])

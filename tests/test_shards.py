@@ -249,6 +249,19 @@ def test_a_large_dask_array_stays_on_disk_and_leaves_no_file(small_memory):
     assert os.listdir(small_memory) == []
 
 
+def test_what_a_dask_array_would_lose_is_refused():
+    da = pytest.importorskip("dask.array")
+    values = np.random.default_rng(0).normal(size=(12, 3))
+    lazy = da.from_array(values, chunks=(5, 3))
+    with pytest.raises(dp.DataError, match="masked"):
+        dp.evaluate(da.ma.masked_greater(lazy, 0.5), kernel_x=dp.Gaussian(1.0))
+    complex_inside = lazy.map_blocks(lambda block: block + 1j, dtype=np.float64)
+    with pytest.raises(dp.DataError, match="real numbers"):
+        dp.evaluate(complex_inside, kernel_x=dp.Gaussian(1.0))
+    with pytest.raises(dp.DataError, match=r"`x\.compute\(\)`"):
+        dp.vendi(lazy, kernel=dp.Gaussian(1.0))
+
+
 def test_a_dask_array_that_fails_is_one_sentence(small_memory):
     def fail(block):
         raise RuntimeError("the disk of worker 3 is gone")

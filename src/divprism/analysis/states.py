@@ -98,6 +98,8 @@ def merge_states(paths: Sequence[str | Path]) -> Metric:
     DataError
         If a file is not a state, if two have different settings or the same content.
     """
+    if not paths:
+        raise ArgumentError("`paths` must name at least one state.")
     by_content: dict[bytes, str | Path] = {}
     for path in paths:
         digest = _digest(path)

@@ -9,8 +9,8 @@ from divprism.cli.job import Reading, command, flag
 from divprism.cli.messages import echo, say, warn
 from divprism.data.files import write_text
 from divprism.data.parts import Shard
+from divprism.embedders.embedding import EMBEDDED_FILES, embed_into_cache, save_embedded
 from divprism.embedders.embedding import embed as embed_samples
-from divprism.embedders.embedding import embed_into_cache, save_embedded
 from divprism.errors import ArgumentError
 from divprism.report import report_page
 from divprism.report.result_files import read_result
@@ -26,7 +26,10 @@ def embed(
 ) -> None:
     """Embed outputs and prompts: into a folder that `divprism score` reads, or into the cache."""
     part = shard and Shard.parse(shard)
-    samples = job.read()
+    written = []
+    if output is not None:
+        written = [output / name for name in EMBEDDED_FILES]
+    samples = job.read(written=written)
     if part:
         samples = part.of(samples)
     if output is None:

@@ -9,7 +9,7 @@ import io
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,11 @@ import typer
 
 from divprism.cli.config import load_config, typed
 from divprism.cli.messages import say, warn, working
-from divprism.data.files import check_target, require_apart, write_text
+from divprism.data.files import check_target, require_apart, require_different, write_text
 from divprism.data.readers import load
 from divprism.data.readers.fields import KINDS
 from divprism.data.readers.guards import shown
-from divprism.data.samples import Samples
+from divprism.data.samples import Samples, files_of
 from divprism.data.wording import json_text
 from divprism.embedders import OpenAI
 from divprism.engines import cluster
@@ -83,17 +83,24 @@ class Reading:
     num_workers: int | None = _advanced(None, "Decoding threads; default: one per core.", min=1)
     quiet: bool = _output(False, "Print no notes and no progress on stderr.", "--quiet", "-q")
 
-    def read(self, source: str | None = None, **changed: object) -> Samples:
-        """The samples in IN, or in another source that is read in the same way."""
+    def read(
+        self, source: str | None = None, written: Sequence[Path] = (), **changed: object
+    ) -> Samples:
+        """The samples in IN, or in another source that is read in the same way.
+
+        Refuses them if they are among the files that a command writes: `written`, or its flags.
+        """
         name = source or self.source
         if name is None:
             raise ArgumentError("name the outputs: a file or folder, or - for stdin.")
         if name == self.prompts == "-":
             raise ArgumentError("only one of IN and --prompts can be - (stdin).")
-        written = [getattr(self, key, None) for key in ("output", "plot", "report")]
-        require_apart(filter(None, written), filter(None, [name, self.prompts]))
+        flags = [getattr(self, key, None) for key in ("output", "plot", "report")]
+        targets = [*written, *filter(None, flags)]
+        require_apart(targets, filter(None, [name, self.prompts, getattr(self, "config", None)]))
         options = {key: getattr(self, key) for key in inspect.signature(load).parameters}
         samples = load(**(options | changed | {"source": name}))
+        require_apart(targets, files_of(samples))
         say(samples.notes, self.quiet)
         return samples
 
@@ -167,8 +174,10 @@ class Job(Reading):
             )
         if self.plot is not None and self.plot.suffix.lower() not in _PLOTS:
             raise ArgumentError(f"--plot must end in {', '.join(_PLOTS)}; got {self.plot}.")
-        for path in filter(None, (self.output, self.plot, self.report)):
+        targets = list(filter(None, (self.output, self.plot, self.report)))
+        for path in targets:
             check_target(path)
+        require_different(targets)
         if self.details and self.form != "json":
             raise ArgumentError("--details adds to the JSON document: it needs --format json.")
 

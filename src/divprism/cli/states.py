@@ -12,7 +12,7 @@ from divprism.cli.config import typed
 from divprism.cli.convert import SHARD
 from divprism.cli.job import Job, Reading, check_model, command, flag
 from divprism.cli.messages import echo, warn, working
-from divprism.data.files import check_target
+from divprism.data.files import check_target, require_apart
 from divprism.data.parts import Shard
 from divprism.data.readers.shards import matching
 from divprism.embedders.embedding import embed
@@ -40,7 +40,7 @@ def state(
     """Add up one part of the data in a file, which `divprism merge` joins with other parts."""
     check_target(target)
     part = shard and Shard.parse(shard)
-    samples = job.read()
+    samples = job.read(written=[target])
     wanted = check_model(samples, model)
     if wanted is not None:
         samples = samples.by_model()[wanted]
@@ -65,6 +65,7 @@ def merge(
     if job.output is not None and job.output.suffix == ".json" and not typed(job.context, "form"):
         job = replace(job, form="json")
     paths = [path for text in states for path in matching(text) or [Path(text)]]
+    require_apart(filter(None, [job.output]), paths)
     result = merge_states(paths).compute()
     results, document = Results.of(result), result.to_dict()
     table = evaluation_table(document, job.wide)

@@ -17,10 +17,9 @@ from divprism.core.arrays import Array
 
 __all__ = ["KeptTiles", "from_16_bits", "in_16_bits"]
 
-# Kernel values are between -1 and 1. Their distance from one is rounded to a multiple of 2 / 65535,
-# so that the diagonal stays exact.
-_LEVELS = 65535
-_STEP = np.float32(2 / _LEVELS)
+# Kernel values are between -1 and 1, and rounded to a multiple of 1 / 32767, so that one, zero and
+# minus one stay exact. The integers count down from one.
+_LEVELS = np.float32(32767)
 
 # Share of a disk that stays free.
 _FREE_SHARE = 0.1
@@ -39,22 +38,23 @@ def in_16_bits(tile: np.ndarray) -> np.ndarray:
     """Kernel values as 16-bit integers; their rounding error is 9e-6 (root mean square).
 
     >>> in_16_bits(np.array([1.0, 0.0, -1.0], np.float32))
-    array([    0, 32768, 65535], dtype=uint16)
+    array([    0, 32767, 65534], dtype=uint16)
     """
     code = np.subtract(np.float32(1), tile, dtype=np.float32)
-    code *= np.float32(_LEVELS / 2)
+    code *= _LEVELS
     # Conversion to integers cuts off, so that a half more rounds to the nearest.
     code += np.float32(0.5)
     # A value may exceed one by its rounding error.
-    np.clip(code, 0, _LEVELS, out=code)
+    np.clip(code, 0, 2 * _LEVELS, out=code)
     return code.astype(np.uint16)
 
 
 def from_16_bits(code: np.ndarray) -> np.ndarray:
     """The kernel values of `in_16_bits`, in single precision."""
     tile = code.astype(np.float32)
-    tile *= -_STEP
-    tile += np.float32(1)
+    # Divided at last, since one and zero would not survive a product with the rounded reciprocal.
+    np.subtract(_LEVELS, tile, out=tile)
+    tile /= _LEVELS
     return tile
 
 

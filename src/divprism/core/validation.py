@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_dask_array
 
 from divprism.core.arrays import (
     Array,
@@ -115,6 +116,11 @@ def clean_rows(x: Any, name: str) -> Array:
     DataError
         If `x` is empty, not two-dimensional, not made of real numbers, or holds NaN or infinity.
     """
+    if is_dask_array(x):
+        raise DataError(
+            f"`{name}` is a Dask array, which `evaluate` computes chunk by chunk; single scores need "
+            f"`{name}.compute()`."
+        )
     x = _as_array(x, name)
     xp = array_namespace(x)
     if is_numpy_array(x) and x.ndim == 1 and x.size and all(isinstance(v, str) for v in x.flat):

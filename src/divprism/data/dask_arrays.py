@@ -67,7 +67,11 @@ def _blocks(rows: Any, name: str) -> Iterator[tuple[int, np.ndarray]]:
     start = 0
     for index, length in enumerate(rows.chunks[0]):
         try:
-            block = np.ascontiguousarray(rows.blocks[index].compute(), rows.dtype)
+            chunk = rows.blocks[index].compute()
+            _require_plain(chunk, name)
+            block = np.ascontiguousarray(chunk, rows.dtype)
+        except DataError:
+            raise
         except Exception as error:  # whatever the functions of the graph raise
             raise DataError(_failed(name, error)) from error
         expected = (length, *rows.shape[1:])
@@ -78,6 +82,14 @@ def _blocks(rows: Any, name: str) -> Iterator[tuple[int, np.ndarray]]:
             )
         yield start, block
         start += length
+
+
+def _require_plain(chunk: Any, name: str) -> None:
+    """Refuse what would lose its mask or its imaginary part on the way to an array."""
+    if isinstance(chunk, np.ma.MaskedArray):
+        raise DataError(f"`{name}` is a masked array: drop or fill what is masked.")
+    if np.iscomplexobj(chunk):
+        raise DataError(f"`{name}` must be real numbers; got a chunk of {chunk.dtype}.")
 
 
 def _failed(name: str, error: Exception) -> str:

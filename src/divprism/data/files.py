@@ -7,6 +7,7 @@ written under a temporary name first, so that a full disk or a signal leaves no 
 import codecs
 import contextlib
 import errno
+import glob
 import hashlib
 import io
 import itertools
@@ -244,16 +245,42 @@ def _target(path: str | Path) -> Path:
 
 
 def require_apart(targets: Iterable[str | Path], sources: Iterable[str | Path]) -> None:
-    """Raise ArgumentError if what is written would replace a file that is read; a link counts."""
+    """Raise ArgumentError if what is written would replace a file that is read; a link counts.
+
+    A source may be a file, a folder, of which every file counts, or a pattern.
+    """
     for target, source in itertools.product(targets, tuple(sources)):
-        is_same = False
+        is_read = False
         # An absent file, or a name that no file can have.
         with contextlib.suppress(OSError, ValueError):
-            is_same = os.path.isfile(source) and os.path.samefile(target, source)
-        if is_same:
+            is_read = os.path.isfile(target) and _holds(source, os.path.realpath(target))
+        if is_read:
+            named = escaped(target)[:200]
             raise ArgumentError(
-                f"the result would replace {escaped(source)[:200]}, which it is made from."
+                f"the result would replace {named}, which is or may be what it is made from; "
+                "name another file."
             )
+
+
+def _holds(source: str | Path, path: str) -> bool:
+    """Whether a file is the source, is in it, or is matched by it."""
+    real = os.path.realpath(source)
+    if os.path.isdir(real):
+        return os.path.commonpath([real, path]) == real
+    if os.path.lexists(source):
+        return os.path.samefile(real, path)
+    return any(os.path.realpath(name) == path for name in glob.glob(str(source)))
+
+
+def require_different(targets: Iterable[Path]) -> None:
+    """Raise ArgumentError if two results would be written to the same file."""
+    seen = set()
+    for target in targets:
+        real = os.path.realpath(target)
+        # Devices, such as /dev/stdout, take any number of results.
+        if real in seen and (os.path.isfile(real) or not os.path.exists(real)):
+            raise ArgumentError(f"two results would be written to {escaped(target)[:200]}.")
+        seen.add(real)
 
 
 def _write_to_device(path: Path, content: bytes) -> None:

@@ -35,6 +35,7 @@ __all__ = [
     "clean_text",
     "is_empty",
     "texts",
+    "files_of",
 ]
 
 # Embedders declare one of these; items carry theirs.
@@ -570,3 +571,12 @@ def clean_text(value: str) -> str:
         # UTF-16 joins surrogates that do form a pair, which "replace" in UTF-8 would lose.
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return value
+
+
+def files_of(samples: Samples) -> list[Path]:
+    """The files and folders of the images and videos in some samples."""
+    paths = []
+    for items in (samples.outputs, samples.prompts):
+        if isinstance(items, tuple):
+            paths += [item.source for item in items if isinstance(item, Image | Video)]
+    return [path for path in paths if isinstance(path, Path)]

@@ -29,6 +29,7 @@ from divprism.errors import ArgumentError, DataError, Notice
 
 __all__ = [
     "DEFAULTS",
+    "EMBEDDED_FILES",
     "embed",
     "embed_into_cache",
     "resolve_embedder",
@@ -41,6 +42,9 @@ DEFAULTS: dict[str, Embedder] = {
     "video": FrameMean(),
 }
 """The embedder of each modality if none is given: fixed, part of an extra, never downloaded."""
+
+EMBEDDED_FILES = ("outputs.npy", "prompts.npy", "pairs.jsonl", EMBEDDING)
+"""The files that `save_embedded` writes into its folder."""
 
 EmbedderLike: TypeAlias = Embedder | Callable[[Sequence[Content]], Array]
 

@@ -4,9 +4,11 @@ import hashlib
 import io
 import os
 import pickle
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +25,10 @@ T = TypeVar("T")
 _FORMAT = b"divprism checkpoint 1"
 
 _DIGEST_BYTES = 32
+
+# Packages whose code changes with their versions only.
+_LIBRARIES = {"divprism", "numpy", "torch", "array_api_compat", "array_api_strict"}
+_KNOWN = _LIBRARIES | sys.stdlib_module_names - {"__main__"}
 
 
 class Checkpoints(Engine):
@@ -108,6 +114,11 @@ class _Pickler(pickle.Pickler):
         self._stored = hash_
 
     def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, type | FunctionType) and _is_foreign(value):
+            raise ArgumentError(
+                f"`resume` cannot tell whether the code of {value.__qualname__} is still the same: "
+                "it works with the kernels of divprism only."
+            )
         if hasattr(value, "content_chunks"):
             for chunk in value.content_chunks():
                 self._stored.update(chunk)
@@ -118,6 +129,12 @@ class _Pickler(pickle.Pickler):
             self._stored.update(array.tobytes())
             return str, (f"{array.dtype} {array.shape} {value.device}",)
         return NotImplemented
+
+
+def _is_foreign(value: type | FunctionType) -> bool:
+    """Whether a class or function is neither ours nor of a library that we depend on."""
+    root, _, _ = (value.__module__ or "").partition(".")
+    return root not in _KNOWN
 
 
 def _update(hash_: Any, value: Any) -> None:
@@ -136,6 +153,8 @@ def _update(hash_: Any, value: Any) -> None:
 
 def checked_folder(path: str | Path) -> Path:
     """The folder of checkpoints, created if need be; refuses one that cannot be written."""
+    if not str(path):
+        raise ArgumentError("`resume` must be a folder to write to: the name is empty.")
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +170,8 @@ def _write(path: Path, total: Total) -> None:
     """Write a total. A process that ends meanwhile leaves nothing under this name."""
     file = io.BytesIO()
     for array in total.arrays():
-        np.lib.format.write_array(file, array, allow_pickle=False)
+        file.write(_header(array))
+        file.write(np.ascontiguousarray(array).tobytes())
     content = file.getbuffer()
     unfinished = path.with_suffix(f".{os.getpid()}")
     try:
@@ -176,12 +196,23 @@ def _read(path: Path, empty: Total) -> Total | None:
     digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != digest:
         return None
-    file = io.BytesIO(payload)
-    try:
-        arrays = [np.lib.format.read_array(file, allow_pickle=False) for _ in expected]
-    except ValueError:
-        return None
-    for array, other in zip(arrays, expected, strict=True):
-        if array.shape != other.shape:
+    arrays, position = [], 0
+    for like in expected:
+        header = _header(like)
+        start = position + len(header)
+        end = start + like.nbytes
+        # Compared with what we would have written, rather than parsed.
+        if payload[position:start] != header or len(payload) < end:
             return None
+        array = np.frombuffer(payload, like.dtype, like.size, start)
+        # A copy, which can be written to.
+        arrays.append(array.reshape(like.shape).copy())
+        position = end
     return empty.with_arrays(arrays)
+
+
+def _header(array: np.ndarray) -> bytes:
+    """The header that a .npy file of the array would have."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+    return file.getvalue()

@@ -89,7 +89,7 @@ class Run:
     ) -> None:
         self.settings, self.question, self.resources = settings, question, resources
         self.given = operators
-        self.compact = compact and may_be_compact(operators)
+        self.compact = compact and may_be_compact(operators) and _only_sums_count(question)
         self.operators, self.noise = self._in_precision(operators)
         self.data_noise = dict.fromkeys(self.operators, 0.0)
         # From order one on rounding errors of the data add nothing that matters.
@@ -342,6 +342,17 @@ class Run:
                 if product is not None:
                     extended.append((batches[operator].krylov, product))
             side_by_side(lambda pair: pair[0].extend(pair[1]), extended, executor)
+
+
+def _only_sums_count(question: Question) -> bool:
+    """Whether scores are sums over many eigenvalues.
+
+    Equal kernel values have equal rounding errors, which add up in the largest eigenvalues. Their
+    sum is known exactly at order 2, and errors of a few of them are lost in it at order 1. Higher
+    orders and truncated scores depend on the largest eigenvalues alone.
+    """
+    highest = max(question.orders)
+    return question.truncation is None and highest <= 2
 
 
 def _effort_order(order: float, truncation: int | None) -> float:

@@ -1,0 +1,84 @@
+"""No command replaces a file that it reads, however it was named."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from command_line import run
+from PIL import Image
+
+KERNELS = ("--bandwidth-x", "1", "--bandwidth-t", "1")
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A folder of every kind of input."""
+    folder = tmp_path_factory.mktemp("inputs")
+    rng = np.random.default_rng(0)
+    for part in (1, 2):
+        (folder / "shards").mkdir(exist_ok=True)
+        np.save(folder / "shards" / f"x-{part}.npy", rng.normal(size=(6, 3)))
+    (folder / "pair").mkdir()
+    for side in ("outputs", "prompts"):
+        np.save(folder / "pair" / f"{side}.npy", rng.normal(size=(12, 3)))
+    (folder / "images").mkdir()
+    for number in range(4):
+        pixels = rng.integers(0, 255, (8, 8, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / "images" / f"{number}.png")
+    rows = [f"{number}.png,prompt {number % 2}" for number in range(4)]
+    (folder / "images" / "prompts.csv").write_text("file,prompt\n" + "\n".join(rows) + "\n")
+    lines = [json.dumps({"prompt": f"p{n % 3}", "output": f"answer {n}"}) for n in range(12)]
+    (folder / "a.jsonl").write_text("\n".join(lines) + "\n")
+    for part in (1, 2):
+        made = run(
+            *("state", "a.jsonl", "--shard", f"{part}/2", *KERNELS, "--num-features", "8"),
+            *("-q", "--no-cache", "-o", f"s{part}.npz"),
+            cwd=folder,
+        )
+        assert made.returncode == 0
+    (folder / "link.npz").symlink_to("s1.npz")
+    return folder
+
+
+COMMANDS = [
+    "score pair -o pair/outputs.npy",
+    "score shards/x-*.npy -o shards/x-1.npy",
+    "score shards --report shards/x-2.npy",
+    "score images -o images/prompts.csv",
+    "score images/prompts.csv -o images/3.png",
+    "bandwidth images --plot images/3.png",
+    "state pair --bandwidth-x 1 --bandwidth-t 1 -o pair/outputs.npy",
+    "state a.jsonl --bandwidth-x 1 --bandwidth-t 1 -o a.jsonl",
+    "merge s1.npz s2.npz -o s1.npz",
+    "merge s1.npz s2.npz -o link.npz",
+    "merge s*.npz -o s2.npz",
+    "embed pair --limit 5 -o pair",
+    "embed pair/outputs.npy --limit 5 -o pair",
+    "score a.jsonl --format json -o new.json --report new.json",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_target_that_is_an_input_is_refused_and_nothing_changes(command, inputs, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(inputs, folder, symlinks=True)
+    before = contents(folder)
+    result = run(*command.split(), "-q", cwd=folder)
+    assert result.returncode == 2, result.stderr
+    assert b"would" in result.stderr
+    assert contents(folder) == before
+
+
+def contents(folder):
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path): path.read_bytes() for path in files}
+
+
+def test_a_config_is_not_replaced_by_the_result(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"output": "a"}\n{"output": "b"}\n' * 5)
+    (tmp_path / "config.json").write_text('{"order": "2"}')
+    words = ("score", "a.jsonl", "--config", "config.json", "-o", "config.json", "--no-cache")
+    result = run(*words, cwd=tmp_path)
+    assert result.returncode == 2
+    assert (tmp_path / "config.json").read_text() == '{"order": "2"}'
