@@ -118,8 +118,8 @@ def clean_rows(x: Any, name: str) -> Array:
     """
     if is_dask_array(x):
         raise DataError(
-            f"`{name}` is a Dask array, which `evaluate` computes chunk by chunk; single scores need "
-            f"`{name}.compute()`."
+            f"`{name}` is a Dask array, which `evaluate` computes chunk by chunk; single scores "
+            f"need `{name}.compute()`."
         )
     x = _as_array(x, name)
     xp = array_namespace(x)
