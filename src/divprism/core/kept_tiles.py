@@ -222,11 +222,13 @@ class KeptTiles:
 
 
 def _together(tiles: Tiles) -> Tiles:
-    """The same tiles in one piece of memory, if they are arrays of NumPy.
+    """The same tiles in one piece of memory, if they are in 16 bits.
 
-    Between thousands of tiles that stay, the memory of those that were freed could not be used.
+    Between thousands of tiles that stay, the memory of the larger ones that they were rounded from
+    could not be used.
     """
-    if not all(isinstance(part, np.ndarray) for parts in tiles for part in parts):
+    first = tiles[0][0]
+    if not isinstance(first, np.ndarray) or first.dtype != np.uint16:
         return tiles
     needed = sum(_padded(part.nbytes) for parts in tiles for part in parts)
     whole = np.empty(needed, np.uint8)
