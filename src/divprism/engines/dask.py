@@ -76,7 +76,7 @@ class Dask(Engine):
     """
 
     def __init__(self, client: "Client | str") -> None:
-        require_dask()
+        _require_dask()
         import distributed
 
         if isinstance(client, str):
@@ -285,7 +285,7 @@ def cluster(scheduler: str | None = None, workers: int | None = None) -> Iterato
         yield None
         return
     _check_number(workers)
-    require_dask()
+    _require_dask()
     import dask
     from distributed import Client, LocalCluster
 
@@ -314,7 +314,7 @@ def is_client(value: object) -> bool:
     return type(value).__module__.startswith("distributed.") and hasattr(value, "scheduler_info")
 
 
-def require_dask() -> None:
+def _require_dask() -> None:
     try:
         # An interrupt during the import may be dropped, too.
         with interrupts_ignored():
