@@ -4,7 +4,8 @@
 
 Outputs are 128 and prompts 64 wide, in clusters, in two .npy files that the workers open
 themselves. Prints the time of each, the result, and the peak memory of each worker, whose limit is
-2 GB. At n = 1,000,000 order 2 computes 5e11 pairs of kernel values.
+2 GB. At n = 1,000,000 order 2 computes 5e11 pairs of kernel values. The workers keep freed memory,
+as those of `--workers` do.
 """
 
 import argparse
@@ -25,6 +26,14 @@ KERNELS = {"kernel_x": dp.Gaussian(10.0), "kernel_t": dp.Gaussian(7.0)}
 # Below the size of the files, so that they stay on disk.
 MEMORY = "500MB"
 LIMIT = "2GB"
+
+# By default Dask has workers return freed memory at once: order 2 then takes 2.6 times as long.
+ENVIRONMENT = {
+    "distributed.nanny.pre-spawn-environ": {
+        "MALLOC_TRIM_THRESHOLD_": 1 << 27,
+        "MALLOC_MMAP_THRESHOLD_": 1 << 25,
+    }
+}
 
 
 def write_side(path: Path, n: int, side: str) -> np.ndarray:
@@ -51,6 +60,7 @@ def peak_memory() -> float:
 
 def main() -> None:
     """Print a line for each score."""
+    import dask
     from distributed import Client, LocalCluster
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -62,6 +72,7 @@ def main() -> None:
     calls = {"rke": (dp.conditional_rke, {}), "fourier": (dp.conditional_vendi, fourier)}
     options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": LIMIT}
     with (
+        dask.config.set(ENVIRONMENT),
         tempfile.TemporaryDirectory() as folder,
         LocalCluster(**options, dashboard_address=":0") as cluster,
         Client(cluster) as client,
