@@ -55,3 +55,17 @@ def scores(
         "conditional_vendi": math.exp(h_joint - h_t),
         "information_vendi": math.exp(h_x + h_t - h_joint),
     }
+
+
+def fkea(x: np.ndarray, frequencies: np.ndarray, order: float) -> float:
+    """FKEA-Vendi: the exponential of the entropy of the covariance of cosines and sines."""
+    phases = x @ frequencies
+    features = np.concatenate([np.cos(phases), np.sin(phases)], axis=1)
+    covariance = features.T @ features / features.shape[0] / frequencies.shape[1]
+    values = scipy.linalg.eigvalsh(covariance)
+    values = values[values > 1e-14]
+    if order == 1:
+        return math.exp(-(values * np.log(values)).sum())
+    if math.isinf(order):
+        return 1 / values.max()
+    return float((values**order).sum() ** (1 / (1 - order)))

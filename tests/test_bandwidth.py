@@ -300,3 +300,15 @@ def test_what_is_no_matter_of_bandwidth_is_not_named(recwarn):
         if notice.code in SATURATION
     ]
     assert not recwarn
+
+
+def test_a_truncation_that_levels_the_spectrum_gives_a_warning():
+    """Five of hundreds of eigenvalues: what is cut off makes them equal, and conditional 1."""
+    kernels = {"kernel_x": dp.Gaussian(0.7), "kernel_t": dp.Gaussian(0.5)}
+    few = dp.conditional_vendi(CLUSTERS[:120], PROMPTS, truncation=5, **kernels)
+    whole = dp.conditional_vendi(CLUSTERS[:120], PROMPTS, **kernels)
+    assert float(few) < 1.01 and float(whole) > 1.5
+    assert [notice.code for notice in few.warnings] == ["truncation-too-small"]
+    assert "truncation of 5 cuts off" in few.warnings[0].text
+    most = dp.conditional_vendi(CLUSTERS[:120], PROMPTS, truncation=115, **kernels)
+    assert not most.warnings and not whole.warnings

@@ -224,3 +224,41 @@ def test_group_ids_split_the_work(pairs, monkeypatch):
         kernel_x=dp.Gaussian(1.0),
     )
     assert sizes == [6] * 10
+
+
+@pytest.mark.parametrize("order", [1.0, 1.5, 2.0, math.inf])
+def test_fourier_without_extrapolation_is_fkea(order):
+    """Truncated Vendi, App. A.5, of outputs, of prompts and of their product."""
+    rng = np.random.default_rng(0)
+    x, t = rng.standard_normal((300, 6)), rng.standard_normal((300, 3))
+    # The frequencies that the seed stands for: first those of the outputs, then of the prompts.
+    seed = np.random.default_rng(5)
+    of_x, of_t = seed.standard_normal((6, 40)) / 2.0, seed.standard_normal((3, 40)) / 1.5
+    found = dp.evaluate(
+        x,
+        t,
+        kernel_x=dp.Gaussian(2.0),
+        kernel_t=dp.Gaussian(1.5),
+        order=order,
+        estimator=dp.Fourier(40, extrapolate=False),
+        rng=5,
+    )
+    joint = reference.fkea(np.hstack([x, t]), np.vstack([of_x, of_t]), order)
+    prompts = reference.fkea(t, of_t, order)
+    assert float(found.vendi) == pytest.approx(reference.fkea(x, of_x, order), rel=1e-10)
+    assert float(found.conditional_vendi) == pytest.approx(joint / prompts, rel=1e-10)
+
+
+def test_fourier_without_extrapolation_states_what_it_leaves_out():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((400, 8))
+    options = {"kernel": dp.Gaussian(2.0), "rng": 1}
+    exact = dp.vendi(x, estimator=dp.Exact(), **options)
+    raw = dp.vendi(x, estimator=dp.Fourier(60, extrapolate=False), **options)
+    assert raw < 0.9 * exact
+    assert abs(raw - exact) < 3 * raw.standard_error
+
+
+def test_whether_to_extrapolate_is_true_or_false():
+    with pytest.raises(dp.ArgumentError, match="`extrapolate` must be True or False; got 'no'"):
+        dp.Fourier(40, extrapolate="no")

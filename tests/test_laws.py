@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from cases import DATA, LIBRARIES
+from cases import DATA, LIBRARIES, sixty_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -165,6 +165,58 @@ def test_truncation_beyond_the_number_of_items_changes_nothing(problem):
     x, t, arguments, library = problem
     cut = _entropies(x, t, library, **(arguments | {"truncation": len(x)}))
     _assert_equal(cut, _entropies(x, t, library, **(arguments | {"truncation": None})))
+
+
+@pytest.mark.parametrize("order", [0.5, 1, 2, math.inf])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        dp.Auto(),
+        dp.Exact(),
+        dp.Lanczos(num_probes=8, depth=8),
+        dp.Nystrom(30),
+        dp.Fourier(16),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_keeping_as_many_eigenvalues_as_pairs_changes_no_bit(estimator, order):
+    x, t = sixty_pairs()
+    kernels = {"kernel_x": dp.Gaussian(3.0), "kernel_t": dp.Gaussian(2.0)}
+
+    def numbers(truncation):
+        result = dp.evaluate(
+            np.float32(x),
+            np.float32(t),
+            order=order,
+            estimator=estimator,
+            truncation=truncation,
+            num_permutations=20,
+            interval=0.9,
+            **kernels,
+        )
+        plain = result.to_dict()
+        for score in plain["scores"].values():
+            del score["truncation"]
+        names = ("scores", "shuffled_baseline", "data", "warnings")
+        return {name: plain.get(name) for name in names}
+
+    whole = numbers(None)
+    assert whole["scores"]["conditional_rke"]["interval"]
+    assert numbers(60) == whole
+    assert numbers(10_000) == whole
+
+
+@pytest.mark.parametrize("kernel", [dp.Gaussian(3.0), dp.Cosine()], ids=["random", "exact"])
+def test_a_stream_cut_beyond_its_length_changes_no_bit(kernel):
+    x, _ = sixty_pairs()
+
+    def numbers(truncation):
+        metric = dp.Metric(kernel, num_features=16, truncation=truncation)
+        metric.update(x)
+        scores = metric.compute().scores.values()
+        return [(score.value, score.standard_error) for score in scores]
+
+    assert numbers(60) == numbers(None)
 
 
 @given(problems())

@@ -16,7 +16,7 @@ from divprism.analysis.inputs import (
 )
 from divprism.core.arrays import Array, content_hashes, distinct_rows, smallest, to_numpy
 from divprism.core.distances import condensed_squares
-from divprism.core.entropy import matrix_entropy
+from divprism.core.entropy import matrix_entropy, truncation_of
 from divprism.core.validation import check_pairing, clean_rows
 from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, Notice
@@ -364,7 +364,8 @@ def _entropies(
     sides: dict[str, _Side], bandwidths: dict[str, float], settings: Settings
 ) -> dict[str, float]:
     """The entropies of outputs, prompts and pairs at some bandwidths, by operator."""
-    order, truncation = settings.order, settings.truncation
+    order = settings.order
+    truncation = truncation_of(settings.truncation, sides["x"].index.size)
     kernels = {name: side.kernel(bandwidths[name]) for name, side in sides.items()}
     entropies = {}
     for name, side in sides.items():

@@ -312,4 +312,4 @@ def _dense_entropy(problem: Problem, pairings: Pairings, order: np.ndarray) -> f
     roots = np.sqrt(joint.masses)
     eigenvalues = eigvalsh(matrix * roots[:, None] * roots[None, :])
     spectrum = Spectrum.from_eigenvalues(eigenvalues, noise=joint.noise, method="exact")
-    return renyi_entropy(spectrum, settings.order, settings.truncation)
+    return renyi_entropy(spectrum, settings.order, problem.truncation)

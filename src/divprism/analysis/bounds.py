@@ -97,7 +97,7 @@ def bounds_of(
 def _bound_of_vendi(
     score: Score, problem: Problem, norms: Mapping[str, float], delta: float
 ) -> Bound:
-    order, truncation = score.order, score.truncation
+    order, truncation = score.order, problem.truncation
     # The size of the index, not `problem.n`: pairs of weight zero are no samples.
     low, high = vendi_bound(
         score.value,
@@ -126,11 +126,11 @@ def _bound_of_conditional_vendi(
         problem.x.index.size,
         dimension_x=problem.x.feature_dimension,
         dimension_t=problem.t.feature_dimension,
-        truncation=score.truncation,
+        truncation=problem.truncation,
         delta=delta,
     )
     theorem = "Thm 2"
-    if score.truncation is None:
+    if problem.truncation is None:
         theorem = "Thm 1"
     return Bound(low, high, f"Conditional Vendi, {theorem}")
 

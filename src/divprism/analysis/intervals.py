@@ -213,7 +213,7 @@ def sampling_error(
 
 
 def _sampling_error(problem: Problem, sample: Sample) -> SamplingError:
-    order, truncation = problem.settings.order, problem.settings.truncation
+    order, truncation = problem.settings.order, problem.truncation
     specs = available(sample.operators)
     # The closed form of order 2 and the norms exist only without truncation.
     similarities: dict[str, np.ndarray] = {}

@@ -18,7 +18,7 @@ from divprism.analysis._stream_state import (
 )
 from divprism.analysis.evaluation import Evaluation, runtime_since
 from divprism.core.arrays import Array, array_namespace
-from divprism.core.entropy import entropy_estimate
+from divprism.core.entropy import entropy_estimate, truncation_of
 from divprism.core.features import FourierMap, draw_frequencies
 from divprism.core.kernels import Kernel, Points
 from divprism.core.moments import FeatureMoments
@@ -256,12 +256,13 @@ class Metric:
             estimator=self._estimator,
             rng=self._seed,
         )
+        truncation = truncation_of(self._truncation, self.n)
         scores = {}
         for spec in available(spectra):
             order = spec.order_under(self._order)
             entropies = {}
             for name in spec.terms:
-                estimate = entropy_estimate(spectra[name], order, self._truncation)
+                estimate = entropy_estimate(spectra[name], order, truncation)
                 if self._is_random:
                     # An extrapolation may leave the entropies that n items can have.
                     value = min(max(estimate.value, 0.0), math.log(self.n))

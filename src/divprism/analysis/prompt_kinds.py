@@ -28,8 +28,7 @@ def kinds_as_ids(problem: Problem) -> float:
     assert problem.t is not None
     # Compared as ids, K_T / n is diagonal: its eigenvalues are the shares of the prompts.
     shares = Spectrum.from_eigenvalues(to_numpy(problem.t.masses), noise=0.0, method="exact")
-    settings = problem.settings
-    return math.exp(renyi_entropy(shares, settings.order, settings.truncation))
+    return math.exp(renyi_entropy(shares, problem.settings.order, problem.truncation))
 
 
 def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notice, ...]:
@@ -40,7 +39,7 @@ def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notic
     distinct outputs per kind than a prompt has outputs.
     """
     # Truncation limits the number of kinds whatever the prompts are.
-    if problem.t is None or problem.settings.truncation is not None:
+    if problem.t is None or problem.truncation is not None:
         return ()
     num_prompts = problem.t.size
     repeats = problem.n >= 2 * num_prompts and num_prompts > 1

@@ -122,7 +122,7 @@ def _score_slopes(problem: Problem, specs: Sequence[ScoreSpec]) -> dict[str, dic
             assert operator is not None
             # Operators may have two names: prompts that are ids are their own ids.
             if operator not in solved:
-                solved[operator] = _entropy_slopes(operator, orders, settings.truncation)
+                solved[operator] = _entropy_slopes(operator, orders, problem.truncation)
             for side, slope in solved[operator][index].by_side.items():
                 total[side] = total.get(side, 0.0) + sign * slope
         slopes[spec.name] = total
@@ -134,7 +134,7 @@ def _group_mean(problem: Problem, order: float) -> dict[str, float]:
     assert problem.within_labels is not None
     parts = []
     for group in problem.within_labels.groups():
-        [slopes] = _entropy_slopes(group, [order], problem.settings.truncation)
+        [slopes] = _entropy_slopes(group, [order], problem.truncation)
         parts.append((float(group.masses.sum()) * math.exp(slopes.entropy), slopes.by_side))
     mean = math.fsum(share for share, _ in parts)
     return {

@@ -112,7 +112,7 @@ def _log_scores(problem: Problem, spec: ScoreSpec) -> dict[str, np.ndarray]:
         scaled[name] = _ScaledOperator(operator)
     with_bandwidth = {side for each in scaled.values() for side in each.sides}
     sides = [side for side in ("x", "t") if side in with_bandwidth]
-    order, truncation = spec.order_under(problem.settings.order), problem.settings.truncation
+    order, truncation = spec.order_under(problem.settings.order), problem.truncation
     used = {name: each.entropy({}, order, truncation) for name, each in scaled.items()}
     logs: dict[str, np.ndarray] = {}
     for side in sides:

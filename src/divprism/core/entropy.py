@@ -10,7 +10,14 @@ from divprism.core.arrays import eigvalsh
 from divprism.core.spectrum import Estimate, Spectrum
 from divprism.engines import one_blas_thread
 
-__all__ = ["entropy_estimate", "entropy_slopes", "matrix_entropy", "renyi_entropy", "truncated"]
+__all__ = [
+    "entropy_estimate",
+    "entropy_slopes",
+    "matrix_entropy",
+    "renyi_entropy",
+    "truncated",
+    "truncation_of",
+]
 
 # Orders this close to one use a formula that does not cancel.
 _NEAR_ONE = 0.05
@@ -119,6 +126,17 @@ def matrix_entropy(
         eigenvalues = eigvalsh(matrix)
     spectrum = Spectrum.from_eigenvalues(eigenvalues, noise=0.0, method="exact")
     return renyi_entropy(spectrum, order, truncation)
+
+
+def truncation_of(given: int | None, n: int) -> int | None:
+    """The truncation of a matrix of n items: None if it would keep every eigenvalue.
+
+    >>> truncation_of(10_000, 15_000), truncation_of(10_000, 10_000)
+    (10000, None)
+    """
+    if given is not None and given >= n:
+        return None
+    return given
 
 
 def truncated(spectrum: Spectrum, truncation: int) -> Spectrum:
@@ -343,7 +361,8 @@ def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> E
     the entropy itself for order 1. With P at full effort, at half and at a quarter, the result is
     P + (P - P_half). If the law holds, P_half - P_quarter is twice P - P_half: the deviation from
     that, and a share of the step taken, are systematic errors. The random error is that of the
-    random features, to first order.
+    random features, to first order. A spectrum that is `raw` keeps the value at full effort, and
+    what the extrapolation would have changed is one more error.
     """
     # The two entropies agree to the last digit, and slopes at such orders would overflow.
     if order > _LARGEST_ORDER:
@@ -387,6 +406,10 @@ def _extrapolated(spectrum: Spectrum, order: float, truncation: int | None) -> E
     if truncation is not None:
         # The entropy of t eigenvalues.
         value = min(value, math.log(truncation))
+    if spectrum.raw:
+        at_full_effort = renyi_entropy(spectrum, order, truncation)
+        change = value - at_full_effort
+        return Estimate(at_full_effort, deviations, math.hypot(error, imbalance, change))
     return Estimate(value, deviations, math.hypot(error, imbalance))
 
 

@@ -31,7 +31,7 @@ def require_fourier_features(*kernels: Kernel) -> None:
 class FourierMap:
     """Random Fourier features [cos(z . w), sin(z . w)] / sqrt(r) of points z over the bandwidth.
 
-    Truncated Vendi, eq. 12 (FKEA).
+    The features of FKEA (Truncated Vendi, App. A.5).
 
     The product of two Gaussian kernels is one Gaussian kernel on the concatenation
     [x / s_x, t / s_t]. Its phases are the sums of theirs, so it needs no frequencies of its own.

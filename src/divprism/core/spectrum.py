@@ -69,6 +69,8 @@ class Spectrum:
     controls : ndarray, shape (k, c)
         With `shares`: numbers for each random feature whose means are known to be zero; their means
         in the sample show how typical the sample is. Empty if not known.
+    raw : bool
+        With `shares`: whether the entropy is that of these values, not an extrapolation.
     """
 
     values: np.ndarray
@@ -87,6 +89,7 @@ class Spectrum:
     coarse: tuple["Spectrum", ...] = ()
     shares: np.ndarray = field(default_factory=_empty)
     controls: np.ndarray = field(default_factory=_empty)
+    raw: bool = False
 
     @classmethod
     def from_eigenvalues(cls, eigenvalues: np.ndarray, *, noise: float, method: str) -> "Spectrum":

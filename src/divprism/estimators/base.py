@@ -21,6 +21,7 @@ __all__ = [
     "Entropy",
     "Estimator",
     "Question",
+    "check_flag",
     "check_tolerance",
     "whole_number",
 ]
@@ -52,6 +53,13 @@ class Cost:
     flops: float
     bytes: float
     sweeps: int = 1
+
+
+def check_flag(value: object, name: str) -> bool:
+    """A setting that is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ArgumentError(f"`{name}` must be True or False; got {value!r}.")
+    return bool(value)
 
 
 def check_tolerance(tolerance: object) -> None:

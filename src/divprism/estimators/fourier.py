@@ -14,7 +14,14 @@ from divprism.core.operators import KernelOperator, Operator
 from divprism.core.spectrum import Spectrum
 from divprism.core.tiles import row_blocks
 from divprism.engines import RESOURCES, Arrays, Job, Resources, bundled, one_blas_thread
-from divprism.estimators.base import QUESTION, Cost, Estimator, Question, whole_number
+from divprism.estimators.base import (
+    QUESTION,
+    Cost,
+    Estimator,
+    Question,
+    check_flag,
+    whole_number,
+)
 
 __all__ = ["Fourier"]
 
@@ -32,8 +39,8 @@ _WAITING = 6
 class Fourier(Estimator):
     """Random Fourier features (FKEA): pick it for a million items or more, or for streams.
 
-    Eigenvalues of the 2 r x 2 r moment of r random frequencies (Truncated Vendi, eq. 12). Needs
-    Gaussian kernels. The spectrum of r features is too concentrated, by a term of about 1 / r. The
+    Eigenvalues of the 2 r x 2 r moment of r random frequencies (FKEA-Vendi in Truncated Vendi,
+    App. A.5). Needs Gaussian kernels. The spectrum of r features is too concentrated, by a term of about 1 / r. The
     same moment contains two sets of r / 2 frequencies and four of r / 4, from which the entropy is
     extrapolated to r = infinity; the influence of each frequency gives the random error.
     Choose r well above the score: a spectrum has at most 2 r eigenvalues, and if r is too small the
@@ -45,12 +52,18 @@ class Fourier(Estimator):
     ----------
     num_features : int
         Number of frequencies r, at least 8.
+    extrapolate : bool
+        Whether to extrapolate to r = infinity. If False, the score is that of the r frequencies
+        alone: the papers' FKEA-Vendi, which Truncated Vendi, Thm 3 (a), is about. Its stated error
+        then contains what the extrapolation would have changed.
     """
 
     num_features: int = 1000
+    extrapolate: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_features", whole_number(self.num_features, "num_features", 8))
+        object.__setattr__(self, "extrapolate", check_flag(self.extrapolate, "extrapolate"))
 
     @property
     def squares_are_exact(self) -> bool:
@@ -81,7 +94,8 @@ class Fourier(Estimator):
             moments, excess = self._moments(operator, maps, resources)
             lengths = sum(_excess_lengths(maps[factor]) for factor in operator.factors)
             controls = np.stack([lengths, excess], axis=1)
-            spectra.append(replace(moments.spectrum(), controls=controls))
+            spectrum = replace(moments.spectrum(), controls=controls, raw=not self.extrapolate)
+            spectra.append(spectrum)
         return spectra
 
     def _moments(

@@ -38,7 +38,9 @@ def _at_most(document: Document, highest: str) -> str:
 def _is_even(document: Document) -> bool:
     """Return whether the highest score is the number of outputs that every prompt has."""
     data = document["data"]
-    if data.get("weighted") or document["settings"]["truncation"] is not None:
+    truncation = document["settings"]["truncation"]
+    is_cut = truncation is not None and truncation < data["n"]
+    if data.get("weighted") or is_cut:
         return False
     fewest = data.get("fewest_outputs")
     return fewest is not None and fewest == data.get("most_outputs")

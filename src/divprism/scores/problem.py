@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from divprism.core.arrays import Array, array_namespace, is_stored, plain_mode, upload
+from divprism.core.entropy import truncation_of
 from divprism.core.kernels import Categorical, Gaussian, Kernel, Precomputed
 from divprism.core.operators import HadamardOperator, KernelOperator, Operator, require_definite
 from divprism.core.validation import check_pairing, check_weights, clean_ids, holds_text, like
@@ -105,6 +106,11 @@ class Problem:
         return operator
 
     @property
+    def truncation(self) -> int | None:
+        """Number of eigenvalues to keep; None if the settings keep as many as there are pairs."""
+        return truncation_of(self.settings.truncation, self.weights.size)
+
+    @property
     def present(self) -> tuple[str, ...]:
         """The needs of scores that the data meet."""
         holds = {
@@ -116,7 +122,7 @@ class Problem:
 
     def question(self, orders: Sequence[float]) -> Question:
         """What the estimator is asked, for some orders."""
-        return Question(tuple(orders), self.settings.truncation, self.settings.rng)
+        return Question(tuple(orders), self.truncation, self.settings.rng)
 
 
 def pose(
@@ -264,7 +270,8 @@ def _operator(
 
 def _precision(data: Array, settings: Settings) -> Any:
     # The RKE scores of settings with another order come from the same double precision data.
-    squares_suffice = settings.order == 2 and settings.truncation is None
+    keeps_all = truncation_of(settings.truncation, data.shape[0]) is None
+    squares_suffice = settings.order == 2 and keeps_all
     xp = array_namespace(data)
     is_single = xp.isdtype(data.dtype, "real floating") and data.dtype != xp.float64
     if is_single and squares_suffice and settings.estimator.squares_are_exact:

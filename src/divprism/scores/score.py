@@ -269,6 +269,7 @@ def assemble(spec: ScoreSpec, solved: Mapping[str, Entropy], problem: Problem) -
     spectra = {}
     for name in spec.terms:
         warnings += saturation(name, solved[name].estimate.value, problem)
+        warnings += levelling(name, solved[name].estimate.value, problem)
         spectrum = solved[name].spectrum
         if spectrum is not None:
             spectra[name] = spectrum
@@ -341,9 +342,33 @@ SATURATION = (
 )
 """Codes of the warnings about a bandwidth at which a score carries no information."""
 
+_LEVEL = 0.9  # kept eigenvalues that count as this share of their number are nearly equal
 _ALIKE = 1.01  # an effective number up to this counts as one
 _APART = 0.95  # an effective number from this share of all items counts as all of them
 _FEWEST = 10  # items; below this number saturation is no news
+
+
+def levelling(operator: str, entropy: float, problem: Problem) -> list[Notice]:
+    """A warning where a truncation keeps so few eigenvalues that they all become equal.
+
+    What is cut off is spread evenly over the eigenvalues kept. Where that is most of the spectrum,
+    the entropy is the logarithm of their number, whatever the data are.
+    """
+    truncation = problem.truncation
+    if truncation is None or operator not in _LEVELLED or problem.weights.size < _FEWEST:
+        return []
+    # A cut that leaves most eigenvalues takes little away, even from those that are all equal.
+    cuts_deep = truncation <= problem.weights.size / 2
+    if not cuts_deep or math.exp(entropy) < _LEVEL * truncation:
+        return []
+    text = (
+        f"the truncation of {truncation:,} cuts off so much of the spectrum of the "
+        f"{_LEVELLED[operator]} that the rest says little: raise it, or leave it out."
+    )
+    return [Notice("truncation-too-small", text)]
+
+
+_LEVELLED = {"x": "outputs", "joint": "pairs"}
 
 
 def saturation(operator: str, entropy: float, problem: Problem) -> list[Notice]:
