@@ -213,7 +213,6 @@ REFUSED_GROUPS = [
         "--by must be auto, eigen, directions, prompt, kmeans or a field; got colour",
     ),
     (("one.jsonl", "--format", "xml"), "--format must be one of table, json, csv, md, latex"),
-    (("one.jsonl", "--truncation", "3"), "No such option: --truncation"),
     (("one.jsonl", "--by", "directions", "--nested"), "--nested needs groups that do not overlap"),
     (
         ("one.jsonl", "--by", "kmeans", "--num-groups", "9"),

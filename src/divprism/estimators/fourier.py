@@ -40,9 +40,10 @@ class Fourier(Estimator):
     """Random Fourier features (FKEA): pick it for a million items or more, or for streams.
 
     Eigenvalues of the 2 r x 2 r moment of r random frequencies (FKEA-Vendi in Truncated Vendi,
-    App. A.5). Needs Gaussian kernels. The spectrum of r features is too concentrated, by a term of about 1 / r. The
-    same moment contains two sets of r / 2 frequencies and four of r / 4, from which the entropy is
-    extrapolated to r = infinity; the influence of each frequency gives the random error.
+    App. A.5). Needs Gaussian kernels. The spectrum of r features is too concentrated, by a term of
+    about 1 / r. The same moment contains two sets of r / 2 frequencies and four of r / 4, from
+    which the entropy is extrapolated to r = infinity; the influence of each frequency gives the
+    random error.
     Choose r well above the score: a spectrum has at most 2 r eigenvalues, and if r is too small the
     stated error is as large as the score itself.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from divprism.analysis.aggregation import aggregate
 from divprism.analysis.groups.grouping import (
     FEWEST_OUTPUTS,
     ExactPromptGrouping,
@@ -81,8 +82,8 @@ def prompt_groups(
         exp( log( sum_k w_k^q exp((1 - q) H_k) / sum_k w_k^q ) / (1 - q) )         at order q.
 
     It equals the conditional score where the kernel takes prompts of a group for equal and those of
-    different groups for unrelated; `gap` holds the difference. Costs what `conditional_vendi`
-    costs, plus a spectrum and a few eigenvectors per group.
+    different groups for unrelated, and no truncation cuts anything off; `gap` holds the difference.
+    Costs what `conditional_vendi` costs, plus a spectrum and a few eigenvectors per group.
 
     Parameters
     ----------
@@ -103,8 +104,9 @@ def prompt_groups(
     min_size : int
         Groups with fewer outputs are too small to compare and come last. At least 2, because a
         single output is always one kind. Default: 3 for exact prompts, else 5.
-    kernel_x, kernel_t, order, bandwidth_rule, estimator, rng, settings, memory
-        As in `conditional_vendi`. The bandwidths are chosen once, on all pairs.
+    kernel_x, kernel_t, order, truncation, bandwidth_rule, estimator, rng, settings, memory
+        As in `conditional_vendi`. The bandwidths are chosen once, on all pairs. The truncation
+        applies to the spectrum of each group as to that of all pairs (Thm 7).
     embedder_x, embedder_t, cache, num_workers, progress
         As in `embed`.
 
@@ -212,7 +214,7 @@ def _pose_in_double(embedded: Samples, settings: Settings, resources: Resources)
 
     At order 2 `pose` keeps single precision, which suffices for squares but not for eigenvectors.
     """
-    at_order_1 = replace(settings, order=1.0, truncation=None)
+    at_order_1 = replace(settings, order=1.0)
     problem = pose(embedded.outputs, embedded.prompts, settings=at_order_1, resources=resources)
     return replace(problem, settings=replace(problem.settings, order=settings.order))
 
@@ -297,7 +299,7 @@ def _rarefy(
     score, error = group.vendi, group.standard_error
     # A group of exactly this size has one such subset, itself: its score has no random error.
     if rows.size > size:
-        score, error = rarefied_vendi(problem.x, rows, size, problem.settings.order, rng)
+        score, error = rarefied_vendi(problem, rows, size, rng)
     return replace(group, rarefied=score, rarefied_error=error)
 
 
@@ -329,8 +331,8 @@ def _assemble(
     shares = np.array([group.share for group in groups])
     vendi = np.array([group.vendi for group in groups])
     rke = np.array([group.rke for group in groups])
-    total = _aggregate(shares, np.log(vendi), problem.settings.order)
-    total_at_order_2 = _aggregate(shares, np.log(rke), 2.0)
+    total = aggregate(shares, np.log(vendi), problem.settings.order)
+    total_at_order_2 = aggregate(shares, np.log(rke), 2.0)
     cluster_vendi = cluster_rke = labels = None
     if split.hard:
         # Rows in no group do not count, so the shares may sum to less than one.
@@ -413,24 +415,3 @@ def _labels(split: Split, n: int) -> tuple[str, ...]:
         for row in group.rows:
             labels[row] = group.name
     return tuple(labels)
-
-
-def _aggregate(shares: np.ndarray, inside: np.ndarray, order: float) -> float:
-    """The aggregate of the entropies inside groups: f^-1(E f(H)) with f(z) = exp((1 - order) z).
-
-    The expectation weighs groups by share^order (Conditional Vendi, Thm 6).
-    """
-    logs = np.log(shares / shares.sum())
-    if order == 1:
-        return float(np.exp(logs) @ inside)
-    if math.isinf(order):
-        # The limit of the formula: of a sum of large powers only the largest term is left.
-        return float(logs.max() - (logs - inside).max())
-    # Logarithms of the weights: at high orders share^order underflows.
-    weights = order * (logs - logs.max())
-    weights -= np.logaddexp.reduce(weights)
-    powers = (1 - order) * inside
-    if np.abs(powers).max() < 0.1:
-        # Near order 1 the logarithm of a number near 1 would cancel.
-        return math.log1p(float(np.exp(weights) @ np.expm1(powers))) / (1 - order)
-    return float(np.logaddexp.reduce(weights + powers)) / (1 - order)

@@ -12,6 +12,7 @@ from divprism.core.operators import KernelOperator, dense, matrix_noise
 from divprism.core.spectrum import Spectrum
 from divprism.core.tiles import row_blocks
 from divprism.engines import Resources
+from divprism.scores.problem import Problem
 
 __all__ = ["GroupOptions", "Inside", "Mode", "modes_of", "rarefied_vendi", "typical_rows"]
 
@@ -75,9 +76,10 @@ class Inside:
 
 
 def rarefied_vendi(
-    x: KernelOperator, rows: np.ndarray, size: int, order: float, rng: np.random.Generator
+    problem: Problem, rows: np.ndarray, size: int, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Mean Vendi of `size` outputs sampled without replacement, and its standard error."""
+    x = problem.x
     scores = []
     for _ in range(_NUM_SUBSETS):
         subset = x.index[rng.choice(rows, size, replace=False)]
@@ -90,7 +92,7 @@ def rarefied_vendi(
             noise = matrix_noise(part, matrix)
             values = np.linalg.eigvalsh(to_numpy(matrix))
         spectrum = Spectrum.from_eigenvalues(values, noise=noise, method="exact")
-        scores.append(math.exp(renyi_entropy(spectrum, order)))
+        scores.append(math.exp(renyi_entropy(spectrum, problem.settings.order, problem.truncation)))
     return float(np.mean(scores)), float(np.std(scores, ddof=1) / math.sqrt(_NUM_SUBSETS))
 
 
