@@ -69,7 +69,9 @@ def main() -> None:
     parser.add_argument("--only", choices=["rke", "fourier"])
     arguments = parser.parse_args()
     fourier = {"estimator": dp.Fourier(arguments.features)}
-    calls = {"rke": (dp.conditional_rke, {}), "fourier": (dp.conditional_vendi, fourier)}
+    # The default would take a sample of the pairs at this size.
+    exact = {"estimator": dp.Exact()}
+    calls = {"rke": (dp.conditional_rke, exact), "fourier": (dp.conditional_vendi, fourier)}
     options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": LIMIT}
     with (
         dask.config.set(ENVIRONMENT),
