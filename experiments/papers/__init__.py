@@ -1,0 +1,1 @@
+"""The experiments of the papers, each with a verdict; run `python -m experiments.papers`."""

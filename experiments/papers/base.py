@@ -1,0 +1,142 @@
+"""What an experiment is: a claim of a paper, a way to test it, and a verdict."""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from divprism.report.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CONDITIONAL = "Conditional Vendi"
+EARLIER = "Conditional Vendi, earlier versions"
+TRUNCATED = "Truncated Vendi"
+
+HOLDS = "holds"
+FAILS = "does not hold"
+PARTLY = "holds in part"
+UNTESTED = "cannot be tested here"
+
+VERDICTS = (HOLDS, PARTLY, FAILS, UNTESTED)
+
+# Modules of this package that hold no experiment.
+_OTHERS = ("__main__", "base", "page", "plots")
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to run an experiment.
+
+    Attributes
+    ----------
+    quick : bool
+        Whether to use few samples: seconds, and rough numbers.
+    data : Path or None
+        A folder with real outputs, in place of the stand-in.
+    """
+
+    quick: bool = False
+    data: Path | None = None
+
+    def choose(self, full: int, quick: int) -> int:
+        """A size, by whether the run is quick."""
+        if self.quick:
+            return quick
+        return full
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What an experiment found.
+
+    Attributes
+    ----------
+    verdict : str
+        One of `VERDICTS`.
+    reason : str
+        The numbers that decided, in a sentence or two.
+    table : Table
+        All numbers.
+    figure : Figure
+        The same as a picture.
+    """
+
+    verdict: str
+    reason: str
+    table: Table
+    figure: "Figure"
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"no verdict: {self.verdict!r}")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment of a paper.
+
+    Attributes
+    ----------
+    id : str
+        Its name on the command line.
+    paper : str
+        `CONDITIONAL`, `EARLIER` or `TRUNCATED`.
+    shows : str
+        The figures, tables or theorems that it repeats.
+    claim : str
+        What the paper says, in our words.
+    stand_in : str
+        What replaces the models and data of the paper.
+    run : callable
+        Request -> Outcome.
+    data : str
+        What `--data` names, in words; empty if the experiment needs no models.
+    """
+
+    id: str
+    paper: str
+    shows: str
+    claim: str
+    stand_in: str
+    run: Callable[[Request], Outcome]
+    data: str = ""
+
+
+_registered: dict[str, Experiment] = {}
+
+
+def experiment(
+    name: str, paper: str, shows: str, *, claim: str, stand_in: str, data: str = ""
+) -> Callable[[Callable[[Request], Outcome]], Callable[[Request], Outcome]]:
+    """Register a function as an experiment."""
+
+    def register(run: Callable[[Request], Outcome]) -> Callable[[Request], Outcome]:
+        if name in _registered:
+            raise ValueError(f"two experiments are called {name}")
+        _registered[name] = Experiment(name, paper, shows, claim, stand_in, run, data)
+        return run
+
+    return register
+
+
+def experiments() -> list[Experiment]:
+    """All experiments, by paper and by the first figure that they show."""
+    folder = Path(__file__).parent
+    for module in pkgutil.iter_modules([str(folder)]):
+        if module.name not in _OTHERS:
+            importlib.import_module(f"experiments.papers.{module.name}")
+    return sorted(_registered.values(), key=_place)
+
+
+def _place(each: Experiment) -> tuple[int, int, int, str]:
+    kinds = ("Fig", "Table", "Thm")
+    kind = next(index for index, word in enumerate(kinds) if word in each.shows)
+    papers = (CONDITIONAL, EARLIER, TRUNCATED)
+    number = re.search(r"\d+", each.shows)
+    assert number is not None
+    return papers.index(each.paper), kind, int(number[0]), each.id
