@@ -6,15 +6,12 @@ import divprism as dp
 from divprism.report.table import Column, Table
 from experiments.papers.base import CONDITIONAL, FAILS, HOLDS, Outcome, Request, experiment
 from experiments.papers.plots import lines, panels
+from experiments.papers.setups import KERNELS
 from experiments.world.digits import DIGITS, INKS, digit_model, embed
 
 # Specific scores may grow by this factor from one type to ten, and vague ones must by more.
 _CONSTANT = 2.0
 _GROWTH = 3.0
-
-# With the judge's features, about 11 apart, this bandwidth tells digits and inks apart.
-BANDWIDTH_X = 3.0
-BANDWIDTH_T = 0.3
 
 SCORES = ("vendi", "conditional_vendi", "cluster_vendi", "rke", "conditional_rke", "cluster_rke")
 
@@ -53,9 +50,8 @@ def types(request: Request) -> Outcome:
                 features[chosen],
                 embed(prompts)[chosen],
                 labels=clusters[chosen],
-                kernel_x=dp.Gaussian(BANDWIDTH_X),
-                kernel_t=dp.Gaussian(BANDWIDTH_T),
                 num_permutations=0,
+                **KERNELS,
             )
             rows.append((count, name, *(float(found.scores[score]) for score in SCORES)))
     return _judged(rows)

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from divprism.core.entropy import renyi_entropy
 from divprism.core.spectrum import Spectrum
@@ -86,7 +85,7 @@ def separation(shares: Any, centres: Any, variances: Any, bandwidth: float) -> f
     0.04025
     """
     shares, centres, variances = _checked(shares, centres, variances)
-    kernel = np.exp(-cdist(centres, centres, "sqeuclidean") / (2 * bandwidth**2))
+    kernel = np.exp(-_squared_distances(centres) / (2 * bandwidth**2))
     width = float(shares @ variances) / bandwidth**2
     overlap = 0.0
     for index in range(1, shares.size):
@@ -104,12 +103,19 @@ def stated_separation(shares: Any, centres: Any, variances: Any, bandwidth: floa
     0.32197
     """
     shares, centres, variances = _checked(shares, centres, variances)
-    squares = np.exp(-cdist(centres, centres, "sqeuclidean") / bandwidth**2)
+    squares = np.exp(-_squared_distances(centres) / bandwidth**2)
     total = 0.0
     for index, share in enumerate(shares):
         near = index * float(squares[index, :index].sum())
         total += share * (variances[index] / bandwidth**2 + near)
     return 32 * float(total)
+
+
+def _squared_distances(centres: np.ndarray) -> np.ndarray:
+    # Imported here: scores do not need it, and it takes a moment to load.
+    from scipy.spatial.distance import cdist
+
+    return np.asarray(cdist(centres, centres, "sqeuclidean"))
 
 
 def _checked(shares: Any, centres: Any, variances: Any) -> tuple[np.ndarray, ...]:
