@@ -421,15 +421,27 @@ def test_strength_zero_changes_no_bit_with_features():
     assert len(guide.bank) == 3
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_features_of_half_precision_pipelines(dtype):
-    pipe = build("sd").to(dtype)
-    halves = {key: value.to(dtype) for key, value in pipelines.arguments("sd").items()}
-    guide = DiversityGuidance("vendi", every=1, features=Features.of_images(pipe, _encoder))
+@pytest.mark.parametrize("name", ["sd", "sdxl"])
+@pytest.mark.parametrize(
+    ("dtype", "decoded"), [(torch.float16, torch.float32), (torch.bfloat16, torch.bfloat16)]
+)
+@pytest.mark.parametrize("output", ["latent", "np"])
+@pytest.mark.filterwarnings("ignore:.upcast_vae. is deprecated:FutureWarning")
+def test_features_of_half_precision_pipelines(name, dtype, decoded, output):
+    """Autoencoders that overflow in float16 decode in single precision, and stay as they are."""
+    pipe, seen = build(name).to(dtype), set()
+
+    def watched(images):
+        seen.add(images.dtype)
+        return _encoder(images)
+
+    halves = {key: value.to(dtype) for key, value in pipelines.arguments(name).items()}
+    guide = DiversityGuidance("vendi", every=1, features=Features.of_images(pipe, watched))
     with guide.attach(pipe):
-        result = run(pipe, "sd", **halves)
-    assert result.dtype == dtype
-    assert torch.isfinite(result).all()
+        result = run(pipe, name, **halves, output_type=output)
+    assert np.isfinite(torch.as_tensor(result).float().numpy()).all()
+    assert len(guide.bank) == 3
+    assert (seen, pipe.vae.dtype) == ({decoded}, dtype)
 
 
 def test_predictions_that_diverged_are_left_out_with_a_warning():
@@ -538,7 +550,7 @@ REFUSED = [
         lambda: DiversityGuidance.preset("c-vsg", features=lambda z: 0 * z).push(_random(2, 3)),
         "`features` returned a row of zeros, which has no cosine with others",
     ),
-    (_after(lambda z: z.flatten(1) / 0), "`features` returned NaN or infinity. If the decoder"),
+    (_after(lambda z: z.flatten(1) / 0), "`features` returned NaN or infinity. If a model"),
     (
         lambda: DiversityGuidance("rke", features=_network()).push(
             _random(2, 2, 3, 3), None, _random(3, 2, 3, 3)

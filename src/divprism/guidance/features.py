@@ -5,6 +5,8 @@ closed-form gradient in f and J = df / dx. One vector-Jacobian product of torch 
 of kernels or eigenvectors is recorded.
 """
 
+import copy
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -81,8 +83,8 @@ class Features:
 
         For pipelines whose latents of shape (b, c, h, w) are decoded by `pipe.vae` after a scale
         and a shift: SD, SDXL, SD3, PixArt. Decoding takes most of the memory and time of guidance,
-        so one image is decoded at a time. The weights of an SDXL autoencoder overflow in half
-        precision: use pipe.vae.to(torch.float32).
+        so one image is decoded at a time. Autoencoders in float16 overflow where their
+        configuration says so (`force_upcast`, as in SDXL): a copy in single precision decodes then.
 
         Parameters
         ----------
@@ -100,6 +102,11 @@ class Features:
                 "pass a function that decodes them as `features`."
             )
 
+        @functools.cache
+        def decoder() -> Any:
+            # At the first use, when the pipeline is on its device.
+            return _without_overflow(pipe.vae)
+
         def encode(latents: torch.Tensor) -> torch.Tensor:
             if latents.ndim != 4:
                 raise DataError(
@@ -108,8 +115,9 @@ class Features:
                 )
             # Some configurations have the key with the value None.
             shift = config.get("shift_factor") or 0.0
-            scaled = latents.to(pipe.vae.dtype) / config["scaling_factor"] + shift
-            images = pipe.vae.decode(scaled, return_dict=False)[0]
+            vae = decoder()
+            scaled = latents.to(vae.dtype) / config["scaling_factor"] + shift
+            images = vae.decode(scaled, return_dict=False)[0]
             # Not clamped: pixels beyond the range would have no slope.
             return encoder(images / 2 + 0.5)
 
@@ -161,8 +169,8 @@ class Features:
         require_dense(values, "features")
         if not bool(torch.isfinite(values).all()):
             raise DataError(
-                "`features` returned NaN or infinity. If the decoder overflows in half precision, "
-                "decode in single precision: pipe.vae.to(torch.float32)."
+                "`features` returned NaN or infinity. "
+                "If a model overflows in half precision, use it in single precision."
             )
         if isinstance(self.kernel, Cosine) and not bool(values.flatten(1).any(1).all()):
             raise DataError(
@@ -221,6 +229,16 @@ def _product(graph: _Graph, slopes: torch.Tensor) -> torch.Tensor:
         (product,) = torch.autograd.grad(values, leaf, cotangents)
     # On the device of the slopes, where double precision exists.
     return product.detach().to(slopes.device).double().flatten(1)
+
+
+def _without_overflow(vae: Any) -> Any:
+    """Return an autoencoder, or a copy in single precision if it overflows in float16.
+
+    A copy, because pipelines convert their latents for an autoencoder in float16 only.
+    """
+    if vae.dtype != torch.float16 or not vae.config.get("force_upcast"):
+        return vae
+    return copy.deepcopy(vae).requires_grad_(False).to(torch.float32)
 
 
 def as_features(features: object) -> Features | None:
