@@ -572,7 +572,7 @@ def test_a_doubled_batch_is_guided_once(monkeypatch):
 
     pushed, push = [], DiversityGuidance.push
 
-    def watched(guide, latents, prompts):
+    def watched(guide, latents, prompts, clean=None):
         pushed.append((len(latents), list(prompts)))
         return push(guide, latents, prompts)
 
@@ -649,8 +649,8 @@ WRONG = [
         "`start` and `stop` must be fractions with 0 <= start < stop <= 1; got 0.0 and 50",
     ),
     (
-        lambda: DiversityGuidance.preset("c-vsg"),
-        "there is no guidance preset 'c-vsg'; choose from vendi, conditional_vendi",
+        lambda: DiversityGuidance.preset("d-vsg"),
+        "there is no guidance preset 'd-vsg'; choose from vendi, conditional_vendi",
     ),
     (
         lambda: DiversityGuidance(bank=None).remember(_random(2, 3)),

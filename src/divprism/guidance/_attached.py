@@ -6,13 +6,18 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 
 from divprism.core.arrays import Array
+from divprism.guidance._clean import predicted_clean
 from divprism.guidance._hooks import Method, Pipeline, Scheduler, replaced, start_index
 
-__all__ = ["Attached"]
+__all__ = ["Attached", "Clean"]
+
+Clean: TypeAlias = Callable[[], torch.Tensor]
+"""Returns predicted clean latents; a function, because most steps and guides do not ask."""
 
 
 @dataclass(eq=False)
@@ -24,8 +29,9 @@ class Attached:
     pipe, scheduler
         The objects whose methods are wrapped.
     after_step : callable
-        (latents, prompts, call, calls) -> latents, where `call` counts the calls of the sampler in
-        this run from zero and `calls` is their total.
+        (latents, prompts, call, calls, clean) -> latents, where `call` counts the calls of the
+        sampler in this run from zero, `calls` is their total, and `clean` is a function that
+        returns the clean latents predicted at this step.
     given
         Prompts of every run; None takes those that the pipeline encodes.
     encoded
@@ -38,7 +44,7 @@ class Attached:
 
     pipe: Pipeline
     scheduler: Scheduler
-    after_step: Callable[[torch.Tensor, Array, int, int], torch.Tensor]
+    after_step: Callable[[torch.Tensor, Array, int, int, Clean], torch.Tensor]
     given: Array
     encoded: Array = None
     prompts: Array = None
@@ -127,7 +133,8 @@ class Attached:
                 self._start_steps(arguments["timestep"])
             result = step(*args, **kwargs)
             # Outputs that are not tuples also hold the latents at index 0.
-            guided = self._guided(result[0], arguments.get("sample"))
+            clean = functools.partial(predicted_clean, self.scheduler, arguments, result)
+            guided = self._guided(result[0], arguments.get("sample"), clean)
             self.call += 1
             if isinstance(result, tuple):
                 return (guided, *result[1:])
@@ -153,7 +160,7 @@ class Attached:
             return min(remaining, stated)
         return remaining
 
-    def _guided(self, latents: torch.Tensor, before: Array) -> torch.Tensor:
+    def _guided(self, latents: torch.Tensor, before: Array, clean: Clean) -> torch.Tensor:
         """Return the latents after the step, guided.
 
         DiT steps its batch twice, with labels and without, and keeps the first half: there the
@@ -163,9 +170,10 @@ class Attached:
         if prompts is None:
             prompts = self.prompts
         if not self._is_doubled(before):
-            return self.after_step(latents, prompts, self.call, self.calls)
-        first = latents[: latents.shape[0] // 2]
-        moved = self.after_step(first, prompts, self.call, self.calls)
+            return self.after_step(latents, prompts, self.call, self.calls, clean)
+        half = latents.shape[0] // 2
+        first = latents[:half]
+        moved = self.after_step(first, prompts, self.call, self.calls, lambda: clean()[:half])
         # Nothing was pushed: the tensor itself is returned, so that no bit changes.
         if moved is first:
             return latents

@@ -1,6 +1,8 @@
 """Temporary wrappers around methods of third-party objects, and the position in a schedule."""
 
 import functools
+import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -8,7 +10,16 @@ from typing import Any, TypeAlias
 from divprism.core.arrays import Array
 from divprism.errors import DataError
 
-__all__ = ["Method", "Pipeline", "Scheduler", "replaced", "start_index"]
+__all__ = [
+    "Method",
+    "Pipeline",
+    "Scheduler",
+    "is_turn",
+    "num_calls",
+    "replaced",
+    "start_index",
+    "stops_early",
+]
 
 # Pipelines and schedulers are recognised by their attributes, many of which are optional, so no
 # protocol describes them.
@@ -36,6 +47,37 @@ def start_index(scheduler: Scheduler, timestep: Array) -> int:
             "so guidance cannot follow it."
         )
     return times.index(float(timestep))
+
+
+def num_calls(pipe: Pipeline) -> int:
+    """Return the number of calls of the sampler in the current run."""
+    # Pipelines that run only a part of the schedule state its length; others leave it out.
+    calls = getattr(pipe, "num_timesteps", None)
+    if isinstance(calls, int) and 0 < calls < sys.maxsize:
+        return calls
+    return len(pipe.scheduler.timesteps)
+
+
+def stops_early(pipe: Pipeline) -> bool:
+    """Whether a run leaves noise in the latents for a second pipeline, as SDXL for its refiner."""
+    # Pipelines without the argument lack the attribute, and those with it may hold None.
+    end = getattr(pipe, "denoising_end", None)
+    return isinstance(end, float) and 0 < end < 1
+
+
+def is_turn(
+    scheduler: Scheduler, call: int, calls: int, *, every: int, start: float, stop: float
+) -> bool:
+    """Whether a call of the sampler ends one of every n steps in a part of the run."""
+    # Heun has order 2: it calls the sampler twice per step, but only once in the last step.
+    order = getattr(scheduler, "order", 1)
+    ends_step = (call + 1) % order == 0
+    step, steps = call // order, math.ceil(calls / order)
+    # The margin absorbs rounding: 0.1 * 30 counts as 3.
+    first = math.ceil(start * steps - 1e-9)
+    # The last step is excluded: a push after it would go into the image unchanged.
+    is_inside = first <= step < min(stop * steps - 1e-9, steps - 1)
+    return is_inside and ends_step and (step - first) % every == 0
 
 
 class _Wrapped:

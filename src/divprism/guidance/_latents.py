@@ -1,5 +1,7 @@
 """Latents and prompts as tensors of torch, in the conventions of diffusers pipelines."""
 
+import warnings
+
 import numpy as np
 import torch
 
@@ -11,7 +13,10 @@ from divprism.guidance._hooks import Pipeline, Scheduler
 __all__ = [
     "as_prompts",
     "clamped_sum",
+    "finite_indices",
+    "prompt_rows",
     "push_copies",
+    "require_clean",
     "require_tensor",
     "scaled_push",
     "unit_rows",
@@ -24,8 +29,8 @@ _PROMPT_KINDS = "`prompts` must be embeddings, or a list of texts or whole numbe
 _SCHEDULER_COPIES = ("sample", "last_sample", "cur_sample")
 # Devices without double precision: there gradients are computed, and banks kept, on the CPU.
 _SINGLE_PRECISION_DEVICES = ("mps",)
-# Pipelines that put the prompts before the negative prompts; all others put the negatives first.
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+# Pipelines that put the prompts before the negative prompts; all others put the negatives first.
 _PROMPTS_FIRST = {
     "LuminaPipeline",
     "LuminaText2ImgPipeline",
@@ -55,6 +60,35 @@ def require_tensor(latents: object) -> None:
             "`latents` must have shape (b, ...), at least one sample; "
             f"got shape {tuple(latents.shape)}. A single sample is latents[None]."
         )
+
+
+def require_clean(clean: object, latents: torch.Tensor) -> torch.Tensor:
+    """Return clean latents in the dtype of the noisy ones, or the latents themselves for None."""
+    if clean is None:
+        return latents
+    if not isinstance(clean, torch.Tensor) or clean.shape != latents.shape:
+        shape = getattr(clean, "shape", type(clean).__name__)
+        raise DataError(
+            f"`clean` must be a tensor of the shape of the latents, {tuple(latents.shape)}; "
+            f"got {shape}."
+        )
+    # Samplers may predict in a higher precision than the weights behind the features have.
+    return clean.to(latents.dtype)
+
+
+def finite_indices(latents: torch.Tensor, clean: torch.Tensor | None) -> list[int]:
+    """Return the indices of latents that are finite, clean ones too, and warn about the others."""
+    finite = torch.isfinite(latents).flatten(1).all(dim=1)
+    if clean is not None:
+        finite &= torch.isfinite(clean).flatten(1).all(dim=1)
+    lost = (~finite).nonzero().flatten().tolist()
+    if lost:
+        warnings.warn(
+            f"latents {lost} of the batch are NaN or infinite: "
+            "they are neither pushed nor remembered.",
+            stacklevel=3,
+        )
+    return finite.nonzero().flatten().tolist()
 
 
 def as_prompts(prompts: Array) -> Array:
@@ -102,6 +136,33 @@ def _stacked(prompts: list[torch.Tensor]) -> torch.Tensor:
     if len({vector.shape for vector in vectors}) > 1:
         raise DataError("the embeddings in `prompts` differ in width; use one encoder for all.")
     return torch.stack(vectors)
+
+
+def prompt_rows(prompts: Array, num_latents: int, device: torch.device) -> Array:
+    """Return a prompt for each latent: embeddings as unit rows, ids as they are."""
+    if prompts is None:
+        raise DataError(
+            "a conditional score needs prompts: pass embeddings, texts or ids, "
+            "as in attach(pipe, prompts=...)."
+        )
+    prompts = as_prompts(prompts)
+    num_prompts = len(prompts)
+    if not num_prompts or num_latents % num_prompts:
+        raise DataError(
+            f"{num_latents} latents do not fit {num_prompts} prompts; "
+            "the number of latents must be a multiple of the number of prompts."
+        )
+    repeats = num_latents // num_prompts
+    if prompts.ndim == 1:
+        if isinstance(prompts, torch.Tensor):
+            prompts = prompts.cpu().numpy()
+        return np.repeat(prompts, repeats)
+    embedded = torch.as_tensor(prompts).to(device).double()
+    # Padding tokens count too: pipelines do not pass their masks to callbacks.
+    if embedded.ndim > 2:
+        embedded = embedded.flatten(1, -2).mean(1)
+    unit, _ = unit_rows(embedded)
+    return unit.repeat_interleave(repeats, 0)
 
 
 def unit_rows(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

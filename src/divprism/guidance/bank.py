@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from divprism.core.arrays import (
     upload,
 )
 from divprism.core.kernels import Cosine
-from divprism.core.tiles import row_blocks
 from divprism.core.validation import check_pairing, like, require_dense, whole_number
 from divprism.data.archives import open_archive, write_archive
 from divprism.errors import ArgumentError, DataError
@@ -29,6 +28,7 @@ from divprism.guidance._inputs import (
     require_together,
 )
 from divprism.guidance._pairs import Measure, cosines
+from divprism.guidance._rings import extended, map_optional, moved, runs
 
 __all__ = ["Bank"]
 
@@ -36,10 +36,7 @@ _FORMAT = 1
 _DTYPES = ("float16", "float32", "float64")
 # A bank that is filled one sample at a time would otherwise grow at each of the first appends.
 _SMALLEST_RING = 16
-_TABLE_ROWS = 256  # rows of a table that are computed together
 _MAX_KEPT = 8  # values kept for different kernels before all of them are dropped
-
-_T = TypeVar("_T")
 
 
 class Bank:
@@ -57,7 +54,7 @@ class Bank:
     Parameters
     ----------
     capacity : int
-        Number of samples in the window; 300 in Conditional Vendi, App. E.2.
+        Number of samples in the window; 300 in Conditional Vendi, App. E.3.
     dtype : str
         Precision in which samples and embeddings are stored: "float32", "float16" or "float64".
 
@@ -157,7 +154,7 @@ class Bank:
     @property
     def prompts(self) -> Array:
         """Embeddings (flat) or ids of the prompts, oldest first; None if there are none."""
-        return _map_optional(self._in_order, self._prompts)
+        return map_optional(self._in_order, self._prompts)
 
     def _order(self) -> np.ndarray:
         """Row numbers of the ring, oldest sample first."""
@@ -197,7 +194,7 @@ class Bank:
                 # The first samples decide the library and the device of the rings.
                 self.shape = shape
                 self._latents = rows[:0, :]
-                self._prompts = _map_optional(lambda a: a[:0, ...], prompt_rows)
+                self._prompts = map_optional(lambda a: a[:0, ...], prompt_rows)
             self._write(rows, prompt_rows)
 
     def _write(self, rows: Array, prompts: Array) -> None:
@@ -270,10 +267,10 @@ class Bank:
         if needed <= length:
             return
         more = min(self.capacity, max(needed, 2 * length, _SMALLEST_RING)) - length
-        self._latents = _extended(self._latents, more)
-        self._prompts = _map_optional(lambda a: _extended(a, more), self._prompts)
-        self._arrivals = _extended(self._arrivals, more)
-        self._written = _extended(self._written, more)
+        self._latents = extended(self._latents, more)
+        self._prompts = map_optional(lambda a: extended(a, more), self._prompts)
+        self._arrivals = extended(self._arrivals, more)
+        self._written = extended(self._written, more)
         # A ring that can grow has never been full, so its rows are in order and end here.
         self._next = len(self)
 
@@ -310,14 +307,14 @@ class Bank:
         """Compute the rows and columns of samples written after the append number `seen`."""
         n = len(self)
         stale = self._written[:n] > seen
-        runs = _runs(np.flatnonzero(stale))
+        stale_runs = runs(np.flatnonzero(stale))
         # Rows of zeros have no direction; distances accept them.
-        if runs and measure is cosines:
+        if stale_runs and measure is cosines:
             Cosine().clean(rows, "bank")
         # All rows from `tail` on are stale. A run in this tail skips pairs with later rows: the
         # runs of those rows compute them, and the table is symmetric.
         tail = n - int(np.argmin(np.append(stale[::-1], False)))
-        for run in runs:
+        for run in stale_runs:
             stop = n
             if run.start >= tail:
                 stop = run.stop
@@ -356,16 +353,16 @@ class Bank:
         latents, prompts = other._in_order(other._latents), other.prompts
         arrivals = other._arrivals[other._order()]
         if len(self):
-            latents = _moved(latents, self._latents, self.dtype)
-            prompts = _map_optional(lambda a: _moved(a, self._latents, self.dtype), prompts)
+            latents = moved(latents, self._latents, self.dtype)
+            prompts = map_optional(lambda a: moved(a, self._latents, self.dtype), prompts)
         # Nothing of this bank has changed yet: a refused merge leaves it as it was.
         self.require_fit(latents, other.shape, _typed(prompts, other._kind))
         latents = self.stored(latents, "latents")
-        prompts = _map_optional(lambda a: self.stored(a, "prompts"), prompts)
+        prompts = map_optional(lambda a: self.stored(a, "prompts"), prompts)
         if len(self):
             xp = array_namespace(latents)
             latents = xp.concat([self._in_order(self._latents), latents])
-            prompts = _map_optional(lambda a: xp.concat([self.prompts, a]), prompts)
+            prompts = map_optional(lambda a: xp.concat([self.prompts, a]), prompts)
             arrivals = np.concatenate([self._arrivals[self._order()], arrivals])
         # A stable sort keeps this bank first among equal arrivals.
         last = np.argsort(arrivals, kind="stable")[-self.capacity :]
@@ -373,7 +370,7 @@ class Bank:
         def chosen(a: Array) -> Array:
             return array_namespace(a).take(a, upload(last, a), axis=0)
 
-        prompts = _typed(_map_optional(chosen, prompts), other._kind)
+        prompts = _typed(map_optional(chosen, prompts), other._kind)
         self._adopt(chosen(latents), prompts, other.shape, arrivals[last])
         # Both banks may have counted samples that have left their windows since.
         self.arrived = arrived
@@ -422,52 +419,12 @@ class Bank:
                 bank.arrived = content.arrived
         if like is not None and len(bank):
             with plain_mode():
-                bank._latents = _moved(bank._latents, like, bank.dtype)
-                bank._prompts = _map_optional(lambda a: _moved(a, like, bank.dtype), bank._prompts)
+                bank._latents = moved(bank._latents, like, bank.dtype)
+                bank._prompts = map_optional(lambda a: moved(a, like, bank.dtype), bank._prompts)
         return bank
-
-
-def _map_optional(change: Callable[[Array], _T], a: Array) -> _T | None:
-    """Apply a function to an array, and pass None through: not every bank has prompts."""
-    if a is None:
-        return None
-    return change(a)
 
 
 def _typed(prompts: Array, kind: str | None) -> Prompts | None:
     if prompts is None:
         return None
     return Prompts(prompts, str(kind))
-
-
-def _extended(a: Array, more: int) -> Array:
-    """Append `more` rows of zeros."""
-    xp = array_namespace(a)
-    return xp.concat([a, xp.zeros((more, *a.shape[1:]), dtype=a.dtype, device=device_of(a))])
-
-
-def _moved(a: Array, other: Array, dtype: str) -> Array:
-    """Copy `a` to the library and the device of another array; floats in a dtype that it has."""
-    xp = array_namespace(other)
-    if array_namespace(a) is xp and device_of(a) == device_of(other):
-        return a
-    host = to_numpy(a)
-    # The array API standard has no half precision, but merging converts to the bank's dtype anyway.
-    if host.dtype.kind == "f" and not hasattr(xp, str(host.dtype)):
-        host = host.astype(dtype)
-    if not hasattr(xp, str(host.dtype)):
-        raise DataError(f"{xp.__name__} has no {host.dtype}. Create the bank with dtype='float32'.")
-    return upload(host, other)
-
-
-def _runs(indices: np.ndarray) -> list[slice]:
-    """Group increasing indices into slices of neighbours, none longer than `_TABLE_ROWS`."""
-    if not indices.size:
-        return []
-    breaks = np.flatnonzero(np.diff(indices) > 1) + 1
-    runs = []
-    for run in np.split(indices, breaks):
-        start = int(run[0])
-        for block in row_blocks(run.size, _TABLE_ROWS):
-            runs.append(slice(start + block.start, start + block.stop))
-    return runs

@@ -9,7 +9,13 @@ published experiments are not part of eq. 14. First, their bandwidth of 0.8 appl
 norm one: unrelated latents are then sqrt(2) apart whatever the noise scale of the sampler, with a
 kernel value of 0.21. Second, their weight is relative to the latents: the gradient gives the
 direction, not the length. So a strength means the same for all samplers, scores, bank sizes and
-resolutions.
+resolutions. With `relative=False` a push is strength times the gradient of the score itself, the
+step of eq. 14 as it is written.
+
+With `features`, samples are compared in a feature space, as in the row Vendi_CLIP of Table 3. The
+paper does not say of which latents: here of the clean ones that the sampler predicts at the step,
+because encoders of images know no noise. The predicted noise counts as a constant, so clean and
+noisy latents move together, and the denoiser is not differentiated.
 
 The bank holds finished latents, the paper's "most recently generated samples", and not the latents
 of the same step of earlier runs. Between noisy latents the gradient would mostly separate the noise
@@ -19,22 +25,18 @@ from what its image shows. One latent per sample also serves any sampler.
 
 import functools
 import importlib.util
-import math
-import sys
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from divprism.core.arrays import Array, plain_mode
-from divprism.core.kernels import Gaussian
+from divprism.core.kernels import Gaussian, Kernel
 from divprism.core.validation import whole_number
-from divprism.errors import ArgumentError, DataError, MissingExtraError
+from divprism.errors import ArgumentError, MissingExtraError
 from divprism.guidance import objectives
-from divprism.guidance._hooks import Pipeline, Scheduler
+from divprism.guidance._checks import check_bandwidth, check_part, check_strength
+from divprism.guidance._hooks import Pipeline, Scheduler, is_turn, num_calls, stops_early
 from divprism.guidance._inputs import clean_prompts
 from divprism.guidance.bank import Bank
 from divprism.guidance.gradient import Gradient, score_gradient
@@ -49,22 +51,23 @@ for _package in ("torch", "diffusers"):
 
 import torch  # noqa: E402, the message above comes first
 
-from divprism.guidance._attached import Attached  # noqa: E402
+from divprism.guidance._attached import Attached, Clean  # noqa: E402
 from divprism.guidance._latents import (  # noqa: E402
     as_prompts,
     clamped_sum,
+    finite_indices,
+    prompt_rows,
     push_copies,
+    require_clean,
     require_tensor,
-    scaled_push,
     unit_rows,
     without_negatives,
 )
+from divprism.guidance._push import literal_push, relative_push, unit_slopes  # noqa: E402
+from divprism.guidance.features import Features, as_features  # noqa: E402
+from divprism.guidance.presets import preset_settings  # noqa: E402
 
 __all__ = ["DiversityGuidance"]
-
-# Gradients of unit rows below this, over the squared bandwidth, are rounding errors of sums that
-# cancel, and have no direction.
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,8 @@ class DiversityGuidance:
     to the bit.
 
     A push costs O(n d) for each sample at order 2, where n counts the samples in bank and batch,
-    and O(n^3) more for other scores.
+    and O(n^3) more for other scores; with `features`, a forward and a backward pass through them
+    comes on top.
 
     Parameters
     ----------
@@ -87,7 +91,8 @@ class DiversityGuidance:
         The score to climb: "vendi", "rke", "conditional_vendi" or "conditional_rke"; see
         `score_gradient`.
     strength : float
-        Length of a push relative to the norm of the latent that is pushed. 0 only fills the bank.
+        Length of a push relative to the norm of the latent that is pushed, or with `relative=False`
+        the weight of the gradient. 0 only fills the bank.
     every : int
         Number of steps from one push to the next, starting with the first step from `start` on.
     bandwidth_z, bandwidth_t : float or None
@@ -95,14 +100,21 @@ class DiversityGuidance:
         takes the median distance in batch and bank, again at every push. Prompts that are ids need
         no bandwidth: they are equal or not.
     bank : Bank or None
-        Finished samples, scaled to norm one; None compares within the batch only. Guides that see
-        latents of the same shape can share a bank.
+        Finished samples (latents or their features), scaled to norm one; None compares within the
+        batch only. Guides that see samples of the same shape can share a bank.
     start, stop : float
         Part of the run in which latents are pushed, as fractions of its steps. The last step is
         never followed by a push, because no step would follow to turn the sum into an image.
     prompt_tensor : str
         The pipeline's tensor of prompts, for conditional scores. A sequence of tokens counts by its
         mean. Pooled embeddings are "add_text_embeds" in SDXL and "pooled_prompt_embeds" in SD3.
+    relative : bool
+        Whether the gradient gives only the direction of a push (the default), or the push is
+        `strength` times the gradient of the score itself (Conditional Vendi, eq. 14). The kernel
+        compares items of norm one either way.
+    features : callable, Features or None
+        Function of clean latents, in torch, whose values are compared in place of the latents and
+        kept in the bank; see `Features`. It needs `attach`: callbacks do not see what is predicted.
 
     Examples
     --------
@@ -123,51 +135,59 @@ class DiversityGuidance:
     start: float = 0.0
     stop: float = 1.0
     prompt_tensor: str = "prompt_embeds"
+    relative: bool = True
+    features: "Features | Callable[[torch.Tensor], torch.Tensor] | None" = None
 
     def __post_init__(self) -> None:
-        # A frozen dataclass: the name of a score is replaced by its objective once, here.
+        # A frozen dataclass: names and functions become objects once, here.
         object.__setattr__(self, "score", objectives.as_objective(self.score))
-        if not _is_number(self.strength) or self.strength < 0:
-            raise ArgumentError(
-                f"`strength` must be a number of at least 0; got {self.strength!r}."
-            )
+        object.__setattr__(self, "features", as_features(self.features))
+        check_strength(self.strength)
         whole_number(self.every, "every", 1)
-        _check_bandwidth(self.bandwidth_z, "bandwidth_z")
-        _check_bandwidth(self.bandwidth_t, "bandwidth_t")
+        check_bandwidth(self.bandwidth_z, "bandwidth_z")
+        check_bandwidth(self.bandwidth_t, "bandwidth_t")
         if self.bandwidth_t is not None and not self._objective.conditional:
             raise ArgumentError(
                 "`bandwidth_t` was given, but the score does not use prompts. "
                 "Drop it, or choose a conditional score."
             )
+        if self.bandwidth_z is not None and self._kernel_z is not None:
+            raise ArgumentError(
+                "`bandwidth_z` was given, but the features have a kernel of their own. Drop one."
+            )
         if self.bank is not None and not isinstance(self.bank, Bank):
             raise ArgumentError(f"`bank` must be a Bank, or None; got {type(self.bank).__name__}.")
-        are_numbers = _is_number(self.start) and _is_number(self.stop)
-        if not are_numbers or not 0 <= self.start < self.stop <= 1:
-            raise ArgumentError(
-                "`start` and `stop` must be fractions with 0 <= start < stop <= 1; "
-                f"got {self.start!r} and {self.stop!r}."
-            )
+        check_part(self.start, self.stop)
+        if not isinstance(self.relative, bool):
+            raise ArgumentError(f"`relative` must be True or False; got {self.relative!r}.")
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "DiversityGuidance":
-        """Return the guidance of a row of the paper's Table 1, with its settings and window size.
+        """Return the guidance of a published experiment, with its settings and window size.
 
-        The settings are those of Conditional Vendi, App. E.3.
+        The settings are those of Conditional Vendi, App. E.3; `presets.py` cites each of them.
 
         Parameters
         ----------
         name : str
-            "vendi", "rke", "conditional_vendi" or "conditional_rke".
+            "vendi", "rke", "conditional_vendi" or "conditional_rke" for guidance of latents, or
+            "c-vsg" for Vendi guidance in a feature space (Askari Hemmat et al., 2024) as the paper
+            ran it, without exemplar images. "c-vsg" needs `features` and compares them by their
+            cosine unless they, or `bandwidth_z`, say otherwise. Its strength is one of
+            `presets.C_VSG_STRENGTHS`; try the others.
         **changes
-            Parameters that differ from the paper's.
+            Parameters that differ from the published ones.
 
         Examples
         --------
         >>> guide = DiversityGuidance.preset("conditional_rke", every=5)
         >>> guide.strength, guide.every, guide.bandwidth_z, guide.bandwidth_t, guide.bank.capacity
         (0.03, 5, 0.8, 0.3, 300)
+        >>> guide = DiversityGuidance.preset("c-vsg", features=lambda latents: latents.mean((2, 3)))
+        >>> guide.score.order, guide.strength, guide.every, guide.features.kernel
+        (1.0, 0.05, 5, Cosine())
         """
-        return cls(**{**objectives.guidance_settings(name), **changes})
+        return cls(**preset_settings(name, changes))
 
     @property
     def tensor_inputs(self) -> list[str]:
@@ -181,10 +201,27 @@ class DiversityGuidance:
         assert isinstance(self.score, Objective)
         return self.score
 
+    @property
+    def _features(self) -> Features | None:
+        assert self.features is None or isinstance(self.features, Features)
+        return self.features
+
+    @property
+    def _kernel_z(self) -> Kernel | None:
+        """The kernel of the features, if they have one; else `bandwidth_z` decides."""
+        if self._features is None:
+            return None
+        return self._features.kernel
+
     def __call__(
         self, pipe: Pipeline, step: int, timestep: object, tensors: dict[str, torch.Tensor]
     ) -> dict[str, torch.Tensor]:
         """Return the tensors at the end of a step, with pushed latents where a push is due."""
+        if self._features is not None:
+            raise ArgumentError(
+                "`features` are those of predicted clean latents, which callbacks do not see: "
+                "use `with guide.attach(pipe): pipe(...)`."
+            )
         if "latents" not in tensors:
             raise ArgumentError(
                 "the callback needs the latents: "
@@ -201,11 +238,7 @@ class DiversityGuidance:
                     "pass callback_on_step_end_tensor_inputs=guide.tensor_inputs."
                 )
             prompts = without_negatives(pipe, tensors[self.prompt_tensor], latents.shape[0])
-        # Pipelines that run only a part of the schedule state its length; others leave it out.
-        steps = getattr(pipe, "num_timesteps", None)
-        if not isinstance(steps, int) or not 0 < steps < sys.maxsize:
-            steps = len(pipe.scheduler.timesteps)
-        moved = self._after_step(pipe, latents, prompts, step, steps)
+        moved = self._after_step(pipe, latents, prompts, step, num_calls(pipe))
         if moved is latents:
             return tensors
         return {**tensors, "latents": moved}
@@ -214,8 +247,8 @@ class DiversityGuidance:
     def attach(self, pipe: Pipeline, prompts: Array = None) -> "Iterator[DiversityGuidance]":
         """Guide all calls of a pipeline inside a `with` block, by wrapping its scheduler's step.
 
-        Use it for pipelines without callbacks, such as PixArt or DiT, or to pass prompts of your
-        own. The pipeline is restored on exit, also after an exception.
+        Use it for pipelines without callbacks, such as PixArt or DiT, for `features`, or to pass
+        prompts of your own. The pipeline is restored on exit, also after an exception.
 
         Parameters
         ----------
@@ -244,17 +277,23 @@ class DiversityGuidance:
         with run.hooks(read_prompts):
             yield self
 
-    def push(self, latents: torch.Tensor, prompts: Array = None) -> torch.Tensor:
+    def push(
+        self, latents: torch.Tensor, prompts: Array = None, clean: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Return what guidance adds to latents.
 
         For each latent this is a vector of length strength |latent| that points uphill, or zero
-        where the score has no slope.
+        where the score has no slope. With `relative=False` it is strength times the gradient of
+        the score.
 
         Parameters
         ----------
         latents : tensor, shape (b, ...)
         prompts : array or ids
             As in `attach`; conditional scores only.
+        clean : tensor, shape (b, ...), or None
+            The clean latents that the model predicts, for `features` only. None takes the features
+            of the latents themselves.
 
         Returns
         -------
@@ -262,26 +301,31 @@ class DiversityGuidance:
             In single precision, or in double if the latents are.
         """
         require_tensor(latents)
-        dtype = torch.promote_types(latents.dtype, torch.float32)
+        compared, traced = latents, None
+        if self._features is not None:
+            # Outside of the plain mode below: a caller's autocast applies to the features.
+            traced = self._features.trace(require_clean(clean, latents))
+            compared = traced.values
         with plain_mode():
             # In double precision throughout: unit rows differ little, and pushes are small.
-            rows, norms = unit_rows(latents)
-            prompt_rows = self._prompt_rows(prompts, rows)
-            result = self._gradient(rows.reshape(latents.shape), prompt_rows)
-            slopes = result.gradient.flatten(1)
-            # The score sees unit rows only, so the component along a row has no effect.
-            uphill = slopes - (slopes * rows).sum(1, keepdim=True) * rows
-            lengths = uphill.norm(dim=1, keepdim=True)
-            assert isinstance(result.kernel_x, Gaussian)
-            is_flat = lengths <= _ROUNDING / result.kernel_x.bandwidth / result.kernel_x.bandwidth
-            # The inner `where` keeps 0 / 0 out, which would be NaN.
-            directions = torch.where(is_flat, 0.0, uphill / torch.where(is_flat, 1.0, lengths))
-            push = scaled_push(directions, self.strength, norms).reshape(latents.shape)
+            rows, norms = unit_rows(compared)
+            given = self._prompt_rows(prompts, len(latents), rows.device)
+            result = self._gradient(rows.reshape(compared.shape), given)
+            slopes, lengths = unit_slopes(result, rows)
+        if traced is not None:
+            slopes = traced.pullback(slopes)
+        with plain_mode():
+            if self.relative:
+                push = relative_push(slopes, self.strength, latents)
+            else:
+                push = literal_push(slopes, self.strength, lengths, norms)
+            dtype = torch.promote_types(latents.dtype, torch.float32)
             largest = torch.finfo(dtype).max
-            return push.clamp(-largest, largest).to(dtype).to(latents.device)
+            push = push.reshape(latents.shape).clamp(-largest, largest)
+            return push.to(dtype).to(latents.device)
 
     def remember(self, latents: torch.Tensor, prompts: Array = None) -> None:
-        """Put finished latents into the bank, scaled to norm one.
+        """Put finished latents, or their features, into the bank, scaled to norm one.
 
         Guided runs call this at their end; call it yourself for samples from elsewhere.
 
@@ -294,12 +338,16 @@ class DiversityGuidance:
         if self.bank is None:
             raise ArgumentError("this guidance has no `bank` to remember samples in; got None.")
         require_tensor(latents)
+        compared = latents
+        if self._features is not None:
+            compared = self._features.values(latents)
         with plain_mode():
-            rows, _ = unit_rows(latents)
-            self.bank.append(rows.reshape(latents.shape), self._prompt_rows(prompts, rows))
+            rows, _ = unit_rows(compared)
+            given = self._prompt_rows(prompts, len(latents), rows.device)
+            self.bank.append(rows.reshape(compared.shape), given)
 
     def _gradient(self, rows: torch.Tensor, prompts: Array) -> Gradient:
-        kernel_x = kernel_t = None
+        kernel_x, kernel_t = self._kernel_z, None
         if self.bandwidth_z is not None:
             kernel_x = Gaussian(self.bandwidth_z)
         # Ids come as NumPy arrays, and take Categorical whatever the bandwidth.
@@ -312,130 +360,90 @@ class DiversityGuidance:
             score=self._objective,
             kernel_x=kernel_x,
             kernel_t=kernel_t,
+            # The direction is the same, but eq. 14 weighs the gradient of the score itself.
+            log=self.relative,
         )
 
-    def _prompt_rows(self, prompts: Array, rows: torch.Tensor) -> Array:
+    def _prompt_rows(self, prompts: Array, num_latents: int, device: torch.device) -> Array:
         """Return a prompt for each latent, if the score needs them: unit rows, or ids."""
         if not self._objective.conditional:
             return None
-        if prompts is None:
-            raise DataError(
-                "a conditional score needs prompts: pass embeddings, texts or ids, "
-                "as in attach(pipe, prompts=...)."
-            )
-        prompts = as_prompts(prompts)
-        num_prompts, num_latents = len(prompts), len(rows)
-        if not num_prompts or num_latents % num_prompts:
-            raise DataError(
-                f"{num_latents} latents do not fit {num_prompts} prompts; "
-                "the number of latents must be a multiple of the number of prompts."
-            )
-        repeats = num_latents // num_prompts
-        if prompts.ndim == 1:
-            if isinstance(prompts, torch.Tensor):
-                prompts = prompts.cpu().numpy()
-            return np.repeat(prompts, repeats)
-        embedded = torch.as_tensor(prompts).to(rows.device).double()
-        # Padding tokens count too: pipelines do not pass their masks to callbacks.
-        if embedded.ndim > 2:
-            embedded = embedded.flatten(1, -2).mean(1)
-        unit, _ = unit_rows(embedded)
-        return unit.repeat_interleave(repeats, 0)
+        return prompt_rows(prompts, num_latents, device)
 
     def _after_step(
-        self, pipe: Pipeline, latents: torch.Tensor, prompts: Array, call: int, calls: int
+        self,
+        pipe: Pipeline,
+        latents: torch.Tensor,
+        prompts: Array,
+        call: int,
+        calls: int,
+        clean: Clean | None = None,
     ) -> torch.Tensor:
         """Return the latents after a call of the sampler, pushed if due; remember finished ones."""
-        finishes = not _stops_early(pipe)
+        finishes = not stops_early(pipe)
         # A run that stops early has no last step of its own: one more step follows elsewhere.
-        if finishes:
-            is_due = self._is_due(pipe.scheduler, call, calls)
-        else:
-            is_due = self._is_due(pipe.scheduler, call, calls + 1)
+        last = calls + int(not finishes)
+        is_due = self.strength > 0 and is_turn(
+            pipe.scheduler, call, last, every=self.every, start=self.start, stop=self.stop
+        )
         is_last = finishes and call == calls - 1 and self.bank is not None
         # Now and not at the end, where a misfit would cost a whole run of the pipeline.
         if call == 0:
-            self._require_fit(latents, prompts)
+            self._require_fit(latents, prompts, clean)
         if not is_due and not is_last:
             return latents
-        finite = torch.isfinite(latents).flatten(1).all(dim=1)
-        kept = finite.nonzero().flatten().tolist()
-        if len(kept) < len(latents):
-            lost = (~finite).nonzero().flatten().tolist()
-            warnings.warn(
-                f"latents {lost} of the batch are NaN or infinite: "
-                "they are neither pushed nor remembered.",
-                stacklevel=2,
-            )
+        predicted = None
+        if is_due and clean is not None and self._features is not None:
+            predicted = clean()
+        kept = finite_indices(latents, predicted)
         if not kept:
             return latents
         # For the whole batch: how often a prompt is repeated follows from its size.
-        prompt_rows = self._prompt_rows(prompts, latents)
-        if prompt_rows is not None:
-            prompt_rows = prompt_rows[kept]
+        given = self._prompt_rows(prompts, len(latents), latents.device)
+        if given is not None:
+            given = given[kept]
         if is_due:
-            latents = self._pushed(pipe.scheduler, latents, prompt_rows, kept)
+            latents = self._pushed(pipe.scheduler, latents, given, kept, predicted)
         if is_last:
-            self.remember(latents[kept], prompt_rows)
+            self.remember(latents[kept], given)
         return latents
 
-    def _require_fit(self, latents: torch.Tensor, prompts: Array) -> None:
+    def _require_fit(
+        self, latents: torch.Tensor, prompts: Array, clean: Clean | None = None
+    ) -> None:
         """Refuse latents that the bank cannot hold; called at the first step of a run."""
+        compared = latents
+        if self._features is not None:
+            if clean is not None:
+                # Samplers that predict no clean latents are refused here.
+                compared = clean()
+            first = self._features.values(compared[:1].to(latents.dtype))
+            compared = first.expand(len(latents), *first.shape[1:])
         if self.bank is None:
             return
-        rows, _ = unit_rows(latents)
-        prompt_rows = self._prompt_rows(prompts, rows)
+        rows, _ = unit_rows(compared)
+        given = self._prompt_rows(prompts, len(latents), rows.device)
         checked = None
-        if prompt_rows is not None:
-            checked = clean_prompts(prompt_rows, "prompts")
-        self.bank.require_fit(rows, tuple(latents.shape[1:]), checked)
+        if given is not None:
+            checked = clean_prompts(given, "prompts")
+        self.bank.require_fit(rows, tuple(compared.shape[1:]), checked)
 
     def _pushed(
-        self, scheduler: Scheduler, latents: torch.Tensor, prompts: Array, kept: list[int]
+        self,
+        scheduler: Scheduler,
+        latents: torch.Tensor,
+        prompts: Array,
+        kept: list[int],
+        clean: torch.Tensor | None,
     ) -> torch.Tensor:
         """Push the latents in `kept`, also in the scheduler's copies; others stay as they are."""
         dtype = torch.promote_types(latents.dtype, torch.float32)
         push = torch.zeros(latents.shape, dtype=dtype, device=latents.device)
-        push[kept] = self.push(latents[kept], prompts)
+        if clean is not None:
+            clean = clean[kept]
+        push[kept] = self.push(latents[kept], prompts, clean)
         push_copies(scheduler, latents, push)
         # A new tensor: pipelines and callbacks may hold on to the old one.
         moved = latents.clone()
         moved[kept] = clamped_sum(latents, push)[kept]
         return moved
-
-    def _is_due(self, scheduler: Scheduler, call: int, calls: int) -> bool:
-        """Whether a push follows this call of the sampler."""
-        # Heun has order 2: it calls the sampler twice per step, but only once in the last step.
-        order = getattr(scheduler, "order", 1)
-        ends_step = (call + 1) % order == 0
-        step, steps = call // order, math.ceil(calls / order)
-        # The margin absorbs rounding: 0.1 * 30 counts as 3.
-        first = math.ceil(self.start * steps - 1e-9)
-        # The last step is excluded: a push after it would go into the image unchanged.
-        is_inside = first <= step < min(self.stop * steps - 1e-9, steps - 1)
-        is_turn = (step - first) % self.every == 0
-        return self.strength > 0 and is_inside and ends_step and is_turn
-
-
-def _stops_early(pipe: Pipeline) -> bool:
-    """Whether a run leaves noise in the latents for a second pipeline, as SDXL for its refiner."""
-    # Pipelines without the argument lack the attribute, and those with it may hold None.
-    end = getattr(pipe, "denoising_end", None)
-    return isinstance(end, float) and 0 < end < 1
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        return False
-    # Python's integers may be larger than any float, of which `isfinite` raises.
-    return abs(value) <= sys.float_info.max
-
-
-def _check_bandwidth(bandwidth: float | None, name: str) -> None:
-    if bandwidth is None:
-        return
-    if not _is_number(bandwidth) or bandwidth <= 0:
-        raise ArgumentError(
-            f"`{name}` must be a positive number, or None for the median distance; "
-            f"got {bandwidth!r}."
-        )

@@ -2,14 +2,13 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from divprism.core.validation import check_order, check_truncation
 from divprism.errors import ArgumentError
 from divprism.scores.registry import keywords
 from divprism.scores.spec import SCORES
 
-__all__ = ["OBJECTIVES", "Objective", "as_objective", "guidance_settings", "objective"]
+__all__ = ["OBJECTIVES", "Objective", "as_objective", "objective"]
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,6 @@ _DIFFERENTIABLE: tuple[tuple[dict[str, int], bool], ...] = (
 OBJECTIVES = _objectives()
 """The scores that guidance can climb, by name: everything about a name is read from here."""
 
-# Latent guidance as in Table 1 of Conditional Vendi (App. E.3). The paper gives no text bandwidth
-# for Conditional-Vendi, so that of Conditional-RKE serves both. Its truncation of 10,000 (App. E.1)
-# keeps every eigenvalue of a window of 300 samples and is left out.
-_PAPER_SETTINGS = {"strength": 0.03, "every": 10, "bandwidth_z": 0.8}
-_PAPER_BANDWIDTH_T = 0.3
 _LONGEST = 100  # letters of an objective with its settings
 
 
@@ -116,20 +110,3 @@ def as_objective(score: object) -> Objective:
             f"`score` must be a name such as 'conditional_rke', or an Objective; got {score!r}."
         )
     return score
-
-
-def guidance_settings(name: str) -> dict[str, Any]:
-    """Return the settings of the paper's guidance by the score of this name.
-
-    >>> guidance_settings("rke")
-    {'score': 'rke', 'strength': 0.03, 'every': 10, 'bandwidth_z': 0.8}
-    """
-    # Other types may have no hash, without which `in` raises.
-    if not isinstance(name, str) or name not in OBJECTIVES:
-        raise ArgumentError(
-            f"there is no guidance preset {name!r}; choose from {', '.join(OBJECTIVES)}."
-        )
-    settings = {"score": name, **_PAPER_SETTINGS}
-    if OBJECTIVES[name].conditional:
-        settings["bandwidth_t"] = _PAPER_BANDWIDTH_T
-    return settings
