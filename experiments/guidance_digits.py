@@ -1,8 +1,8 @@
 """Does prompt-aware guidance do what the paper claims? Conditional Vendi, Table 1, on a tiny model.
 
-    python experiments/guidance_digits.py --quick              # two minutes
-    python experiments/guidance_digits.py --json digits.json   # more seeds, several strengths
-    python experiments/guidance_digits.py --write              # updates docs/explanation/ too
+    python -m experiments.guidance_digits --quick              # two minutes
+    python -m experiments.guidance_digits --json digits.json   # more seeds, several strengths
+    python -m experiments.guidance_digits --write              # updates docs/explanation/ too
 
 A diffusion model learns the digits of scikit-learn from sentences that name them. It then generates
 images without guidance and with the gradients of four scores, from the same noise and the same
@@ -22,18 +22,25 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from diffusers import DDPMScheduler, DPMSolverMultistepScheduler
+from diffusers import DPMSolverMultistepScheduler
 from scipy.stats import t as student
 from sklearn.datasets import load_digits
-from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import divprism as dp
 from divprism.guidance import Bank, DiversityGuidance
 from divprism.guidance.objectives import objective
+from experiments.world.digits import DIGITS
+from experiments.world.networks import (
+    PIXELS,
+    Denoiser,
+    Judge,
+    Pictures,
+    Pipeline,
+    schedule,
+    train_denoiser,
+)
 
 MARK = "<!-- made by experiments/guidance_digits.py -->"
-DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TEMPLATES = ("a handwritten {}", "a {} written by hand", "the number {}", "a {}")
 METHODS = ("none", "vendi", "rke", "conditional_vendi", "conditional_rke")
 PAIRS = {"vendi": "conditional_vendi", "rke": "conditional_rke"}  # plain score: with prompts
@@ -47,7 +54,6 @@ COLUMNS = {
 }
 REACH = ("recall", "coverage")
 SHARES = ("alignment", *REACH)  # between 0 and 1: intervals are clipped to that range
-PIXELS = 64
 LEVEL = 0.95
 
 
@@ -81,16 +87,8 @@ class Settings:
 QUICK = Settings(train_steps=2000, train_batch=64, rounds=5, seeds=(0, 1, 2), strengths=())
 
 
-@dataclass(frozen=True, eq=False)
-class Digits:
-    """Real images as rows in [-1, 1], their digits, and embeddings of the prompts.
-
-    The prompts are ordered by digit, and by template within a digit.
-    """
-
-    images: torch.Tensor
-    labels: torch.Tensor
-    prompts: torch.Tensor
+class Digits(Pictures):
+    """Real digits and the sentences that name them, by digit and then by template."""
 
     @classmethod
     def load(cls) -> "Digits":
@@ -100,141 +98,18 @@ class Digits:
         # Grey levels run from 0 to 16.
         images = torch.tensor(dataset.data / 8 - 1, dtype=torch.float32)
         prompts = torch.tensor(dp.WordLlama().embed_batch(sentences))
-        return cls(images, torch.tensor(dataset.target), prompts)
+        places = torch.arange(len(sentences)).reshape(len(DIGITS), len(TEMPLATES))
+        return cls(images, torch.tensor(dataset.target), prompts, places)
 
 
-class Denoiser(nn.Module):
-    """A residual network on 64 pixels, conditioned on the time and the prompt."""
+class DigitJudge(Judge):
+    """A judge with the real digits that images are compared with."""
 
-    def __init__(self, width: int, prompt_width: int) -> None:
-        super().__init__()
-        self.register_buffer("frequencies", torch.exp(torch.linspace(0, -math.log(1e4), 32)))
-        self.condition = nn.Sequential(
-            nn.Linear(64 + prompt_width, width), nn.SiLU(), nn.Linear(width, width)
-        )
-        self.first = nn.Linear(PIXELS, width)
-        self.blocks = nn.ModuleList(
-            nn.Sequential(
-                nn.LayerNorm(width), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width)
-            )
-            for _ in range(3)
-        )
-        self.last = nn.Linear(width, PIXELS)
-
-    def forward(
-        self, latents: torch.Tensor, times: torch.Tensor, prompts: torch.Tensor
-    ) -> torch.Tensor:
-        """Return the velocity, which the schedulers take as the prediction."""
-        angles = times[:, None].float() * self.frequencies
-        condition = self.condition(torch.cat([angles.sin(), angles.cos(), 4 * prompts], dim=1))
-        hidden = self.first(latents)
-        for block in self.blocks:
-            hidden = hidden + block(hidden + condition)
-        return self.last(hidden)
-
-
-def _schedule(kind: type) -> DDPMScheduler | DPMSolverMultistepScheduler:
-    return kind(1000, beta_schedule="squaredcos_cap_v2", prediction_type="v_prediction")
-
-
-def train_denoiser(digits: Digits, settings: Settings) -> Denoiser:
-    """Return a trained denoiser, with a moving average of its weights.
-
-    One prompt in ten is left out in training, for classifier-free guidance.
-    """
-    model = Denoiser(settings.width, digits.prompts.shape[1])
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.98))
-    schedule, size = _schedule(DDPMScheduler), settings.train_batch
-    optimiser = torch.optim.AdamW(model.parameters(), 2e-3, fused=True)
-    rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-3, total_steps=settings.train_steps)
-    for step in range(settings.train_steps):
-        # The order of these calls decides the random numbers, and so the published tables.
-        rows = torch.randint(len(digits.images), (size,))
-        times = torch.randint(1000, (size,))
-        sentences = digits.labels[rows] * len(TEMPLATES) + torch.randint(len(TEMPLATES), (size,))
-        prompts = digits.prompts[sentences] * (torch.rand(size, 1) > 0.1)
-        images, noise = digits.images[rows], torch.randn(size, PIXELS)
-        target = schedule.get_velocity(images, noise, times)
-        prediction = model(schedule.add_noise(images, noise, times), times, prompts)
-        loss = nn.functional.mse_loss(prediction, target)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        rate.step()
-        if step % 4 == 0:
-            average.update_parameters(model)
-    return average.module.eval()
-
-
-class Judge:
-    """A classifier of real digits, whose features compare images.
-
-    One real digit in five is held out of its training. The features all have the same length. A
-    raw judge also sees pixels beyond black and white, and its features grow with the contrast; they
-    are scaled so that those of real digits have the same mean square as the usual ones.
-    """
-
-    def __init__(self, digits: Digits, steps: int, *, raw: bool = False) -> None:
-        self.limit = 1.0
-        last_layer: nn.Module = nn.LayerNorm(64, elementwise_affine=False)
-        if raw:
-            self.limit = math.inf
-            last_layer = nn.ReLU()
-        self.body = nn.Sequential(nn.Linear(PIXELS, 128), nn.ReLU(), nn.Linear(128, 64), last_layer)
-        self.head = nn.Linear(64, 10)
-        held_out = torch.arange(len(digits.images)) % 5 == 0
-        self._train(digits.images[~held_out], digits.labels[~held_out], steps)
-        with torch.no_grad():
-            self.unit = float(self.body(digits.images).square().mean().sqrt())
+    def __init__(self, digits: "Digits", steps: int, *, raw: bool = False) -> None:
+        super().__init__(digits, steps, raw=raw)
         self.images = digits.images.numpy()
-        self.real, seen = self.look(digits.images)
+        self.real, _ = self.look(digits.images)
         self.bandwidth = dp.StableScore().bandwidth(self.real)
-        is_right = seen == digits.labels.numpy()
-        self.accuracy = float(is_right[held_out.numpy()].mean())
-
-    def _train(self, images: torch.Tensor, labels: torch.Tensor, steps: int) -> None:
-        parameters = [*self.body.parameters(), *self.head.parameters()]
-        optimiser = torch.optim.AdamW(parameters, 1e-3, weight_decay=0.05)
-        for _ in range(steps):
-            rows = torch.randint(len(images), (128,))
-            noisy = images[rows] + 0.2 * torch.randn(128, PIXELS)
-            loss = nn.functional.cross_entropy(self.head(self.body(noisy)), labels[rows])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-
-    @torch.no_grad()
-    def look(self, images: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features of images, and the digit that each shows."""
-        features = self.body(images)
-        return (features / self.unit).numpy(), self.head(features).argmax(dim=1).numpy()
-
-
-@dataclass(frozen=True, eq=False)
-class Pipeline:
-    """From noise to digits, like a pipeline of diffusers: a model, and a scheduler to attach to."""
-
-    model: Denoiser
-    scheduler: DPMSolverMultistepScheduler
-    settings: Settings
-
-    @torch.no_grad()
-    def __call__(self, latents: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
-        """Return the latents at the end of a run."""
-        self.scheduler.set_timesteps(self.settings.sampling_steps)
-        for time in self.scheduler.timesteps:
-            velocity = self._velocity(latents, time, prompts)
-            latents = self.scheduler.step(velocity, time, latents).prev_sample
-        return latents
-
-    def _velocity(
-        self, latents: torch.Tensor, time: torch.Tensor, prompts: torch.Tensor
-    ) -> torch.Tensor:
-        """Return the prediction of the model, moved away from the one without prompts."""
-        times = time.repeat(len(latents))
-        both = torch.cat([torch.zeros_like(prompts), prompts])
-        free, prompted = self.model(latents.repeat(2, 1), times.repeat(2), both).chunk(2)
-        return free + self.settings.prompt_weight * (prompted - free)
 
 
 def generate(
@@ -246,7 +121,8 @@ def generate(
     window of earlier images (Conditional Vendi, eq. 14). The bandwidth is the median distance.
     """
     generator = torch.Generator().manual_seed(seed)
-    pipe = Pipeline(model, _schedule(DPMSolverMultistepScheduler), settings)
+    scheduler = schedule(DPMSolverMultistepScheduler)
+    pipe = Pipeline(model, scheduler, settings.sampling_steps, settings.prompt_weight)
     guide = None
     if method != "none":
         guide = _guide(method, strength, settings)
@@ -279,7 +155,11 @@ def _guide(method: str, strength: float, settings: Settings) -> DiversityGuidanc
 
 
 def measure(
-    latents: torch.Tensor, indices: torch.Tensor, digits: Digits, judge: Judge, settings: Settings
+    latents: torch.Tensor,
+    indices: torch.Tensor,
+    digits: Digits,
+    judge: DigitJudge,
+    settings: Settings,
 ) -> dict[str, float]:
     """Return the columns of Table 1 for a set of images, and its recall and coverage in pixels."""
     images = latents.clamp(-judge.limit, judge.limit)
@@ -325,9 +205,14 @@ class Study:
         self.generated: dict[tuple[str, float, int], tuple[torch.Tensor, torch.Tensor]] = {}
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            self.model = train_denoiser(self.digits, settings)
-            self.judge = Judge(self.digits, settings.classifier_steps)
-            self.raw_judge = Judge(self.digits, settings.classifier_steps, raw=True)
+            self.model = train_denoiser(
+                self.digits,
+                width=settings.width,
+                steps=settings.train_steps,
+                batch=settings.train_batch,
+            )
+            self.judge = DigitJudge(self.digits, settings.classifier_steps)
+            self.raw_judge = DigitJudge(self.digits, settings.classifier_steps, raw=True)
 
     def generate(
         self, method: str, strength: float, seed: int
@@ -341,7 +226,7 @@ class Study:
         return self.generated[key]
 
     def rows(
-        self, method: str, strength: float, seeds: Sequence[int], judge: Judge
+        self, method: str, strength: float, seeds: Sequence[int], judge: DigitJudge
     ) -> list[dict[str, float]]:
         """Return the measurements for each seed."""
         rows = []
@@ -406,7 +291,7 @@ def differences(rows: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, 
     return entries
 
 
-def summary(study: Study, strengths: dict[str, float], judge: Judge) -> dict:
+def summary(study: Study, strengths: dict[str, float], judge: DigitJudge) -> dict:
     """Return every method on the seeds of the report, as in the JSON file."""
     rows = {}
     for method in METHODS:

@@ -20,16 +20,13 @@ pytestmark = pytest.mark.filterwarnings(
 def guidance():
     for package in ("torch", "diffusers", "sklearn", "wordllama"):
         pytest.importorskip(package)
-    spec = importlib.util.spec_from_file_location("guidance_digits", FOLDER / "guidance_digits.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for their module
-    spec.loader.exec_module(module)
+    module = importlib.import_module("experiments.guidance_digits")
     every = module.Digits.load()
-    module.Digits.load = lambda: module.Digits(
-        every.images[:200], every.labels[:200], every.prompts
-    )
+    few = every.images[:200], every.labels[:200], every.prompts, every.sentences
+    load = module.Digits.load
+    module.Digits.load = lambda: module.Digits(*few)
     yield module
-    del sys.modules[spec.name]
+    module.Digits.load = load
 
 
 @pytest.fixture(scope="module")
