@@ -113,19 +113,20 @@ class DigitJudge(Judge):
 
 
 def generate(
-    model: Denoiser, digits: Digits, method: str, strength: float, seed: int, settings: Settings
+    model: Denoiser,
+    digits: Digits,
+    guide: DiversityGuidance | None,
+    seed: int,
+    settings: Settings,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return latents and the indices of their prompts; the seed decides noise and prompts.
 
-    Every few steps each latent is pushed along the gradient of the score of the batch and the
-    window of earlier images (Conditional Vendi, eq. 14). The bandwidth is the median distance.
+    Every few steps the guide pushes each latent along the gradient of the score of the batch and
+    the window of earlier images (Conditional Vendi, eq. 14).
     """
     generator = torch.Generator().manual_seed(seed)
     scheduler = schedule(DPMSolverMultistepScheduler)
     pipe = Pipeline(model, scheduler, settings.sampling_steps, settings.prompt_weight)
-    guide = None
-    if method != "none":
-        guide = _guide(method, strength, settings)
     batches, indices = [], []
     for _ in range(settings.rounds):
         chosen = torch.randint(len(digits.prompts), (settings.batch,), generator=generator)
@@ -140,7 +141,10 @@ def generate(
     return torch.cat(batches), torch.cat(indices)
 
 
-def _guide(method: str, strength: float, settings: Settings) -> DiversityGuidance:
+def guide_by(method: str, strength: float, settings: Settings) -> DiversityGuidance | None:
+    """Return the guide of a method; its bandwidth on latents is their median distance."""
+    if method == "none":
+        return None
     score = objective(method)
     bandwidth_t = None
     if score.conditional:
@@ -220,9 +224,8 @@ class Study:
         """Return latents and the indices of their prompts."""
         key = method, strength, seed
         if key not in self.generated:
-            self.generated[key] = generate(
-                self.model, self.digits, method, strength, seed, self.settings
-            )
+            guide = guide_by(method, strength, self.settings)
+            self.generated[key] = generate(self.model, self.digits, guide, seed, self.settings)
         return self.generated[key]
 
     def rows(
