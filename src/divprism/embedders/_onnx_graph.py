@@ -11,8 +11,7 @@ from typing import Any
 
 __all__ = ["OPERATORS", "RefusedError", "check_graph"]
 
-OPERATORS = frozenset(
-    """
+_NAMES = """
     Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh Attention AveragePool
     BatchNormalization BitwiseAnd BitwiseNot BitwiseOr Cast CastLike Ceil Celu Clip Concat Constant
     ConstantOfShape Conv ConvInteger ConvTranspose Cos Cosh CumSum DepthToSpace DequantizeLinear Div
@@ -27,8 +26,8 @@ OPERATORS = frozenset(
     ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Sinh Size Slice Softmax Softplus
     Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tan Tanh ThresholdedRelu Tile TopK
     Transpose Trilu Unsqueeze Upsample Where Xor
-    """.split()
-)
+"""
+OPERATORS = frozenset(_NAMES.split())
 """Operators of ONNX that a graph may use: arithmetic on tensors, the same for every run."""
 
 _DOMAINS = ("", "ai.onnx")

@@ -19,10 +19,10 @@ from divprism.embedders._model_files import UnsafeModelError
 
 __all__ = ["Runner"]
 
-LOAD_SECONDS = 120.0
-"""Time until a model is loaded; files of two gigabytes take half a minute."""
-ITEM_SECONDS = 300.0
-"""Time from one vector to the next."""
+LOAD_SECONDS = 20.0
+"""Time until a model is loaded, plus one second for each 10 MB of its file."""
+ITEM_SECONDS = {"text": 60.0, "image": 60.0, "video": 300.0}
+"""Time from one vector to the next; a video of 64 frames takes I3D some ten seconds."""
 
 _FILE_FACTOR = 6  # the bytes, the parsed graph, and what onnxruntime makes of them
 _MEMORY_PER_THREAD = 512 << 20
@@ -37,7 +37,7 @@ class Runner:
     Parameters
     ----------
     task : dict
-        See `_onnx_program.Task`; limits are added here.
+        See `_onnx_program.Task`; the limit of memory is added here.
     size : int
         Bytes of the model file.
 
@@ -53,7 +53,8 @@ class Runner:
         self._lock = threading.Lock()
         self._child = _started({**task, "memory": memory})
         self._end = weakref.finalize(self, _ended, self._child)
-        with self._watched(LOAD_SECONDS):
+        self._item_seconds = ITEM_SECONDS[task["modality"]]
+        with self._watched(LOAD_SECONDS + size / 1e7):
             letter, _ = self._answer()
         if letter != program.READY:
             raise self._broken()
@@ -66,7 +67,7 @@ class Runner:
             writer = threading.Thread(target=self._write, args=(items,), daemon=True)
             writer.start()
             for _ in items:
-                with self._watched(ITEM_SECONDS):
+                with self._watched(self._item_seconds):
                     letter, content = self._answer()
                 if letter != program.VECTOR or len(content) % 4:
                     raise self._broken()
@@ -77,8 +78,8 @@ class Runner:
         return np.stack(rows).astype(np.float32)
 
     def _write(self, items: Sequence[bytes]) -> None:
-        # A child that has ended says why in its last answer.
-        with contextlib.suppress(OSError):
+        # A child that has ended says why in its last answer; its pipe may be closed by then.
+        with contextlib.suppress(OSError, ValueError):
             for item in items:
                 _pipe(self._child.stdin).write(len(item).to_bytes(4, "little") + item)
             _pipe(self._child.stdin).flush()
@@ -103,10 +104,12 @@ class Runner:
     def _watched(self, seconds: float) -> Iterator[None]:
         """End the process, and with it the wait for its answer, after some time."""
         late = threading.Event()
+        # Not of `self`: a timer that still ends must not keep this object alive.
+        child = self._child
 
         def end() -> None:
             late.set()
-            self._child.kill()
+            child.kill()
 
         watch = threading.Timer(seconds, end)
         watch.daemon = True

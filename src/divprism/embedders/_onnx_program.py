@@ -14,16 +14,16 @@ import contextlib
 import hashlib
 import importlib
 import importlib.util
-import io
 import json
 import os
+import re
 import struct
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Queue
 from threading import Thread
-from typing import Any
+from typing import Any, BinaryIO
 
 __all__ = ["FREE_MEMORY", "HEADER", "READY", "REFUSED", "VECTOR", "Task"]
 
@@ -165,7 +165,7 @@ class _Model:
             is_known = entry.name in _TEXT_INPUTS or len(inputs) == 1
             if not is_known or entry.type not in _INTEGERS:
                 raise self.refused(
-                    f"its input {ascii(entry.name[:60])} is not one of {', '.join(_TEXT_INPUTS)}, "
+                    f"its input {entry.name[:60]!a} is not one of {', '.join(_TEXT_INPUTS)}, "
                     "of whole numbers"
                 )
             self._check_shape(entry, [1, length])
@@ -175,16 +175,14 @@ class _Model:
     def _check_shape(self, entry: Any, expected: list[int | None]) -> None:
         """Compare the axes of an input that have a fixed length with what it will get."""
         stated = list(entry.shape)
-        fixed = [length if isinstance(length, int) else None for length in stated]
         agrees = len(stated) == len(expected)
-        for length, wanted in zip(fixed, expected, strict=False):
-            agrees = agrees and (length is None or length == wanted)
+        for length, wanted in zip(stated, expected, strict=False):
+            # Axes of any length have a name, or none.
+            agrees = agrees and (not isinstance(length, int) or length == wanted)
         if not agrees:
-            dynamic = ["any" if length is None else str(length) for length in fixed]
-            given = ["any" if length is None else str(length) for length in expected]
             raise self.refused(
-                f"its input {ascii(entry.name[:60])} has the shape ({', '.join(dynamic)}), and its "
-                f"settings give ({', '.join(given)})"
+                f"its input {entry.name[:60]!a} has the shape {_spelled(stated)}, and its "
+                f"settings give {_spelled(expected)}"
             )
 
     def _pixels(self, item: bytes) -> dict[str, Any]:
@@ -223,7 +221,9 @@ class _Model:
         first = values[0].astype("float32")
         if pooling == "none":
             if first.size != max(first.shape):
-                raise self.refused(f"its output has the shape {shape}, so `pooling` must not be none")
+                raise self.refused(
+                    f"its output has the shape {shape}, so `pooling` must not be none"
+                )
             vector = first.reshape(-1)
         elif first.ndim == 2:
             # Tokens x width; padding comes last.
@@ -233,13 +233,25 @@ class _Model:
             # Width x positions, as convolutions return them.
             vector = first.reshape(len(first), -1).mean(axis=1)
         else:
-            raise self.refused(f"its output has the shape {shape}, which is not for `pooling` {pooling}")
+            raise self.refused(
+                f"its output has the shape {shape}, which is not for `pooling` {pooling}"
+            )
         if len(vector) > _MAX_WIDTH:
             raise self.refused(f"its vectors have {len(vector):,} numbers; at most {_MAX_WIDTH:,}")
         return vector
 
 
-def _items(source: io.BufferedReader) -> Iterator[bytes]:
+def _spelled(shape: list[Any]) -> str:
+    lengths = []
+    for length in shape:
+        if isinstance(length, int):
+            lengths.append(str(length))
+        else:
+            lengths.append("any")
+    return f"({', '.join(lengths)})"
+
+
+def _items(source: BinaryIO) -> Iterator[bytes]:
     while header := source.read(_LENGTH.size):
         (length,) = _LENGTH.unpack(header)
         item = source.read(length)
@@ -300,8 +312,18 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, MemoryError) or "bad_alloc" in str(error) or "allocate" in str(error):
         return "it needs more memory than a model of its size may take"
     lines = str(error).splitlines() or [type(error).__name__]
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not an ONNX model, or it is damaged"
     if type(error).__name__ == "RefusedError":
         return lines[0]
+    # "... while running Range node. Name:'' Status Message: delta in Range can not be zero!"
+    failed = re.search(r"running (\w+) node.*Status Message: (.*)", lines[0])
+    if failed is not None:
+        message = failed[2].rstrip(".")[:200]
+        # Some begin with the line of source code that raised them, and say nothing else.
+        if message.startswith("/"):
+            return f"its operator {failed[1]} fails"
+        return f"its operator {failed[1]} fails ({message})"
     # "[ONNXRuntimeError] : 1 : FAIL : Load model from ..."
     text = lines[0].split(" : ", 3)[-1].rstrip(".")
     return f"onnxruntime cannot run it ({text[:200]})"

@@ -1,4 +1,4 @@
-"""What an ONNX file does not say: the preprocessing of its input, and which output is the vector."""
+"""What an ONNX file does not say: how its input is prepared, and which output is the vector."""
 
 import json
 import math
@@ -178,16 +178,15 @@ class OnnxSettings:
             _require_whole("pad_id", self.pad_id, 0, 2**31 - 1)
 
     def _check_pixels(self) -> None:
-        size = self.size
+        size: Any = self.size
         if isinstance(size, list | tuple):
             _require(len(size) == 2, "size", "a side, or a height and a width", size)
             # JSON has lists, which have no hash.
-            size = tuple(size)
-            object.__setattr__(self, "size", size)
-            for side in size:
-                _require_whole("size", side, 1, _MAX_SIDE)
+            object.__setattr__(self, "size", tuple(size))
         else:
-            _require_whole("size", size, 1, _MAX_SIDE)
+            size = [size]
+        for side in size:
+            _require_whole("size", side, 1, _MAX_SIDE)
         if self.resize != "stretch":
             largest = max(self.height_and_width)
             requirement = f'"stretch", or a whole number from {largest} to {_MAX_SIDE}'

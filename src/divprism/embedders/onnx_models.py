@@ -263,7 +263,7 @@ class Onnx(Embedder):
         with running(self._source):
             tokenizer = Tokenizer.from_str(content.decode())
             tokenizer.no_padding()
-            tokenizer.enable_truncation(self._settings.max_tokens)
+            tokenizer.enable_truncation(self._settings.max_tokens or 1)
         return tokenizer
 
     @cached_property

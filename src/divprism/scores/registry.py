@@ -282,7 +282,8 @@ def embedder(text: str, **options: Any) -> Embedder:
         else:
             values["argument"] = argument or None
     if dataclasses.is_dataclass(kind):
-        fields = {field.name for field in dataclasses.fields(kind)}
+        # Some fields follow from others, and are no arguments.
+        fields = {field.name for field in dataclasses.fields(kind) if field.init}
         values = {key: value for key, value in values.items() if key in fields}
     created: Embedder = kind(**values)
     return created
