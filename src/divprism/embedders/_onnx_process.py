@@ -25,7 +25,7 @@ ITEM_SECONDS = {"text": 60.0, "image": 60.0, "video": 300.0}
 """Time from one vector to the next; a video of 64 frames takes I3D some ten seconds."""
 
 _FILE_FACTOR = 6  # the bytes, the parsed graph, and what onnxruntime makes of them
-_MEMORY_PER_THREAD = 512 << 20
+_MEMORY_PER_THREAD = 512 << 20  # I3D takes 200 MB for a video of 64 frames
 _MAX_ANSWER = 8 << 20  # bytes
 # All that a library may need of the environment; keys of servers are no business of a model.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "TEMP")

@@ -31,8 +31,8 @@ HEADER = struct.Struct("<cI")
 """Letter and length before each part of the output."""
 READY, VECTOR, REFUSED = b"R", b"V", b"X"
 """The model is loaded; a vector in single precision; a reason in ASCII, after which this ends."""
-FREE_MEMORY = 2 << 30
-"""Bytes that a model of any size may take, beyond six times its file."""
+FREE_MEMORY = 1 << 30
+"""Bytes that a model of any size may take, beyond those for its file and each thread."""
 
 Task = dict[str, Any]
 """The model file, its hash, limits, and settings:
