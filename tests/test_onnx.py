@@ -4,8 +4,10 @@ import copy
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +106,6 @@ def test_a_vector_is_the_same_bit_for_bit_in_every_batch(kind, exported):
 
 def test_a_torchscript_archive_that_its_owner_trusts_can_be_exported(exported, tmp_path):
     torch = pytest.importorskip("torch")
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(network("image"), onnx_files.example("image"))
@@ -115,6 +115,60 @@ def test_a_torchscript_archive_that_its_owner_trusts_can_be_exported(exported, t
     items = _items("image")
     expected = Onnx(str(exported["image"])).embed_batch(items)
     np.testing.assert_allclose(Onnx(str(path)).embed_batch(items), expected, atol=1e-5)
+
+
+GUIDE = Path(__file__).parent.parent / "docs/how-to/onnx.md"
+
+
+def _small_i3d(*_: Any, **__: Any) -> Any:
+    """Stand in for the class of I3D: features (1, 16, 1, 1, 1) of 16 frames."""
+    torch = pytest.importorskip("torch")
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.Sequential(
+                torch.nn.Conv3d(3, 16, 7, 8, 3), torch.nn.ReLU(), torch.nn.AvgPool3d((2, 28, 28), 1)
+            )
+
+        def extract_features(self, frames: Any) -> Any:
+            return self.layers(frames)
+
+        def load_state_dict(self, state: Any) -> None:
+            assert state == "weights only"
+
+    return Network()
+
+
+def test_the_recipes_of_the_documentation_give_vectors(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    swav = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(4), torch.nn.Flatten())
+    swav.add_module("fc", torch.nn.Linear(48, 5))
+    program = _small_i3d().layers
+    monkeypatch.setattr(torch.hub, "load", lambda *_: swav)
+    monkeypatch.setattr(torch, "load", lambda *_, weights_only: "weights only")
+    monkeypatch.setattr(
+        torch.jit,
+        "load",
+        lambda *_, **__: torch.jit.trace(program, torch.zeros(1, 3, 16, 224, 224)),
+    )
+    monkeypatch.chdir(tmp_path)
+    text = GUIDE.read_text()
+    settings = dict(re.findall(r"`(\w+)\.json`[^`]*```json\n(.*?)```", text, re.DOTALL))
+    scripts = re.findall(r"```python\n(import torch.*?)```", text, re.DOTALL)
+    assert sorted(settings) == ["i3d", "swav"]
+    assert len(scripts) == 3
+    widths = {"swav": 48, "i3d": 16}
+    for script in scripts:
+        (name,) = re.findall(r'"(\w+)\.onnx"', script)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(script, {"InceptionI3d": _small_i3d})
+        Path(f"{name}.json").write_text(settings[name])
+        embedder = Onnx(f"{name}.onnx")
+        shape = embedder._shape
+        assert embedder.embed_batch(_pixels(shape, 2)).shape == (2, widths[name])
 
 
 # -------------------------------------------------------------------------------- preprocessing
@@ -652,6 +706,27 @@ def test_a_crash_ends_neither_this_process_nor_the_embedder(tmp_path):
     with pytest.raises(MissingModelError, match="onnxruntime crashed"):
         embedder.embed_batch([BLANK] * 50)
     assert embedder.embed_batch([BLANK]).shape == (1, 3)
+
+
+def test_after_an_interrupt_no_item_gets_the_vector_of_another(tmp_path, monkeypatch):
+    embedder = Onnx(str(_saved(graph([node("Relu", ["x"])]), tmp_path)), FOUR)
+    items = [np.full_like(BLANK, value) for value in (0, 51, 102, 153, 204)]
+    expected = embedder.embed_batch(items)
+    answer = _onnx_process.Runner._answer
+    calls = []
+
+    def interrupted(runner: Any) -> Any:
+        calls.append(runner)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return answer(runner)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_onnx_process.Runner, "_answer", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            embedder.embed_batch(items)
+    assert calls[0]._child.poll() is not None
+    np.testing.assert_array_equal(embedder.embed_batch(items[::-1])[::-1], expected)
 
 
 def test_the_process_ends_with_its_embedder(tmp_path):

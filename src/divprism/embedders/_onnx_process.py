@@ -54,28 +54,41 @@ class Runner:
         self._child = _started({**task, "memory": memory})
         self._end = weakref.finalize(self, _ended, self._child)
         self._item_seconds = ITEM_SECONDS[task["modality"]]
-        with self._watched(LOAD_SECONDS + size / 1e7):
-            letter, _ = self._answer()
-        if letter != program.READY:
-            raise self._broken()
+        try:
+            with self._watched(LOAD_SECONDS + size / 1e7):
+                letter, _ = self._answer()
+            if letter != program.READY:
+                raise self._broken()
+        except BaseException:
+            self._end()
+            raise
 
     def vectors(self, items: Sequence[bytes]) -> np.ndarray:
         """Return one row per item: pixels, or tokens of four bytes."""
-        rows = []
         with self._lock:
-            # Written on a thread of its own: both sides would wait for each other otherwise.
-            writer = threading.Thread(target=self._write, args=(items,), daemon=True)
-            writer.start()
-            for _ in items:
-                with self._watched(self._item_seconds):
-                    letter, content = self._answer()
-                if letter != program.VECTOR or len(content) % 4:
-                    raise self._broken()
-                rows.append(np.frombuffer(content, "<f4"))
-            writer.join()
+            try:
+                rows = self._rows(items)
+            except BaseException:
+                # Also at Ctrl-C: answers that are still to come must not be those of other items.
+                self._end()
+                raise
         if len({len(row) for row in rows}) > 1:
             raise UnsafeModelError("it returns vectors of different widths")
         return np.stack(rows).astype(np.float32)
+
+    def _rows(self, items: Sequence[bytes]) -> list[np.ndarray]:
+        # Written on a thread of its own: both sides would wait for each other otherwise.
+        writer = threading.Thread(target=self._write, args=(items,), daemon=True)
+        writer.start()
+        rows = []
+        for _ in items:
+            with self._watched(self._item_seconds):
+                letter, content = self._answer()
+            if letter != program.VECTOR or len(content) % 4:
+                raise self._broken()
+            rows.append(np.frombuffer(content, "<f4"))
+        writer.join()
+        return rows
 
     def _write(self, items: Sequence[bytes]) -> None:
         # A child that has ended says why in its last answer; its pipe may be closed by then.
@@ -96,7 +109,6 @@ class Runner:
         if len(content) < length:
             raise self._broken()
         if letter == program.REFUSED:
-            self._end()
             raise UnsafeModelError(escaped(content[:600].decode("ascii", "replace")))
         return letter, content
 
@@ -124,8 +136,7 @@ class Runner:
             watch.cancel()
 
     def _broken(self) -> UnsafeModelError:
-        """Return the error for a process that ended without a word, after ending it."""
-        self._end()
+        """Return the error for a process that ended without a word."""
         return UnsafeModelError("onnxruntime crashed, or took all memory, while it ran the model")
 
 

@@ -17,6 +17,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -310,7 +311,7 @@ def _main(send: Callable[[bytes, bytes], None]) -> None:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, MemoryError) or "bad_alloc" in str(error) or "allocate" in str(error):
-        return "it needs more memory than a model of its size may take"
+        return "it needs more memory than is available, or than a model of its size may take"
     lines = str(error).splitlines() or [type(error).__name__]
     if isinstance(error, UnicodeDecodeError):
         return "it is not an ONNX model, or it is damaged"
@@ -330,6 +331,8 @@ def _reason(error: BaseException) -> str:
 
 
 def _start() -> None:
+    # Ctrl-C reaches this process as well; the one that started it decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Libraries may print to the standard output: what they print must not become an answer.
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -155,7 +155,7 @@ class Onnx(Embedder):
         with self._source.refusals():
             try:
                 return self._runner.vectors(items)
-            except UnsafeModelError:
+            except BaseException:
                 # Its process has ended; the next batch starts another.
                 self.__dict__.pop("_runner", None)
                 raise
