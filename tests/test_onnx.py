@@ -525,6 +525,7 @@ OPERATORS = {
     "a custom domain": (graph([node("Evil", ["x"], domain="evil")]), "of 'evil'"),
     "microsoft": (graph([node("FusedMatMul", ["x"], domain="com.microsoft")]), "of 'com.micro"),
     "escape codes": (graph([node("\x1b]0;x\x07", ["x"], domain="\u202e")]), "operator"),
+    "reads beyond its input": (graph([node("OneHot", ["x", "n", "v"])]), "operator 'OneHot'"),
     "unknown": (graph([node("Nothing", ["x"])]), "operator 'Nothing'"),
     "random": (graph([node("RandomNormalLike", ["x"])]), "random numbers"),
     "a loop": (_loop(), "operator 'Loop'"),
@@ -684,19 +685,9 @@ def test_a_file_that_changes_is_not_run(tmp_path):
         embedder.embed_batch([BLANK])
 
 
-ABORTING = {
-    # Both end the whole process in onnxruntime 1.31.
-    "an empty depth": graph(
-        [node("OneHot", ["x", "depth", "values"], "q", axis=0), node("Cast", ["q"], to=1)],
-        [constant("depth", np.zeros((0, 4), np.int64)), constant("values", [1, 2, 3, 4])],
-    ),
-    "a huge block": graph([node("DepthToSpace", ["x"], blocksize=1 << 40)]),
-}
-
-
-@pytest.mark.parametrize("name", ABORTING)
-def test_a_graph_that_aborts_onnxruntime_is_refused(name, tmp_path):
-    _refusal(ABORTING[name], tmp_path)
+def test_a_graph_that_aborts_onnxruntime_is_refused(tmp_path):
+    # Ends the whole process in onnxruntime 1.31.
+    _refusal(graph([node("DepthToSpace", ["x"], blocksize=1 << 40)]), tmp_path)
 
 
 def test_a_crash_ends_neither_this_process_nor_the_embedder(tmp_path):
