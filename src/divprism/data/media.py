@@ -26,6 +26,7 @@ __all__ = [
     "MAX_SCANS",
     "MAX_SIDE",
     "VIDEO_SUFFIXES",
+    "chosen_frames",
     "evenly_spaced",
     "is_video",
     "media_kind",
@@ -319,8 +320,23 @@ def evenly_spaced(total: int, count: int) -> list[int]:
     return [(2 * part + 1) * total // (2 * count) for part in range(count)]
 
 
-def open_video(path: Path, count: int, where: str) -> "list[PILImage]":
-    """Return `count` frames of a video file in RGB, evenly spaced over its length.
+def chosen_frames(total: int, count: int, stride: int = 0) -> list[int]:
+    """Return `count` of `total` frames: every `stride`-th of the middle, or evenly spaced.
+
+    A video that is too short for the stride gives evenly spaced frames.
+
+    >>> chosen_frames(100, 4), chosen_frames(100, 4, 2), chosen_frames(5, 4, 2)
+    ([12, 37, 62, 87], [46, 48, 50, 52], [0, 1, 3, 4])
+    """
+    span = (count - 1) * stride + 1
+    if stride == 0 or span > total:
+        return evenly_spaced(total, count)
+    start = (total - span) // 2
+    return list(range(start, start + span, stride))
+
+
+def open_video(path: Path, count: int, where: str, stride: int = 0) -> "list[PILImage]":
+    """Return `count` frames of a video file in RGB, as `chosen_frames` chooses them.
 
     Parameters
     ----------
@@ -330,6 +346,8 @@ def open_video(path: Path, count: int, where: str) -> "list[PILImage]":
         Number of frames.
     where : str
         Its name in messages.
+    stride : int
+        Distance of the frames; 0 spaces them evenly over the video.
 
     Raises
     ------
@@ -340,7 +358,7 @@ def open_video(path: Path, count: int, where: str) -> "list[PILImage]":
     """
     # Two passes: one over the packets to count, one that decodes up to the last frame wanted.
     total = _num_frames(path, where)
-    wanted = evenly_spaced(total, count)
+    wanted = chosen_frames(total, count, stride)
     frames: dict[int, PILImage] = {}
     with _video_stream(path, where) as (container, stream):
         width, height = stream.codec_context.width, stream.codec_context.height

@@ -16,7 +16,7 @@ import numpy as np
 from divprism.core.validation import require_one_type
 from divprism.data.files import file_digest
 from divprism.data.frames import data_frame
-from divprism.data.media import MAX_BYTES, evenly_spaced, open_image, open_video
+from divprism.data.media import MAX_BYTES, chosen_frames, open_image, open_video
 from divprism.data.wording import agreeing, counted, escaped, hint_of_models, reason
 from divprism.errors import ArgumentError, DataError, Notice
 
@@ -55,8 +55,11 @@ class Item(ABC):
     where: str
 
     @abstractmethod
-    def content(self, num_frames: int) -> object:
-        """Return what an embedder receives: a string, an image, or `num_frames` images."""
+    def content(self, num_frames: int, stride: int = 0) -> object:
+        """Return what an embedder receives: a string, an image, or `num_frames` images.
+
+        With a stride, these are every `stride`-th frame of the middle of a video.
+        """
 
     @abstractmethod
     def digest(self) -> bytes:
@@ -88,7 +91,7 @@ class Text(Item):
     text: str
     where: str = ""
 
-    def content(self, num_frames: int = 0) -> str:
+    def content(self, num_frames: int = 0, stride: int = 0) -> str:
         """Return the text."""
         return self.text
 
@@ -126,7 +129,7 @@ class Image(Item):
         # The dataclass is frozen, so this field cannot be assigned.
         object.__setattr__(self, "_target", target)
 
-    def content(self, num_frames: int = 0) -> "PILImage":
+    def content(self, num_frames: int = 0, stride: int = 0) -> "PILImage":
         """Return the decoded image in RGB."""
         # Decoded at each call: thousands of decoded images would not fit in memory.
         return open_image(_read_bytes(self._target, self.where), self.where)
@@ -172,13 +175,13 @@ class Video(Item):
             target = _resolved(self.source)
         object.__setattr__(self, "_target", target)
 
-    def content(self, num_frames: int) -> "list[PILImage]":
-        """Return `num_frames` images, evenly spaced over the video."""
+    def content(self, num_frames: int, stride: int = 0) -> "list[PILImage]":
+        """Return `num_frames` images: evenly spaced, or with a stride from the middle."""
         if isinstance(self._target, Path):
             _require_no_link(self._target, self.where)
             # Frames are chosen by count, so that long and short videos weigh the same.
-            return open_video(self._target, num_frames, self.where)
-        indices = evenly_spaced(len(self._target), num_frames)
+            return open_video(self._target, num_frames, self.where, stride)
+        indices = chosen_frames(len(self._target), num_frames, stride)
         chosen = [self._target[index] for index in indices]
         # A frame that stands for several is decoded once.
         images = {}

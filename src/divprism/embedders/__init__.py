@@ -3,12 +3,14 @@
 All names below are public: `divprism` exports them.
 """
 
+from divprism.embedders._onnx_settings import OnnxSettings
 from divprism.embedders.base import Embedder
 from divprism.embedders.cache import Cache
 from divprism.embedders.function import Function
 from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.inception import Inception
+from divprism.embedders.onnx_models import Onnx
 from divprism.embedders.sentence_models import SentenceTransformers
 from divprism.embedders.text import WordLlama
 from divprism.embedders.transformer_models import Transformers
@@ -20,6 +22,8 @@ __all__ = [
     "FrameMean",
     "Function",
     "Inception",
+    "Onnx",
+    "OnnxSettings",
     "OpenAI",
     "SentenceTransformers",
     "Transformers",

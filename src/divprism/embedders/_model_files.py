@@ -16,6 +16,7 @@ import psutil
 __all__ = [
     "Json",
     "UnsafeModelError",
+    "check_link",
     "check_sizes",
     "check_tree",
     "file_names",
@@ -117,10 +118,7 @@ def check_tree(folder: Path) -> None:
         for name in files:
             path = Path(parent, name)
             try:
-                if path.is_symlink() and not path.resolve().is_relative_to(inside):
-                    raise UnsafeModelError(
-                        f"{quoted(name)} in it is a link out of the folder; copy it"
-                    )
+                _check_link(path, inside)
                 _check_file(path)
             # Python before 3.13 raises RuntimeError for a link to itself.
             except (OSError, RuntimeError):
@@ -128,6 +126,19 @@ def check_tree(folder: Path) -> None:
         count += len(files)
         if count > _MAX_FILES:
             raise UnsafeModelError(f"it has more than {_MAX_FILES:,} files")
+
+
+def check_link(path: Path, folder: Path) -> None:
+    """Check that a file of a folder is not a link out of it."""
+    try:
+        _check_link(path, _boundary(folder))
+    except (OSError, RuntimeError):
+        raise UnsafeModelError(f"{quoted(path.name)} cannot be read") from None
+
+
+def _check_link(path: Path, inside: Path) -> None:
+    if path.is_symlink() and not path.resolve().is_relative_to(inside):
+        raise UnsafeModelError(f"{quoted(path.name)} in it is a link out of the folder; copy it")
 
 
 def check_sizes(folder: Path, names: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from divprism.embedders._model_files import Json, UnsafeModelError, quoted, read_dictionary
 
-__all__ = ["check_tokenizers"]
+__all__ = ["check_tokenizer", "check_tokenizers"]
 
 _MAX_GROWTH = 256.0  # characters after all steps for each character of a text
 _MAX_ADDED = 1000  # characters or tokens that do not depend on the text
@@ -33,8 +33,13 @@ def check_tokenizers(folder: Path) -> None:
     """
     for path in sorted(folder.rglob("tokenizer*.json")):
         if path.is_file() and path.name != "tokenizer_config.json":
-            status = path.stat()
-            _check_file(path, status.st_mtime_ns, status.st_size)
+            check_tokenizer(path)
+
+
+def check_tokenizer(path: Path) -> None:
+    """Check one file of a tokenizer, as `check_tokenizers` does."""
+    status = path.stat()
+    _check_file(path, status.st_mtime_ns, status.st_size)
 
 
 # A folder is checked whenever one of its files is read, and this file may have 17 MB.

@@ -49,7 +49,10 @@ class Embedder(ABC):
     batch_size : int
         Largest number of items that `embed_batch` receives at once. Never part of the answer.
     num_frames : int
-        For videos: number of evenly spaced frames to decode.
+        For videos: number of frames to decode.
+    frame_stride : int
+        For videos: every how many frames one is taken from the middle of the video; 0 spaces
+        them evenly over the whole video.
     scripts : frozenset of str, or None
         For texts: scripts that the model was trained on, as Unicode names them ("LATIN"); texts in
         others get a warning. None if unknown.
@@ -59,6 +62,7 @@ class Embedder(ABC):
     scripts: ClassVar[frozenset[str] | None] = None
     batch_size: int
     num_frames: int = 0
+    frame_stride: int = 0
 
     @property
     @abstractmethod

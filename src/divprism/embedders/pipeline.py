@@ -298,7 +298,8 @@ class _Run:
                 return _Job(index, digest, is_done=True)
             self._claimed.add(digest)
         try:
-            content = self.embedder.prepare(item.content(self.embedder.num_frames))
+            content = item.content(self.embedder.num_frames, self.embedder.frame_stride)
+            content = self.embedder.prepare(content)
             # A video is too large to be kept in memory, so it is hashed a second time instead.
             if item.modality == "video" and item.digest() != digest:
                 raise DataError(f"{item.where} changed while it was read.")

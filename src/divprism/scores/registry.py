@@ -21,6 +21,7 @@ from divprism.embedders import (
     Embedder,
     FrameMean,
     Inception,
+    Onnx,
     OpenAI,
     SentenceTransformers,
     Transformers,
@@ -72,12 +73,22 @@ EMBEDDERS: dict[str, type[Embedder]] = {
     "sentence-transformers": SentenceTransformers,
     "transformers": Transformers,
     "inception": Inception,
+    "onnx": Onnx,
     "openai": OpenAI,
 }
 """Embedders by the name before the colon; the text after it is their first field.
 
 Short names of models are in `ALIASES`.
 """
+
+# Names that stand for embedders elsewhere, and why there are none here.
+_REFUSED = {
+    "torchscript": (
+        "TorchScript files are programs, and torch has no safe way to load one, so there is no "
+        "embedder torchscript; export the model by torch.onnx.export and pass onnx:PATH "
+        "(docs/how-to/onnx.md)."
+    ),
+}
 
 
 # Embedders are not in it: they spell themselves (`Embedder.spelling`).
@@ -252,6 +263,8 @@ def embedder(text: str, **options: Any) -> Embedder:
     WordLlama(batch_size=64)
     """
     name, _, argument = text.partition(":")
+    if name in _REFUSED:
+        raise ArgumentError(_REFUSED[name])
     values = {key: value for key, value in options.items() if value is not None}
     if name in ALIASES:
         kind: Any = Transformers
@@ -269,7 +282,8 @@ def embedder(text: str, **options: Any) -> Embedder:
         else:
             values["argument"] = argument or None
     if dataclasses.is_dataclass(kind):
-        fields = {field.name for field in dataclasses.fields(kind)}
+        # Some fields follow from others, and are no arguments.
+        fields = {field.name for field in dataclasses.fields(kind) if field.init}
         values = {key: value for key, value in values.items() if key in fields}
     created: Embedder = kind(**values)
     return created
