@@ -1,7 +1,7 @@
 """Validation of the settings of a guide."""
 
 import sys
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def check_bandwidth(bandwidth: object, name: str) -> None:
         )
 
 
-def check_part(start: object, stop: object) -> None:
+def check_part(start: Any, stop: Any) -> None:
     """Refuse parts of a run that are not increasing fractions."""
     are_numbers = _is_number(start) and _is_number(stop)
     if not are_numbers or not 0 <= start < stop <= 1:

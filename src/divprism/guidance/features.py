@@ -140,7 +140,7 @@ class Features:
         return TracedFeatures(self, latents, graph[1].detach(), graph)
 
     def _split(self, latents: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return latents.split(self.batch_size or len(latents))
+        return torch.split(latents, self.batch_size or len(latents))
 
     def _graph(self, latents: torch.Tensor) -> _Graph:
         # Pipelines run without gradients, some users in inference mode, whose tensors cannot be
@@ -217,7 +217,7 @@ class TracedFeatures:
         batches = self.features._split(self.latents)
         sizes = [len(batch) for batch in batches]
         products = []
-        for batch, part in zip(batches, slopes.split(sizes), strict=True):
+        for batch, part in zip(batches, torch.split(slopes, sizes), strict=True):
             products.append(_product(self.features._graph(batch), part))
         return torch.cat(products)
 
