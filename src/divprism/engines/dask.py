@@ -43,7 +43,7 @@ _MOST_PER_CORE = 4
 _FEWEST_ALLOWED = 16
 
 # Dask has workers return freed memory at once. Tiles are freed all the time, and asking the system
-# for new memory each time takes a quarter of the time of a sweep.
+# for new memory each time takes up to half of the time of a sweep.
 _ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 _MALLOC = {
     f"{_ENVIRONMENT}.MALLOC_TRIM_THRESHOLD_": 1 << 27,
