@@ -161,6 +161,21 @@ def test_the_error_that_subsample_states_is_honest(many):
     assert 0.7 < np.sqrt(np.mean(np.square(scores))) < 1.4
 
 
+def test_subsample_sees_frequent_answers_that_are_nearly_equal():
+    """A tenth of the outputs are one answer and a tenth nearly the same: two rows of 2,400."""
+    rng = np.random.default_rng(0)
+    x = 3 * rng.standard_normal((3000, 6))
+    x[:300], x[300:600] = x[0], x[0] + 0.05
+    options = {"kernel": dp.Gaussian(2.0)}
+    exact = float(dp.rke(x, **options))
+    errors = []
+    for seed in range(20):
+        found = dp.rke(x, estimator=dp.Subsample(400), rng=seed, **options)
+        errors.append((float(found) - exact) / found.standard_error)
+    assert max(np.abs(errors)) < 4
+    assert 0.3 < np.sqrt(np.mean(np.square(errors))) < 2
+
+
 def test_subsample_adds_rows_until_it_is_precise():
     x = np.random.default_rng(0).standard_normal((9000, 3))
     result = dp.rke(x, kernel=dp.Gaussian(2.0), estimator=dp.Subsample(tolerance=1e-2))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,9 @@ __all__ = ["Subsample"]
 # Rows to start with where their number is open.
 _FIRST_ROWS = 4096
 
+# Rows of more than so many times the mean mass are in every sample, up to half of it.
+_HEAVY = 4.0
+
 
 @dataclass(frozen=True)
 class Subsample(Estimator):
@@ -33,7 +37,8 @@ class Subsample(Estimator):
 
     ||K / n||_F^2 is a mean over pairs of items. The mean over the pairs of m items, sampled without
     replacement, plus the known diagonal is unbiased; with unequal weights it is a ratio of two such
-    sums. Its error is a jackknife over the rows with the correction for a finite population. K_X,
+    sums. Rows of large mass, frequent answers, are in every sample. Its error is a jackknife over
+    the rows with the correction for a finite population. K_X,
     K_T and their product use the same rows, so common errors cancel in a conditional score. With
     all rows the result is exact.
 
@@ -87,13 +92,14 @@ class Subsample(Estimator):
             self.spectra(operators, question, resources)
         # With a product, rows are pairs for its factors too: common errors then cancel.
         joint = _first_product(operators)
-        orders = _row_orders(operators, joint, np.random.default_rng(question.rng))
-        available = max(len(order) for order in orders)
         count = self.num_rows or _FIRST_ROWS
+        rng = np.random.default_rng(question.rng)
+        plans = _plans(operators, joint, count // 2, rng)
+        available = max(plan.order.size for plan in plans)
         while True:
             estimates = []
-            for operator, order in zip(operators, orders, strict=True):
-                estimates.append(_from_rows(operator, joint, order[:count], resources))
+            for operator, plan in zip(operators, plans, strict=True):
+                estimates.append(_from_rows(operator, joint, plan, count, resources))
             error = math.hypot(*(estimate.standard_error for estimate in estimates))
             is_done = self.num_rows is not None or error <= self.tolerance
             if is_done or count >= available:
@@ -116,48 +122,130 @@ def _first_product(operators: Sequence[Operator]) -> HadamardOperator | None:
     return None
 
 
-def _row_orders(
-    operators: Sequence[Operator], joint: HadamardOperator | None, rng: np.random.Generator
-) -> list[np.ndarray]:
-    """A random order of the rows for each operator; with a product, one order of its pairs."""
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """The order in which rows are taken: first the heavy ones, then the others at random.
+
+    Equal items were merged, so that a frequent answer is a single row of large mass. Two of them
+    are hardly ever both in a random sample, and a sample without them does not show that they
+    exist. So all of them are taken.
+    """
+
+    order: np.ndarray
+    heavy: np.ndarray
+
+    @classmethod
+    def of(cls, masses: np.ndarray, most: int, rng: np.random.Generator) -> "_Plan":
+        """A plan with at most so many heavy rows."""
+        largest = np.argsort(-masses, kind="stable")[:most]
+        heavy = largest[masses[largest] > _HEAVY * masses.mean()]
+        rest = rng.permutation(masses.size)
+        return cls(np.concatenate([heavy, rest[~np.isin(rest, heavy)]]), heavy)
+
+
+def _plans(
+    operators: Sequence[Operator],
+    joint: HadamardOperator | None,
+    most: int,
+    rng: np.random.Generator,
+) -> list[_Plan]:
+    """A plan for each operator; with a product, one of its pairs for all."""
     if joint is None:
-        return [rng.permutation(operator.size) for operator in operators]
-    common = rng.permutation(joint.size)
-    return [common for _ in operators]
+        return [_Plan.of(operator.masses, most, rng) for operator in operators]
+    return [_Plan.of(joint.masses, most, rng)] * len(operators)
 
 
 def _from_rows(
-    operator: Operator, joint: HadamardOperator | None, chosen: np.ndarray, resources: Resources
+    operator: Operator,
+    joint: HadamardOperator | None,
+    plan: _Plan,
+    count: int,
+    resources: Resources,
 ) -> Estimate:
     """-log ||M||_F^2 from some points; for a factor of `joint` from some of its pairs."""
     # In ascending order, so that rows of a file are read front to back.
-    index = np.sort(chosen)
-    if joint is None or operator is joint:
-        masses = operator.masses
-        part = operator.sample(index, double=False)
-    else:
+    index = np.sort(plan.order[:count])
+    masses, points = operator.masses, index
+    if joint is not None and operator is not joint:
         # The sum over pairs, with the masses of pairs, equals the sum over the factor's points.
         masses = joint.masses
-        part = operator.sample(joint.index_of(operator)[index], double=False)
+        points = joint.index_of(operator)[index]
     masses = masses / masses.sum()
-    own = masses[index]
-    sums = _row_sums(part, own, resources)
-    size, count = masses.size, index.size
-    diagonal, total = float(masses @ masses), float(sums.sum())
-    if count == size:
-        return Estimate(-math.log(diagonal + total))
-    # The sums if all kernel values were one: the denominator of the ratio.
-    present = own * (own.sum() - own)
-    value = -math.log(diagonal + (1 - diagonal) * total / float(present.sum()))
-    # Without a row, the sums lose its pairs on both sides of the diagonal.
-    without = diagonal + (1 - diagonal) * (total - 2 * sums) / (present.sum() - 2 * present)
-    # Jackknife, times the correction for sampling from a finite population.
-    scale = math.sqrt((count - 1) / count * (1 - count / size))
-    return Estimate(value, scale * (-np.log(without) - value))
+    own, diagonal = masses[index], float(masses @ masses)
+    sums = _row_sums(operator, points, own, resources)
+    if index.size == masses.size:
+        return Estimate(-math.log(diagonal + float(sums.sum())))
+    is_drawn = ~np.isin(index, plan.heavy)
+    to_heavy, fixed = np.zeros(index.size), 0.0
+    if not is_drawn.all():
+        among_drawn = _row_sums(operator, points[is_drawn], own[is_drawn], resources)
+        to_heavy[is_drawn] = sums[is_drawn] - among_drawn
+        fixed = float(sums[~is_drawn].sum() - to_heavy.sum())
+        sums = np.where(is_drawn, sums - to_heavy, 0.0)
+    light = np.where(is_drawn, own, 0.0)
+    sample = _Sample(diagonal + fixed, masses, own[~is_drawn], light, to_heavy, sums)
+    return sample.estimate(int(is_drawn.sum()))
 
 
-def _row_sums(part: Operator, masses: np.ndarray, resources: Resources) -> np.ndarray:
-    """For each row, the sum over all other rows of w_i w_j k_ij^2."""
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Sums of w_i w_j k_ij^2 over some rows, of which the heavy ones are known in full.
+
+    Attributes
+    ----------
+    known : float
+        The diagonal, and the sum over pairs of heavy rows.
+    masses : ndarray
+        Of all rows.
+    heavy : ndarray
+        Masses of the heavy rows.
+    light : ndarray
+        Masses of the rows of the sample; zero for heavy ones.
+    to_heavy, sums : ndarray
+        For each row of the sample, the sum over heavy rows, and over the others of the sample.
+    """
+
+    known: float
+    masses: np.ndarray
+    heavy: np.ndarray
+    light: np.ndarray
+    to_heavy: np.ndarray
+    sums: np.ndarray
+
+    def estimate(self, count: int) -> Estimate:
+        """-log of the sum over all rows, with the error of `count` drawn rows."""
+        light_mass = 1 - float(self.heavy.sum())
+        squares = float(self.masses @ self.masses - self.heavy @ self.heavy)
+        # The sums if all kernel values were one, of all rows and of those drawn: their ratio
+        # replaces the rows that were not drawn.
+        drawn = float(self.light.sum())
+        present = self.light * (drawn - self.light)
+        to_heavy, among = float(self.to_heavy.sum()), float(self.sums.sum())
+        pairs = light_mass**2 - squares
+
+        def logarithm(to_heavy: Any, among: Any, drawn: Any, present: Any) -> Any:
+            crossed = 2 * to_heavy * light_mass / drawn
+            return -np.log(self.known + crossed + among * pairs / present)
+
+        value = float(logarithm(to_heavy, among, drawn, present.sum()))
+        # Without a row, the sums lose its pairs on both sides of the diagonal.
+        without = logarithm(
+            to_heavy - self.to_heavy,
+            among - 2 * self.sums,
+            drawn - self.light,
+            present.sum() - 2 * present,
+        )
+        # Jackknife, times the correction for sampling from a finite population.
+        size = self.masses.size - self.heavy.size
+        scale = math.sqrt((count - 1) / count * (1 - count / size))
+        return Estimate(value, np.where(self.light > 0, scale * (without - value), 0.0))
+
+
+def _row_sums(
+    operator: Operator, points: np.ndarray, masses: np.ndarray, resources: Resources
+) -> np.ndarray:
+    """For each of some rows, the sum over all others of w_i w_j k_ij^2."""
+    part = operator.sample(points, double=False)
     # Relative to the largest, so that equal masses are exact in single precision.
     largest = float(masses.max())
     relative = replace(part, masses=masses / largest)  # type: ignore[type-var]
