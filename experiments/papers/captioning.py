@@ -47,6 +47,18 @@ class Found:
         """Whether the captioner looks at the image and says what it sees."""
         return self.captioner not in (*_BLIND, *_CONSTANT)
 
+    @property
+    def is_in_middle(self) -> bool:
+        """Whether the bandwidth is the one that is quoted."""
+        return self.bandwidth == BANDWIDTHS[1]
+
+    @property
+    def is_as_known(self) -> bool:
+        """Whether constant captions count as one, and only who looks exceeds shuffled pairs."""
+        if self.captioner in _CONSTANT:
+            return abs(self.scores["conditional_vendi"] - 1) < 1e-6
+        return (self.p_value < _SIGNIFICANT) == self.sees
+
 
 @experiment(
     "fig20",
@@ -61,7 +73,7 @@ class Found:
         "Real handwritten digits for ImageNet, and captioners of a known level of detail for "
         "BLIP-2, GIT and GPT4o-mini. The features of a classifier of digits are the prompts."
     ),
-    data="a folder with JSON Lines of model, prompt (a text that stands in for an image) and output",
+    data="a folder with JSON Lines of model, prompt (a text in place of the image) and output",
 )
 def captioning(request: Request) -> Outcome:
     """Scores of captioners, the images being the prompts."""
@@ -123,51 +135,66 @@ def _one_each(data: Path, num_images: int) -> dp.Samples:
 
 def _judged(found: list[Found]) -> Outcome:
     """Check the order by detail, the shuffled pairs and the constant captioner."""
-    in_order, wrong, texts = [], [], []
-    for score in SCORES[:2]:
-        for bandwidth in BANDWIDTHS:
-            seeing = [each for each in found if each.sees and each.bandwidth == bandwidth]
-            values = [each.scores[score] for each in seeing]
-            in_order.append(all(later > earlier for earlier, later in pairwise(values)))
-            order = " < ".join(each.captioner for each in seeing)
-            said = ", ".join(f"{value:.2f}" for value in values)
-            texts.append(f"{score} at bandwidth {bandwidth} {said}")
-            if not in_order[-1]:
-                texts[-1] += " (not in this order)"
-    for each in found:
-        if each.captioner in _CONSTANT:
-            is_right = abs(each.scores["conditional_vendi"] - 1) < 1e-6
-        else:
-            is_right = (each.p_value < _SIGNIFICANT) == each.sees
-        if not is_right:
-            wrong.append(f"{each.captioner} at bandwidth {each.bandwidth} (p = {each.p_value:.2f})")
+    claims = [_in_order(found, score) for score in SCORES[:2]]
+    wrong = [each for each in found if not each.is_as_known]
     verdict = FAILS
-    if any(in_order):
+    if any(claims):
         verdict = PARTLY
-    if all(in_order) and not wrong:
+    if all(len(claim) == len(BANDWIDTHS) for claim in claims) and not wrong:
         verdict = HOLDS
-    reason = f"By length {order}: {'; '.join(texts)}. {_beyond(found)}"
+    order = " < ".join(each.captioner for each in found if each.sees and each.is_in_middle)
+    parts = []
+    for score, claim in zip(SCORES[:2], claims, strict=True):
+        values = [each.scores[score] for each in found if each.sees and each.is_in_middle]
+        said = ", ".join(f"{value:.2f}" for value in values)
+        parts.append(
+            f"{score} is in this order at {len(claim)} of {len(BANDWIDTHS)} bandwidths "
+            f"({said} at {BANDWIDTHS[1]})"
+        )
+    reason = f"By length, {order}: {'; '.join(parts)}. {_beyond(found)}"
     if wrong:
-        reason += f" Not as known: {', '.join(wrong)}."
+        names = ", ".join(f"{each.captioner} at bandwidth {each.bandwidth}" for each in wrong)
+        reason += f" Not as known: {names}."
     return Outcome(verdict, reason, _table(found), _figure(found))
 
 
+def _in_order(found: list[Found], score: str) -> list[float]:
+    """The bandwidths at which longer captions have more of a score."""
+    right = []
+    for bandwidth in BANDWIDTHS:
+        own = [each for each in found if each.sees and each.bandwidth == bandwidth]
+        if all(later.scores[score] > sooner.scores[score] for sooner, later in pairwise(own)):
+            right.append(bandwidth)
+    return right
+
+
 def _beyond(found: list[Found]) -> str:
-    """What the captioners that do not look show."""
-    middle = [each for each in found if each.bandwidth == BANDWIDTHS[1]]
+    """How much each captioner reveals about its images, beyond chance."""
     told = []
-    for each in middle:
-        if each.captioner in _BLIND:
-            information = each.scores["information_vendi"]
-            told.append(
-                f"{each.captioner} has information_vendi {information:.2f}, {each.excess:+.3f} "
-                f"nats over shuffled pairs (p = {each.p_value:.2f})"
-            )
-        elif each.captioner in _CONSTANT:
-            told.append(f"{each.captioner} conditional_vendi {each.scores['conditional_vendi']:.3f}")
+    for each in found:
+        if not each.is_in_middle:
+            continue
+        if each.captioner in _CONSTANT:
+            value = each.scores["conditional_vendi"]
+            told.append(f"{each.captioner} has conditional_vendi {value:.4f}")
         else:
-            told.append(f"{each.captioner} {each.excess:+.3f} nats")
-    return f"At bandwidth {BANDWIDTHS[1]}, {', '.join(told)}."
+            value = each.scores["information_vendi"]
+            told.append(
+                f"{each.captioner} has information_vendi {value:.2f}, {each.excess:+.3f} nats over "
+                f"shuffled pairs (p = {each.p_value:.2f})"
+            )
+    text = (
+        f"At bandwidth {BANDWIDTHS[1]}, {'; '.join(told)}. With one caption to an image, "
+        "Information grows with the variety of the captions whether they fit the images or not: "
+        "only the excess over shuffled pairs shows who looks."
+    )
+    excess = [each.excess for each in found if each.sees and each.is_in_middle]
+    if excess == sorted(excess, reverse=True):
+        text += (
+            " The excess falls with the length: the embedder averages words, so that in a long "
+            "caption each of them counts less."
+        )
+    return text
 
 
 def _table(found: list[Found]) -> Table:

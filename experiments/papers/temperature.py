@@ -2,8 +2,8 @@
 
 import re
 from collections import Counter, defaultdict
-from itertools import pairwise
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ _MOSTLY = 0.8
 
 # Fields that together name a generator and its temperature; the first that a file has are read.
 _FIELDS = ("task,model", "model,temperature")
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -82,7 +83,6 @@ def temperature(request: Request) -> Outcome:
         results = dp.evaluate_models(
             embedded,
             kernel_x=dp.Gaussian(bandwidth),
-            bandwidth_rule=dp.StableScore(),
             truncation=num_texts // 2,
             num_permutations=0,
         )
@@ -91,8 +91,10 @@ def temperature(request: Request) -> Outcome:
                 own = cells.setdefault(_named(name), {})
                 own[score, bandwidth] = float(found.scores[score])
     prompt_bandwidth = found.settings.kernel_t.bandwidth
-    given = f"{num_texts:,} texts at each temperature, t = {num_texts // 2:,}, bandwidth of prompts "
-    return _judged(cells, distinct, f"{given}{prompt_bandwidth:.2f} by the papers' rule.")
+    given = (
+        f"{num_texts:,} texts at each temperature, t = {num_texts // 2:,}, bandwidth of prompts "
+    )
+    return _judged(cells, distinct, f"{given}{prompt_bandwidth:.2f} by the default rule.")
 
 
 def _named(model: str) -> tuple[str, float]:
@@ -127,9 +129,10 @@ def _loaded(data: Path) -> dp.Samples:
 
 
 def _equal(samples: dp.Samples, most: int) -> dp.Samples:
-    """The same number of texts for each model, at most so many; models with less than half the usual are left out.
+    """The same number of texts for each model, at most `most`.
 
-    Scores grow with the number of texts, and some ranges of temperature have a tenth of the others.
+    Scores grow with the number of texts. Some ranges of temperature have a tenth of the texts that
+    others have: models with less than half the usual number are left out.
     """
     assert samples.models is not None
     counts = Counter(samples.models)

@@ -149,5 +149,3 @@ def captions(captioner: str, views: Views, seed: int = 0) -> list[str]:
         rows = rng.permutation(len(views))
     write = _WRITERS[captioner]
     return [write(views, row, rng) for row in rows]
-
-

@@ -63,7 +63,7 @@ def parsed(prompt: str) -> tuple[int, int]:
 
 
 def paths(generator: str, directions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Where the left upper corner of the digit is in each frame, shape (n, frames, 2).
+    """Where the upper left corner of the digit is in each frame, shape (n, frames, 2).
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def rendered(images: np.ndarray, corners: np.ndarray) -> np.ndarray:
     images
         Digits in white ink, 64 pixels in [-1, 1].
     corners
-        Their left upper corners in each frame, as `paths` returns them. Between two pixels, ink is
+        Their upper left corners in each frame, as `paths` returns them. Between two pixels, ink is
         divided among both.
     """
     strokes = (np.asarray(images, np.float32).reshape(-1, IMAGE_SIDE, IMAGE_SIDE) + 1) / 2

@@ -130,7 +130,10 @@ SUBJECTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "a stolen ring": ("the ring", ("its ruby was false", "it fitted nobody")),
     "a strange garden": ("the garden", ("roses bloomed in the snow", "no bird ever sang there")),
     "a long voyage": ("the voyage", ("the sails were patched", "it lasted two winters")),
-    "a family secret": ("the secret", ("grandmother took it to her grave", "two sisters shared it")),
+    "a family secret": (
+        "the secret",
+        ("grandmother took it to her grave", "two sisters shared it"),
+    ),
     "a lonely lighthouse": ("the lighthouse", ("its beam was red", "the stairs were endless")),
     "a forgotten song": ("the song", ("its last verse was missing", "only sailors hummed it")),
     "a black cat": ("the cat", ("it had one white paw", "it slept on the piano")),

@@ -127,9 +127,7 @@ class StoryModel:
         return stories
 
 
-def _sampled(
-    logits: torch.Tensor, temperature: float, generator: torch.Generator
-) -> torch.Tensor:
+def _sampled(logits: torch.Tensor, temperature: float, generator: torch.Generator) -> torch.Tensor:
     """A word for each row."""
     if temperature == 0:
         return logits.argmax(dim=1, keepdim=True)
