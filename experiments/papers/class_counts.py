@@ -1,0 +1,127 @@
+"""Vendi of a fixed number of items from more and more classes, by three estimators."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+import divprism as dp
+from divprism.report.table import Column, Table
+from experiments.papers.base import FAILS, HOLDS, PARTLY, Outcome
+from experiments.papers.plots import lines, panels
+
+ORDERS = (1.0, 1.5, 2.0)
+
+# Nystrom and FKEA count as close to the truncated score within this share of it.
+_CLOSE = 0.1
+
+ESTIMATORS = ("truncated", "Nystrom", "FKEA")
+
+Values = dict[tuple[str, float], list[float]]
+
+
+def outcome(counts: Sequence[int], features_of: Callable[[int], np.ndarray], word: str) -> Outcome:
+    """Scores of the items of each number of classes, and whether they grow.
+
+    Parameters
+    ----------
+    counts
+        Numbers of classes, rising.
+    features_of
+        Embeddings of items of so many classes, always the same number of items.
+    word
+        What a class is called.
+    """
+    sets = [features_of(count) for count in counts]
+    n = len(sets[0])
+    # Chosen once, on items of all classes: only the classes may change the scores.
+    bandwidth = dp.StableScore().bandwidth(sets[-1])
+    values: Values = {}
+    for name in ESTIMATORS:
+        for features in sets:
+            for order, score in zip(ORDERS, _scores(name, features, bandwidth), strict=True):
+                values.setdefault((name, order), []).append(score)
+    given = f"n = {n:,}, t = {n // 2:,}, bandwidth {bandwidth:.2g} by the papers' rule."
+    return _judged(counts, values, word, given)
+
+
+def _scores(name: str, features: np.ndarray, bandwidth: float) -> list[float]:
+    """The score at each order; t, the landmarks and the frequencies are half the items."""
+    half = len(features) // 2
+    # Random features have no eigenvalue to spare, so the papers do not truncate their spectrum.
+    choices = {
+        "truncated": {"truncation": half},
+        "Nystrom": {"truncation": half, "estimator": dp.Nystrom(half)},
+        "FKEA": {"estimator": dp.Fourier(half, extrapolate=False)},
+    }
+    kernel = dp.Gaussian(bandwidth)
+    # One spectrum gives the orders 1 and 2.
+    both = dp.evaluate(features, kernel_x=kernel, rng=0, **choices[name])
+    middle = dp.vendi(features, kernel=kernel, order=ORDERS[1], rng=0, **choices[name])
+    return [float(both.vendi), float(middle), float(both.rke)]
+
+
+def loaded(data: Path) -> tuple[Sequence[int], Callable[[int], np.ndarray]]:
+    """Numbers of classes, and embeddings of items, of real data; prompts are the classes."""
+    samples = dp.load(data)
+    prompts = samples.prompts
+    if not isinstance(prompts, tuple):
+        raise dp.DataError(f"{data} holds no prompts, which name the classes.")
+    embedded = np.asarray(dp.embed(dp.Samples(samples.outputs)).outputs)
+    classes = Counter(prompt.label for prompt in prompts)
+    largest = [name for name, _ in classes.most_common()]
+    labels = np.array([largest.index(prompt.label) for prompt in prompts])
+    # The fewest classes decide how many items there are at every step.
+    counts = [count for count in (2, 5, 10, 20, 50, 100, 200) if count <= len(largest)]
+    n = min(2000, int((labels < counts[0]).sum()))
+
+    def features_of(count: int) -> np.ndarray:
+        rows = np.flatnonzero(labels < count)
+        return embedded[np.random.default_rng(0).choice(rows, n, replace=False)]
+
+    return counts, features_of
+
+
+def _grows(values: list[float]) -> bool:
+    return all(later > earlier for earlier, later in pairwise(values))
+
+
+def _judged(counts: Sequence[int], values: Values, word: str, given: str) -> Outcome:
+    growing = [_grows(own) for own in values.values()]
+    apart = {}
+    for name in ESTIMATORS[1:]:
+        for order in ORDERS:
+            exact = np.array(values["truncated", order])
+            apart[name, order] = float(np.abs(np.array(values[name, order]) / exact - 1).max())
+    far = [key for key, share in apart.items() if share > _CLOSE]
+    verdict = FAILS
+    if all(_grows(values["truncated", order]) for order in ORDERS):
+        verdict = PARTLY
+    if all(growing) and not far:
+        verdict = HOLDS
+    shares = ", ".join(
+        f"{name} {max(apart[name, order] for order in ORDERS):.1%}" for name in ESTIMATORS[1:]
+    )
+    first, last = values["truncated", 1.0][0], values["truncated", 1.0][-1]
+    reason = (
+        f"{sum(growing)} of {len(growing)} curves grow at every step. From {counts[0]} to "
+        f"{counts[-1]} {word} the truncated score of order 1 grows from {first:.1f} to "
+        f"{last:.1f}. Largest distance from the truncated score: {shares}. {given}"
+    )
+    if far:
+        told = ", ".join(
+            f"{name} at order {order:g} ({apart[name, order]:.0%})" for name, order in far
+        )
+        reason += f" Not close: {told}."
+    columns = [Column("classes", word, "d")]
+    columns += [
+        Column(f"{name}_{order}", f"{name}, order {order:g}", ".2f") for name, order in values
+    ]
+    rows = zip(counts, *values.values(), strict=True)
+    figure, axes = panels(len(ORDERS))
+    for ax, order in zip(axes, ORDERS, strict=True):
+        curves = {name: values[name, order] for name in ESTIMATORS}
+        lines(ax, counts, curves, title=f"order {order:g}", xlabel=f"number of {word}")
+    return Outcome(verdict, reason, Table(tuple(columns), tuple(rows)), figure)

@@ -1,0 +1,210 @@
+"""Stories of a text generator at four temperatures."""
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.stats import spearmanr
+
+import divprism as dp
+from divprism.report.table import Column, Table
+from experiments.papers.base import CONDITIONAL, FAILS, HOLDS, PARTLY, Outcome, Request, experiment
+from experiments.papers.plots import lines, panels
+from experiments.world.stories import prompts, story_model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TEMPERATURES = (0.4, 0.7, 1.0, 1.3)
+
+SCORES = ("conditional_vendi", "conditional_rke")
+
+# Of the texts; the paper uses 0.1 to 0.8.
+BANDWIDTHS = (0.2, 0.4, 0.8)
+
+# Rank correlation with the temperature from which a claim that fails at some step holds in part.
+_MOSTLY = 0.8
+
+# Fields that together name a generator and its temperature; the first that a file has are read.
+_FIELDS = ("task,model", "model,temperature")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A score of a generator over the temperature."""
+
+    generator: str
+    score: str
+    bandwidth: float
+    degrees: tuple[float, ...]
+    values: tuple[float, ...]
+
+    @property
+    def rises(self) -> bool:
+        """Whether it is higher at each temperature than at the one before."""
+        return all(later > earlier for earlier, later in pairwise(self.values))
+
+    @property
+    def mostly_rises(self) -> bool:
+        """Whether the rank correlation with the temperature is high."""
+        return float(spearmanr(self.degrees, self.values).statistic) >= _MOSTLY
+
+
+@experiment(
+    "table2",
+    CONDITIONAL,
+    "Fig. 21, Tables 2, 4, 5",
+    claim="Conditional-Vendi and Conditional-RKE of stories rise with the temperature.",
+    stand_in=(
+        "A recurrent network that learned a grammar of stories, in place of Llama 2, Gemma 3 and "
+        "Phi 4 Mini. As in the paper, 10 genres, 20 subjects, and t is half the number of stories."
+    ),
+    data=(
+        "a folder with JSON Lines of model, temperature, prompt and output (or task and model, "
+        "where the model is named after a range of temperatures)"
+    ),
+)
+def temperature(request: Request) -> Outcome:
+    """Scores by generator and temperature, with the same bandwidths for all."""
+    if request.data is None:
+        samples = _stories(request.choose(10, 3))
+    else:
+        samples = _equal(_loaded(request.data), request.choose(2000, 500))
+    assert samples.models is not None
+    num_texts = min(Counter(samples.models).values())
+    distinct = {_named(name): _distinct(part) for name, part in samples.by_model().items()}
+    embedded = dp.embed(samples)
+    cells: dict[tuple[str, float], dict[tuple[str, float], float]] = {}
+    for bandwidth in BANDWIDTHS:
+        results = dp.evaluate_models(
+            embedded,
+            kernel_x=dp.Gaussian(bandwidth),
+            truncation=num_texts // 2,
+            num_permutations=0,
+        )
+        for name, found in results.items():
+            for score in SCORES:
+                own = cells.setdefault(_named(name), {})
+                own[score, bandwidth] = float(found.scores[score])
+    prompt_bandwidth = found.settings.kernel_t.bandwidth
+    given = (
+        f"{num_texts:,} texts at each temperature, t = {num_texts // 2:,}, bandwidth of prompts "
+    )
+    return _judged(cells, distinct, f"{given}{prompt_bandwidth:.2f} by the default rule.")
+
+
+def _named(model: str) -> tuple[str, float]:
+    """The generator and the temperature of a model such as "llama / 0.4"."""
+    generator, _, degree = model.rpartition(" / ")
+    number = re.search(r"\d+(\.\d+)?", degree)
+    if number is None:
+        raise dp.DataError(f"the temperature of {model!r} is not a number.")
+    return generator, float(number[0])
+
+
+def _stories(per_prompt: int) -> dp.Samples:
+    """Stories of the network for each prompt at each temperature."""
+    asked = prompts() * per_prompt
+    stories: list[str] = []
+    models: list[str] = []
+    for degree in TEMPERATURES:
+        # The same seed at all temperatures: what differs is the temperature alone.
+        stories += story_model().generate(asked, temperature=degree)
+        models += [f"network / {degree}"] * len(asked)
+    given = asked * len(TEMPERATURES)
+    return dp.Samples(stories, given, tuple(models)).without_empty()
+
+
+def _loaded(data: Path) -> dp.Samples:
+    for fields in _FIELDS[:-1]:
+        try:
+            return dp.load(data, model_field=fields)
+        except (dp.DataError, dp.ArgumentError):
+            continue
+    return dp.load(data, model_field=_FIELDS[-1])
+
+
+def _equal(samples: dp.Samples, most: int) -> dp.Samples:
+    """The same number of texts for each model, at most `most`.
+
+    Scores grow with the number of texts. Some ranges of temperature have a tenth of the texts that
+    others have: models with less than half the usual number are left out.
+    """
+    assert samples.models is not None
+    counts = Counter(samples.models)
+    least = np.median(list(counts.values())) / 2
+    kept = [row for row, model in enumerate(samples.models) if counts[model] >= least]
+    fewest = min(count for count in counts.values() if count >= least)
+    return samples.select(kept).head(min(fewest, most))
+
+
+def _distinct(samples: dp.Samples) -> float:
+    """Share of the texts of a prompt that differ, on average."""
+    assert isinstance(samples.prompts, tuple)
+    assert isinstance(samples.outputs, tuple)
+    texts = defaultdict(list)
+    for asked, told in zip(samples.prompts, samples.outputs, strict=True):
+        texts[asked.label].append(told.label)
+    return float(np.mean([len(set(own)) / len(own) for own in texts.values()]))
+
+
+def _judged(
+    cells: dict[tuple[str, float], dict[tuple[str, float], float]],
+    distinct: dict[tuple[str, float], float],
+    given: str,
+) -> Outcome:
+    """Whether each score of each generator rises at each step, at each bandwidth."""
+    curves = _curves(cells)
+    rising = [curve for curve in curves if curve.rises]
+    verdict = FAILS
+    if all(curve.mostly_rises for curve in curves):
+        verdict = PARTLY
+    if len(rising) == len(curves):
+        verdict = HOLDS
+    parts = [f"{len(rising)} of {len(curves)} curves rise at every step"]
+    for curve in curves:
+        if curve.bandwidth == BANDWIDTHS[1] and curve.generator == curves[0].generator:
+            parts.append(
+                f"{curve.score} of {curve.generator} at bandwidth {curve.bandwidth}: "
+                f"{curve.values[0]:.2f} at {curve.degrees[0]} to {curve.values[-1]:.2f} at "
+                f"{curve.degrees[-1]}"
+            )
+    columns = [Column("generator", "generator"), Column("temperature", "temperature", ".1f")]
+    columns.append(Column("distinct", "distinct texts", ".1%"))
+    for bandwidth in BANDWIDTHS:
+        for score in SCORES:
+            columns.append(Column(f"{score}_{bandwidth}", f"{score} {bandwidth}", ".2f"))
+    rows = [(*name, distinct[name], *cells[name].values()) for name in sorted(cells)]
+    reason = f"{'; '.join(parts)}. {given}"
+    return Outcome(verdict, reason, Table(tuple(columns), tuple(rows)), _figure(curves))
+
+
+def _curves(cells: dict[tuple[str, float], dict[tuple[str, float], float]]) -> list[Curve]:
+    curves = []
+    for generator in sorted({name for name, _ in cells}):
+        degrees = tuple(sorted(degree for name, degree in cells if name == generator))
+        for score in SCORES:
+            for bandwidth in BANDWIDTHS:
+                at = (score, bandwidth)
+                values = tuple(cells[generator, degree][at] for degree in degrees)
+                curves.append(Curve(generator, score, bandwidth, degrees, values))
+    return curves
+
+
+def _figure(curves: list[Curve]) -> "Figure":
+    """A panel for each score: of one generator all bandwidths, of several the middle one."""
+    figure, axes = panels(len(SCORES))
+    several = len({curve.generator for curve in curves}) > 1
+    for curve in curves:
+        name = f"bandwidth {curve.bandwidth}"
+        if several:
+            if curve.bandwidth != BANDWIDTHS[1]:
+                continue
+            name = curve.generator
+        ax = axes[SCORES.index(curve.score)]
+        lines(ax, curve.degrees, {name: curve.values}, title=curve.score, xlabel="temperature")
+    return figure
