@@ -38,6 +38,20 @@ def inputs(tmp_path_factory):
         )
         assert made.returncode == 0
     (folder / "link.npz").symlink_to("s1.npz")
+    np.save(folder / "weights.npy", np.full(12, 1 / 12))
+    np.save(folder / "labels.npy", np.arange(12) % 3)
+    made = run("embed", "pair", "-o", "vectors", "-q", "--no-cache", cwd=folder)
+    assert made.returncode == 0
+    (folder / "linked").mkdir()
+    for side in ("outputs", "prompts"):
+        (folder / "linked" / f"{side}.npy").symlink_to(f"../pair/{side}.npy")
+    frames = [f"images/{number}.png" for number in range(4)]
+    videos = [{"prompt": f"p{n}", "output": frames[n : n + 2]} for n in range(3)]
+    (folder / "videos.jsonl").write_text("\n".join(map(json.dumps, videos)) + "\n")
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text("{}")
+    result = run("score", "a.jsonl", "--format", "json", "-o", "r.json", "--no-cache", cwd=folder)
+    assert result.returncode == 0
     return folder
 
 
@@ -56,6 +70,21 @@ COMMANDS = [
     "embed pair --limit 5 -o pair",
     "embed pair/outputs.npy --limit 5 -o pair",
     "score a.jsonl --format json -o new.json --report new.json",
+    "score pair --weights weights.npy -o weights.npy",
+    "score pair --weights weights*.npy -o weights.npy",
+    "score pair --labels labels.npy -o labels.npy",
+    "score pair --labels labels.npy --report labels.npy",
+    "score pair --config r.json --report r.json",
+    "groups pair --labels labels.npy -o labels.npy",
+    "converge pair --config r.json -o r.json",
+    "score vector* -o vectors/outputs.npy",
+    "score vector* --report vectors/pairs.jsonl",
+    "score shards --prompts vector*/prompts.npy -o vectors/prompts.npy",
+    "state vector* --bandwidth-x 1 --bandwidth-t 1 -o vectors/outputs.npy",
+    "compare a.jsonl vector* -o vectors/outputs.npy",
+    "score linked --allow-outside -o pair/outputs.npy",
+    "score videos.jsonl --output-kind video -o images/3.png",
+    "score a.jsonl --embedder-x transformers:model -o model/config.json",
 ]
 
 

@@ -7,11 +7,10 @@ import typer
 
 from divprism.cli.job import Reading, command, flag
 from divprism.cli.messages import echo, say, warn
-from divprism.data.files import write_text
+from divprism.data.files import require_apart, write_text
 from divprism.data.parts import Shard
 from divprism.embedders.embedding import EMBEDDED_FILES, embed_into_cache, save_embedded
 from divprism.embedders.embedding import embed as embed_samples
-from divprism.errors import ArgumentError
 from divprism.report import report_page
 from divprism.report.result_files import read_result
 
@@ -48,8 +47,6 @@ def report(
     output: Path = flag("Output", Path("report.html"), "HTML page to write.", "--output", "-o"),
 ) -> None:
     """Write results as one HTML page: scores in words, plots, and prompt groups with examples."""
-    for path in results:
-        if output.exists() and path.exists() and output.samefile(path):  # a link counts
-            raise ArgumentError(f"the page would replace {path}, which it is made from.")
+    require_apart([output], results)
     write_text(output, report_page(*(read_result(path) for path in results)))
     say([f"wrote {output}; open it in a browser"])

@@ -50,6 +50,7 @@ def flag(panel: str, default: object, text: str, *names: str, **more: Any) -> An
 # Flags about intervals and gates, which only scores of whole models have.
 ASSESSMENT = ("interval", "unit", "num_permutations", "fail_under", "report", "details")
 _PANELS = ("Input", "Scoring", "Embedding", "Output", "Advanced")  # in the order of the help
+_READ = ("prompts", "labels", "weights", "config")  # flags beside IN that name a file to read
 # What stands for a value in the help, by the type of the option; a switch has none.
 _VALUES = {bool: "", int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 _input, _scoring, _embedding, _output, _advanced = (partial(flag, panel) for panel in _PANELS)
@@ -97,7 +98,9 @@ class Reading:
             raise ArgumentError("only one of IN and --prompts can be - (stdin).")
         flags = [getattr(self, key, None) for key in ("output", "plot", "report")]
         targets = [*written, *filter(None, flags)]
-        require_apart(targets, filter(None, [name, self.prompts, getattr(self, "config", None)]))
+        models = [(text or "").partition(":")[2] for text in (self.embedder_x, self.embedder_t)]
+        named = [name, *models, *map(self.context.params.get, _READ)]
+        require_apart(targets, filter(None, named))
         options = {key: getattr(self, key) for key in inspect.signature(load).parameters}
         samples = load(**(options | changed | {"source": name}))
         require_apart(targets, files_of(samples))

@@ -16,7 +16,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -266,10 +266,28 @@ def _holds(source: str | Path, path: str) -> bool:
     """Whether a file is the source, is in it, or is matched by it."""
     real = os.path.realpath(source)
     if os.path.isdir(real):
-        return os.path.commonpath([real, path]) == real
+        return _is_within(path, real) or any(_is_within(path, end) for end in _ends_of_links(real))
     if os.path.lexists(source):
         return os.path.samefile(real, path)
-    return any(os.path.realpath(name) == path for name in glob.glob(str(source)))
+    # A pattern may match folders, which `divprism embed` has written.
+    return any(_holds(name, path) for name in glob.glob(str(source)))
+
+
+def _is_within(path: str, real: str) -> bool:
+    """Whether a path is that of a file or folder, or of something inside of it."""
+    try:
+        return os.path.commonpath([real, path]) == real
+    except ValueError:  # two drives of Windows
+        return False
+
+
+def _ends_of_links(folder: str) -> Iterator[str]:
+    """Yield what links in a folder, at any depth, lead to."""
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            entry = os.path.join(parent, name)
+            if os.path.islink(entry):
+                yield os.path.realpath(entry)
 
 
 def require_different(targets: Iterable[Path]) -> None:

@@ -577,9 +577,15 @@ def clean_text(value: str) -> str:
 
 
 def files_of(samples: Samples) -> list[Path]:
-    """The files and folders of the images and videos in some samples."""
-    paths = []
+    """The files and folders of the images and videos in some samples, frame by frame."""
+    paths: list[Path] = []
     for items in (samples.outputs, samples.prompts):
-        if isinstance(items, tuple):
-            paths += [item.source for item in items if isinstance(item, Image | Video)]
-    return [path for path in paths if isinstance(path, Path)]
+        if not isinstance(items, tuple):
+            continue
+        for item in items:
+            source = getattr(item, "source", None)  # a text has none
+            if isinstance(source, Path):
+                paths.append(source)
+            elif isinstance(source, tuple):
+                paths += source
+    return paths
