@@ -262,3 +262,15 @@ def test_fourier_without_extrapolation_states_what_it_leaves_out():
 def test_whether_to_extrapolate_is_true_or_false():
     with pytest.raises(dp.ArgumentError, match="`extrapolate` must be True or False; got 'no'"):
         dp.Fourier(40, extrapolate="no")
+
+
+def test_orders_near_zero_state_what_double_precision_hides():
+    """Points in the plane under a wide kernel: eigenvalues fall below every rounding error."""
+    x = np.random.default_rng(0).standard_normal((80, 2))
+    at = {order: dp.vendi(x, kernel=dp.Gaussian(3.0), order=order) for order in (0.1, 0.5, 1.0)}
+    # All 80 points are distinct, so that order 0 would count 80.
+    assert float(at[0.1]) < 20
+    assert at[0.1].standard_error > 0.05 * at[0.1]
+    assert at[0.5].standard_error == 0 and at[1.0].standard_error == 0
+    # Features of a cosine kernel in the plane have rank two, and nothing is hidden.
+    assert dp.vendi(x, kernel=dp.Cosine(), order=0.1, estimator=dp.Exact()).standard_error == 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from divprism.core.arrays import eigvalsh
-from divprism.core.spectrum import Estimate, Spectrum
+from divprism.core.spectrum import Estimate, Spectrum, spectral_floor
 from divprism.engines import one_blas_thread
 
 __all__ = [
@@ -62,6 +62,9 @@ _SAME_CONTROL = 1e-8
 
 # Beyond this order only the largest eigenvalues matter.
 _HIGH_ORDER = 8.0
+
+# Changes of an entropy up to this size are not reported as errors of an exact solution.
+_NEGLIGIBLE = 1e-4
 
 # Orders up to this one have no derivative where an eigenvalue is zero.
 _CUSP = 0.5
@@ -286,9 +289,32 @@ def entropy_estimate(spectrum: Spectrum, order: float, truncation: int | None = 
 
 def _unresolved(spectrum: Spectrum, order: float, truncation: int | None, value: float) -> float:
     """What eigenvalues below the floor would change, if they are no rounding of the data."""
-    if order >= 1 or spectrum.values[-1] > spectrum.floor:
+    if order >= 1:
         return 0.0
-    return renyi_entropy(replace(spectrum, floor=0.0), order, truncation) - value
+    change = _hidden_change(spectrum, order, truncation)
+    if spectrum.values[-1] <= spectrum.floor:
+        change += renyi_entropy(replace(spectrum, floor=0.0), order, truncation) - value
+    return change
+
+
+def _hidden_change(spectrum: Spectrum, order: float, truncation: int | None) -> float:
+    """What eigenvalues would change that double precision hides, if they were as large as can be.
+
+    Orders near zero count each of them almost as one. What would change hardly anything is zero.
+    """
+    count = spectrum.hidden
+    if truncation is not None:
+        # What a truncation cuts off does not count.
+        count = min(count, truncation - spectrum.values.size)
+    if count <= 0:
+        return 0.0
+    size = spectrum.values.size + spectrum.hidden
+    largest = spectral_floor(spectrum.values[0], size, 0.0)
+    powers = float(spectrum.weights @ spectrum.values**order)
+    change = math.log1p(count * largest**order / powers) / (1 - order)
+    if change < _NEGLIGIBLE:
+        return 0.0
+    return change
 
 
 def _between_bounds(spectrum: Spectrum, order: float, truncation: int | None) -> Estimate:

@@ -54,6 +54,8 @@ class Spectrum:
     floor : float
         Eigenvalues up to this size may be there because the data were rounded. Orders below one,
         which count them almost as fully as all others, leave them out.
+    hidden : int
+        Eigenvalues that were left out as rounding errors of zeros, and may be none.
     bounds : tuple of two Spectrum
         With `coarse`: the same eigenvalues with the mass that is missing placed in two ways, for
         the least and for the most entropy.
@@ -83,6 +85,7 @@ class Spectrum:
     top_error: float = 0.0
     rounding: float = 0.0
     floor: float = 0.0
+    hidden: int = 0
     bounds: tuple["Spectrum", ...] = ()
     seen: float = 1.0
     unseen: float = 0.0

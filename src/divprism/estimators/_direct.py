@@ -1,7 +1,7 @@
 """All eigenvalues of each connected part, by its matrix or by the second moment of its features."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,14 +52,21 @@ def direct_spectra(
             solutions[operator] = _Solution(values, noise)
         solution = solutions[operator]
         require_positive(operator, solution.eigenvalues)
-        spectra.append(
-            Spectrum.from_eigenvalues(
-                solution.eigenvalues,
-                noise=solution.noise,
-                method=_method(parts[operator], by_moment),
-            )
+        spectrum = Spectrum.from_eigenvalues(
+            solution.eigenvalues,
+            noise=solution.noise,
+            method=_method(parts[operator], by_moment),
         )
+        spectra.append(replace(spectrum, hidden=_hidden(operator, spectrum)))
     return spectra
+
+
+def _hidden(operator: Operator, spectrum: Spectrum) -> int:
+    """Number of eigenvalues that may be there, below what double precision resolves."""
+    rank = operator.size
+    if operator.feature_dimension is not None:
+        rank = min(rank, operator.feature_dimension)
+    return max(0, rank - spectrum.values.size)
 
 
 @dataclass(frozen=True)
