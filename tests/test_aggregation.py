@@ -77,7 +77,7 @@ def test_a_truncated_score_is_as_near_the_union_of_spectra_as_the_theorem_says(p
 
 
 def test_the_mean_over_groups_is_not_the_truncated_score_of_separate_groups():
-    """Eq. 19 equates them. Two groups of eight outputs each, all apart; four eigenvalues kept."""
+    """The proof of eq. 19 equates them. Two groups of eight outputs, all apart; four kept."""
     outputs = [np.full(8, 1 / 8)] * 2
     mean_inside = math.log(4)
     union = truncated_aggregate([0.5, 0.5], outputs, 4)

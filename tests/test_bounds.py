@@ -136,7 +136,7 @@ def test_truncation_and_order_choose_the_theorem():
 @pytest.mark.parametrize(
     ("x", "t", "settings"),
     [
-        # Theorem 1 needs 26 samples.
+        # Truncated Vendi, Thm 1 needs 26 samples.
         (ROWS[:20], None, {}),
         # Outputs of one prompt are not independent.
         (ROWS[:400], np.repeat(np.arange(100), 4), {}),
@@ -175,7 +175,7 @@ def test_bounds_contain_the_known_conditional_rke():
 
 
 def test_the_ratio_of_two_norms_is_narrower_than_theorem_3():
-    """Theorem 3 is wider even with exact norms, so results carry the ratio."""
+    """Conditional Vendi, Thm 3 is wider even with exact norms, so results carry the ratio."""
     for t, joint in [(1.0, 1.0), (0.5, 0.25), (0.9, 0.1), (0.2, 0.15)]:
         for n in (10**9, 10**12):
             result = bounds._ratio(n, {"t": t, "joint": joint}, 0.05)

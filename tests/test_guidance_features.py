@@ -1,4 +1,4 @@
-"""Guidance in a feature space, and the step of eq. 14: gradients, clean latents, pipelines."""
+"""Guidance in a feature space, and the step of Conditional Vendi, eq. 14."""
 
 import math
 import re

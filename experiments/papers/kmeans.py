@@ -16,7 +16,7 @@ _COUNTS = (3, 10, 30, 60)
 @experiment(
     "kmeans",
     EARLIER,
-    "Fig. 19 of the first version (App. D.4)",
+    "Fig. 19 of an earlier version (App. D.4)",
     claim=(
         "Scores inside the true clusters of prompts measure what a model adds, but the clusters "
         "are not known. With those of K-means the score may miss; Conditional-Vendi, which needs "

@@ -13,7 +13,7 @@ _SCALES = {"scale 1": 1.0, "scale 4": 4.0}
 @experiment(
     "text-bandwidth",
     EARLIER,
-    "Fig. 21, 22 of the first version (App. D.7)",
+    "Fig. 22 of an earlier version (App. D.7)",
     claim=(
         "A wider kernel on prompts raises Conditional-Vendi and lowers Information-Vendi, and "
         "changes the order of the models little."

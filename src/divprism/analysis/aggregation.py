@@ -68,7 +68,7 @@ def separation(shares: Any, centres: Any, variances: Any, bandwidth: float) -> f
 
     It bounds the squared distance of the operator of pairs from one whose groups are points that
     are orthogonal in feature space (Conditional Vendi, eq. 18 with the step before eq. 17 computed
-    exactly, and with the factor 2 x 2 that both of its terms have).
+    exactly, and with the factor 2 x 2 in both terms: the second has 8 there, which is not needed).
 
     Parameters
     ----------

@@ -3,8 +3,8 @@
 They hold for every distribution, so they are wide: an interval computed from the data
 (`evaluate(interval=...)`) is many times narrower, and results carry the bound next to it
 (`bounds_of`). Each function returns the range that contains the population score with probability
-1 - delta, and refuses arguments that its theorem does not cover. Theorem 3 (b) of Truncated Vendi,
-on Nystrom, states no constant and has no function.
+1 - delta, and refuses arguments that its theorem does not cover. Truncated Vendi, Thm 3 (b), on
+Nystrom, states no constant and has no function.
 """
 
 import math
@@ -156,8 +156,8 @@ _THEOREMS: dict[str, Callable[[Score, Problem, Mapping[str, float], float], Boun
 def _ratio(n: int, norms: Mapping[str, float], delta: float) -> Bound:
     """Bound Conditional-RKE as the squared ratio of two norms.
 
-    Theorem 1 of Truncated Vendi holds for each norm with probability 1 - delta / 2. Theorem 3 of
-    Conditional Vendi (`conditional_rke_bound`) is about the ratio itself, and many times as wide.
+    Truncated Vendi, Thm 1 holds for each norm with probability 1 - delta / 2. Conditional Vendi,
+    Thm 3 (`conditional_rke_bound`) is about the ratio itself, and many times as wide.
     """
     # Both norms are within reach with probability 1 - delta by the union bound. That sorted spectra
     # are close bounds the difference of their norms by the reverse triangle inequality.
@@ -203,7 +203,7 @@ def vendi_bound(
     From order 2 on for any kernel (Truncated Vendi, Cor. 1). For orders from 1 to 2 for kernels
     with a feature map of `dimension` (Cor. 2), or for the truncated score (Thm 2). At order 1
     Thm 2 has the exponent 0 and says nothing; there Cor. 2 applies with the truncation as the
-    dimension, as in its proof.
+    dimension, as in the proof of Thm 2 (App. A.4).
 
     Examples
     --------
@@ -270,8 +270,8 @@ def conditional_vendi_bound(
 ) -> tuple[float, float]:
     """Return the range of the population Conditional-Vendi (order 1), given that of n pairs.
 
-    Needs the dimensions of both kernels' features (Conditional Vendi, Thm 1 in the form of its
-    appendix), or the truncation of the score (Thm 2). Pairs are independent.
+    Needs the dimensions of both kernels' features (Conditional Vendi, Thm 1 in the form of
+    App. A.1), or the truncation of the score (Thm 2). Pairs are independent.
 
     >>> ends = conditional_vendi_bound(5.0, 10**8, dimension_x=10, dimension_t=10)
     >>> [round(end, 2) for end in ends]
@@ -305,7 +305,7 @@ def conditional_rke_bound(
 ) -> tuple[float, float]:
     """Return the range of the population Conditional-RKE, given that of n independent pairs.
 
-    Conditional Vendi, Thm 3.
+    Conditional Vendi, Thm 3 in the form of App. A.1, which states the n that it needs.
 
     Parameters
     ----------

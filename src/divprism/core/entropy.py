@@ -75,7 +75,7 @@ def renyi_entropy(spectrum: Spectrum, order: float, truncation: int | None = Non
 
     Order 1 is the limit -sum lambda log lambda (Conditional Vendi, eq. 2), order infinity the limit
     -log(largest). With `truncation` t the spectrum is first cut to its top t eigenvalues
-    (Conditional Vendi, eq. 13). Between 0 and the log of the rank. Orders below one leave out what
+    (Conditional Vendi, eq. 23). Between 0 and the log of the rank. Orders below one leave out what
     rounding of the data may explain (`Spectrum.floor`).
 
     >>> half = Spectrum(np.array([0.5]), np.array([2.0]), "by hand")

@@ -1,6 +1,6 @@
 """Toy data with a known answer: matched Gaussian mixtures in the plane.
 
-Appendix G and Figure 11 of the Conditional-Vendi paper describe the construction.
+Conditional Vendi, App. G.1 and Fig. 11 describe the construction.
 """
 
 from dataclasses import dataclass

@@ -41,10 +41,11 @@ def relative_push(slopes: torch.Tensor, strength: float, latents: torch.Tensor) 
 def literal_push(
     slopes: torch.Tensor, strength: float, lengths: torch.Tensor, norms: torch.Tensor
 ) -> torch.Tensor:
-    """Return strength times the gradient of the score: the second term of eq. 14.
+    """Return strength times the gradient of the score.
 
-    `slopes` are the directions of `unit_slopes`, or these pulled back, and `lengths` the slopes
-    there. Dividing by the norms of what was scaled to norm one is the chain rule.
+    The second term of Conditional Vendi, eq. 14. `slopes` are the directions of `unit_slopes`,
+    or these pulled back, and `lengths` the slopes there. Dividing by the norms of what was
+    scaled to norm one is the chain rule.
     """
     # Items of norm zero have no direction, and so no slope.
     scale = torch.where(norms == 0, 0.0, lengths / torch.where(norms == 0, 1.0, norms))

@@ -1,16 +1,16 @@
 """DiversityGuidance: a hook for diffusers pipelines that moves latents uphill in a diversity score.
 
-After a step of the sampler every latent z is pushed by (Conditional Vendi, eq. 14)
+After a step of the sampler every latent z is pushed, as in Conditional Vendi, eq. 14, but by
 
     strength |z| g / |g|,    g the gradient of log score(z_1 / |z_1|, z_2 / |z_2|, ...) in z,
 
-where the score is that of the batch together with the bank of finished samples. Two choices of the
-published experiments are not part of eq. 14. First, their bandwidth of 0.8 applies to latents of
-norm one: unrelated latents are then sqrt(2) apart whatever the noise scale of the sampler, with a
-kernel value of 0.21. Second, their weight is relative to the latents: the gradient gives the
-direction, not the length. So a strength means the same for all samplers, scores, bank sizes and
-resolutions. With `relative=False` a push is strength times the gradient of the score itself, the
-step of eq. 14 as it is written.
+where the score is that of the batch together with the bank of finished samples. Two choices are not
+in the paper. First, its bandwidth of 0.8 (App. E.3) is applied to latents of norm one: unrelated
+latents are then sqrt(2) apart whatever the noise scale of the sampler, with a kernel value of 0.21.
+Second, its weight is relative to the latents: the gradient gives the direction, not the length. So
+a strength means the same for all samplers, scores, bank sizes and resolutions. With
+`relative=False` a push is strength times the gradient of the score itself, the step of eq. 14 as it
+is written.
 
 With `features`, samples are compared in a feature space, as in the row Vendi_CLIP of Table 3. The
 paper does not say of which latents: here of the clean ones that the sampler predicts at the step,

@@ -27,7 +27,7 @@ _TEXT = {"bandwidth_t": 0.3}
 _C_VSG_NAME = "c-vsg"
 _C_VSG = {"score": "vendi", "every": 5}
 C_VSG_STRENGTHS = (0.04, 0.05, 0.06, 0.07)
-"""The scales that App. E.3 chose from by validation; which was chosen is not stated."""
+"""The scales above 0 that App. E.3 chose from by validation; which was chosen is not stated."""
 
 
 def _presets() -> dict[str, dict[str, Any]]:
@@ -69,8 +69,8 @@ def _compared_by_cosine(settings: dict[str, Any]) -> Features:
             f"the preset {_C_VSG_NAME!r} compares samples in a feature space: pass features=..., "
             "for example Features.of_images(pipe, encoder)."
         )
-    # App. E.3 names no kernel for c-VSG. E.2 calls the cosine the standard one, and it needs no
-    # bandwidth, of which none is given either.
+    # App. E.3 names no kernel for c-VSG. The cosine, which App. E.2 calls the other standard kernel
+    # beside the Gaussian, needs no bandwidth, of which none is given either.
     if features.kernel is None and settings.get("bandwidth_z") is None:
         return dataclasses.replace(features, kernel=Cosine())
     return features

@@ -7,7 +7,8 @@ product K_X o K_T / n.
     conditional  exp (H(X, T) - H(T))          how many per kind of prompt: the model's own
     information  exp (H(X) + H(T) - H(X, T))   how much of the diversity follows the prompts
 
-and vendi = conditional x information, at every order and truncation (Conditional Vendi, eq. 8).
+and vendi = conditional x information. Conditional Vendi, eq. 8 states it at order 1; it holds at
+every order and truncation.
 """
 
 from collections.abc import Mapping
@@ -198,11 +199,12 @@ def vendi(
 def rke(x: object, *, kernel: Kernel | None = None, **options: "Unpack[ScoreOptions]") -> Score:
     """Effective number of distinct items at order 2: 1 / ||K / n||_F^2.
 
-    The inverse of the mean squared similarity of two random items, so common kinds decide: it can
-    rank models differently than `vendi` (Conditional Vendi, eq. 4; Truncated Vendi, eq. 7). No
+    Conditional Vendi, eq. 4; Truncated Vendi, eq. 7. The inverse of the mean squared similarity of
+    two random items, so common kinds decide: it can rank models differently than `vendi`. No
     eigenvalue is computed (unless `truncation` asks for some), the kernel matrix is visited tile by
-    tile and never held, and the score converges with O(1 / sqrt(n)) for any kernel. O(n^2 d), or
-    O(n d^2) for Cosine with d < n / 2. Between 1 and n. Arguments as in `vendi`.
+    tile and never held, and the score converges with O(1 / sqrt(n)) for any kernel (Truncated
+    Vendi, Cor. 1). O(n^2 d), or O(n d^2) for Cosine with d < n / 2. Between 1 and n. Arguments as
+    in `vendi`.
 
     >>> import numpy as np, divprism as dp
     >>> round(dp.rke(np.repeat(np.eye(4), 5, axis=0), kernel=dp.Cosine()), 12)

@@ -316,8 +316,8 @@ def _group_mean(spec: ScoreSpec, problem: Problem) -> Score:
         log = entropy.estimate
         score = math.exp(log.value)
         terms.append((share, Estimate(score, score * log.deviations, score * log.systematic)))
-    # App. G averages the scores. The mean of their logarithms would be the conditional score of
-    # disjoint groups at order 1 instead.
+    # Conditional Vendi, App. G.1 averages the scores. The mean of their logarithms would be the
+    # conditional score of disjoint groups at order 1 instead.
     mean = Estimate.total(terms)
     # Back to the logarithm, because a Score is made from its entropy.
     log_mean = Estimate(

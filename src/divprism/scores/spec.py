@@ -149,8 +149,8 @@ def _terms(**signs: int) -> Mapping[str, int]:
     return MappingProxyType(signs)
 
 
-# Conditional and Information are eq. 6 and 7 of Conditional Vendi. Their terms add up to those of
-# the outputs, so that vendi = conditional x information holds at every order and truncation, eq. 8.
+# Conditional and Information are Conditional Vendi, eq. 6 and 7. Their terms add up to those of the
+# outputs, so that vendi = conditional x information (eq. 8) holds at every order and truncation.
 _OUTPUTS = _terms(x=1)
 _CONDITIONAL = _terms(joint=1, t=-1)
 _INFORMATION = _terms(x=1, t=1, joint=-1)

@@ -1,7 +1,7 @@
 """Which prompts a model answers alike: diversity inside groups of prompts, and its aggregate.
 
 K_T / n = sum_k share_k v_k v_k' splits the joint matrix into groups,
-K_X o K_T / n = sum_k share_k (K_X o v_k v_k') (first version of Conditional Vendi, Sec. B). v_k
+K_X o K_T / n = sum_k share_k (K_X o v_k v_k') (Conditional Vendi, earlier version, App. B). v_k
 marks the prompts of group k. K_X o v_k v_k' has trace one: its entropy is the diversity inside the
 group, and its eigenvectors are the modes of the outputs there. The signs of v_k do not matter: it
 is the kernel matrix of the outputs with the masses v_k(i)^2. A group that is certain, such as a

@@ -156,9 +156,9 @@ class EigenDirectionGrouping(Grouping):
     """The grouping of the papers: each leading eigenvector v of K_T / n is a group.
 
     Its share is the eigenvalue and its masses are v(i)^2. Choose it to compare with the figures of
-    the papers (first version, Sec. B; Conditional Vendi, Fig. 6 and 13-15). A direction with
-    entries of both signs mixes two opposite kinds of prompts, and close eigenvalues mix groups;
-    `EigenGrouping` avoids both.
+    the papers (Conditional Vendi, earlier version, App. B; Conditional Vendi, Fig. 6 and 13-15). A
+    direction with entries of both signs mixes two opposite kinds of prompts, and close eigenvalues
+    mix groups; `EigenGrouping` avoids both.
 
     Attributes
     ----------

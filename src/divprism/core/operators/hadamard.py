@@ -119,8 +119,7 @@ class HadamardOperator(Operator):
     def features(self, rows: slice) -> Array:
         """All products of a left with a right feature, times the roots of the masses.
 
-        K_X o K_T is the kernel matrix of phi_X (x) phi_T (appendix of the first version of
-        Conditional Vendi, Prop. 1).
+        K_X o K_T is the kernel matrix of phi_X (x) phi_T (Conditional Vendi, App. A.2, Prop. 1).
         """
         left = self.left.kernel.features(self.left.points_at(self.left_index[rows]))
         right = self.right.kernel.features(self.right.points_at(self.right_index[rows]))
