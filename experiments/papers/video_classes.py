@@ -28,12 +28,12 @@ def video_classes(request: Request) -> Outcome:
     """Scores of the same number of clips of the first classes, in a random order."""
     if request.data is not None:
         return outcome(*loaded(request.data), "classes")
-    n = request.choose(1600, 600)
+    n = request.choose(1000, 300)
     # Neighbours in the list share their digit.
     classes = np.random.default_rng(0).permutation(prompts())
 
-    def features_of(count: int) -> np.ndarray:
+    def features_of(count: int, seed: int) -> np.ndarray:
         asked = [str(classes[row % count]) for row in range(n)]
-        return clip_watcher().features(generated("drifting", asked, seed=count))
+        return clip_watcher().features(generated("drifting", asked, seed=seed))
 
     return outcome(COUNTS, features_of, "classes")
