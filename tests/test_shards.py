@@ -477,6 +477,16 @@ def test_folders_of_all_shards_are_read_as_the_whole(tmp_path):
         dp.load(tmp_path / "v/*")
 
 
+def test_shards_of_different_sources_get_a_warning(tmp_path):
+    source = write_answers(tmp_path)
+    shutil.copy(source, tmp_path / "other.jsonl")
+    for part, name in (("1", source), ("2", tmp_path / "other.jsonl")):
+        call = ("embed", name, "--no-cache", "--shard", f"{part}/2", "-o", tmp_path / "v" / part)
+        assert run(*call).returncode == 0
+    codes = [notice.code for notice in dp.load(tmp_path / "v/*").warnings]
+    assert "shards-of-several-sources" in codes
+
+
 def test_a_missing_doubled_or_foreign_shard_is_refused(tmp_path):
     source = write_answers(tmp_path)
     call = ("embed", source, "--cache", tmp_path / "cache")

@@ -158,6 +158,17 @@ def _warnings(parts: Sequence[_Part]) -> list[Notice]:
         shard = parts[0].shard
         text = f"{shown(parts[0].folder)} holds shard {shard} alone, not all of its source."
         notices.append(Notice("one-shard", text))
+    origins = {str(part.description.get("source")): part for part in parts}
+    if parts[0].shard is not None and len(origins) > 1:
+        (one, first), (two, second) = list(origins.items())[:2]
+        notices.append(
+            Notice(
+                "shards-of-several-sources",
+                f"{shown(first.folder)} is a shard of {shown(one[:200])}, but "
+                f"{shown(second.folder)} of {shown(two[:200])}; unless these are copies of one "
+                "file, rows are missing.",
+            )
+        )
     return list(dict.fromkeys(notices))
 
 
