@@ -2,8 +2,8 @@
 
 import copy
 import json
-import re
 import os
+import re
 import shutil
 import struct
 import sys
