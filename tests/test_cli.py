@@ -891,3 +891,24 @@ main()
 def test_an_interrupt_while_the_command_line_loads_shows_no_traceback():
     result = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, check=False)
     assert (result.returncode, result.stderr) == (130, b"")
+
+
+CTRL_C = """
+import os, signal, sys
+
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == "divprism.embedders":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupted())
+"""
+
+
+def test_an_interrupt_while_the_package_loads_shows_no_traceback(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(CTRL_C)
+    folders = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    call = [sys.executable, "-m", "divprism", "ls", "scores"]
+    environment = os.environ | {"PYTHONPATH": folders}
+    result = subprocess.run(call, capture_output=True, check=False, env=environment)
+    assert (result.returncode, result.stderr) == (130, b"")

@@ -111,3 +111,25 @@ def test_a_config_is_not_replaced_by_the_result(tmp_path):
     result = run(*words, cwd=tmp_path)
     assert result.returncode == 2
     assert (tmp_path / "config.json").read_text() == '{"order": "2"}'
+
+
+@pytest.mark.parametrize("name", ["outputs.npy", "prompts.npy", "pairs.jsonl", "embedding.json"])
+def test_embed_keeps_files_that_it_did_not_write(name, inputs, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / name).write_text('{"model": "mine"}')
+    result = run("embed", inputs / "pair" / "outputs.npy", "-o", folder, "-q")
+    assert result.returncode == 2
+    assert f"has a file {name}".encode() in result.stderr
+    assert [path.name for path in folder.iterdir()] == [name]
+    assert (folder / name).read_text() == '{"model": "mine"}'
+
+
+def test_embed_replaces_its_own_files_beside_those_of_others(inputs, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    for source in ("pair", "pair/outputs.npy"):
+        assert run("embed", inputs / source, "-o", folder, "-q").returncode == 0
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert not (folder / "prompts.npy").exists()

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import re
 import shutil
 import struct
 import sys
@@ -263,6 +264,11 @@ SETTINGS: list[tuple[str, str, Any]] = [
 def test_settings_that_load_more_than_the_folder_are_refused(folder, file, key, value):
     edit(folder / file, lambda content: {**content, key: value})
     refused(folder)
+
+
+def test_an_activation_that_transformers_lacks_is_named_in_a_sentence(folder):
+    edit(folder / "config.json", lambda content: {**content, "hidden_act": "swish9"})
+    assert re.search(r"cannot load .*: [a-z ]+'swish9'", refused(folder))
 
 
 @pytest.mark.parametrize("path", ["../code", "/tmp", "1_Pooling/../../code", "..\\code", "C:x", 7])

@@ -1,7 +1,11 @@
 """Plots show the numbers they are given, fit their figure, and treat names as plain text."""
 
+import json
 import math
+import os
 import re
+import subprocess
+import sys
 import warnings
 from xml.etree import ElementTree
 
@@ -275,3 +279,28 @@ def test_plots_of_a_page_share_no_ids(document):
     assert len(ids) == len(set(ids))
     for name in re.findall(r'(?:url\(#|href="#)([^")]+)', page):
         assert name in ids
+
+
+def test_settings_of_the_user_change_neither_a_plot_nor_themselves(result):
+    matplotlib = pytest.importorskip("matplotlib")
+    backend = matplotlib.get_backend()
+    changed = {"text.usetex": True, "font.size": 40.0, "figure.dpi": 7.0}
+    with matplotlib.rc_context(changed):
+        figure, ax = result.plot()
+        assert not any(text.get_usetex() for text in ax.texts + ax.get_xticklabels())
+        assert figure.dpi == matplotlib.rcParamsDefault["figure.dpi"]
+        assert all(matplotlib.rcParams[name] == value for name, value in changed.items())
+    assert matplotlib.get_backend() == backend
+
+
+@pytest.mark.parametrize("backend", ["module://a.module.that.is.not.installed", "nonsense"])
+def test_a_page_needs_no_backend_and_no_matplotlibrc(backend, tmp_path, document):
+    """Jupyter sets MPLBACKEND for the programs that it starts; a new interpreter reads both."""
+    (tmp_path / "result.json").write_text(json.dumps(document))
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\nbackend: qtagg\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "divprism", "report", "result.json", "-o", "page.html"],
+        cwd=tmp_path, env=os.environ | {"MPLBACKEND": backend}, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "<svg" in (tmp_path / "page.html").read_text()

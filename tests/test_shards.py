@@ -34,6 +34,66 @@ def save_parts(folder, rows, name="part-{}.npy", cuts=CUTS):
 # --- patterns and folders of arrays
 
 
+def with_a_gap(folder, name, numbers, rows):
+    folder.mkdir(exist_ok=True)
+    for part, number in enumerate(numbers):
+        np.save(folder / name.format(number), rows[10 * part : 10 * part + 10])
+
+
+@pytest.mark.parametrize(
+    ("source", "prompts"),
+    [("s", None), ("s/outputs-*.npy", "s/prompts-*.npy"), ("s/outputs-*.npy", "s")],
+)
+def test_shards_of_both_sides_that_differ_in_their_numbers_are_refused(source, prompts, tmp_path):
+    with_a_gap(tmp_path / "s", "outputs-{:02}.npy", [9, 10, 12], ROWS)
+    with_a_gap(tmp_path / "s", "prompts-{}.npy", [9, 10, 11], PROMPTS)
+    given = prompts and tmp_path / prompts
+    with pytest.raises(dp.DataError, match=r"number 3 .*outputs-12\.npy .*prompts-11\.npy"):
+        dp.load(tmp_path / source, given)
+    (tmp_path / "s" / "prompts-11.npy").rename(tmp_path / "s" / "prompts-12.npy")
+    assert len(dp.load(tmp_path / source, given)) == 30
+
+
+def test_shards_in_numbered_folders_and_with_names_pair_up_by_what_varies(tmp_path):
+    for number in (1, 3):
+        with_a_gap(tmp_path / f"part{number}", "x-512.npy", [0], ROWS)
+    for number in (1, 2):
+        with_a_gap(tmp_path / f"part{number}", "t-64.npy", [0], PROMPTS)
+    with pytest.raises(dp.DataError, match="number 2 of the outputs"):
+        dp.load(tmp_path / "part*/x-512.npy", tmp_path / "part*/t-64.npy")
+    for text in "ab":
+        (tmp_path / f"answers-{text}.jsonl").write_text('{"output": "one"}\n{"output": "two"}\n')
+    for text in "ac":
+        (tmp_path / f"questions-{text}.txt").write_text(f"{text} one\n{text} two\n")
+    with pytest.raises(dp.DataError, match=r"answers-b\.jsonl .*questions-c\.txt"):
+        dp.load(tmp_path / "answers-*.jsonl", tmp_path / "questions-*.txt")
+
+
+def test_shards_cut_differently_pair_up_unless_one_is_missing(tmp_path):
+    with_a_gap(tmp_path / "s", "outputs-{}.npy", [0, 1, 2, 3], ROWS)
+    with_a_gap(tmp_path / "t", "prompts-{}.npy", [0, 1], PROMPTS.reshape(20, 4))
+    for number in (0, 1):
+        halves = np.load(tmp_path / "t" / f"prompts-{number}.npy").reshape(20, 2)
+        np.save(tmp_path / "s" / f"prompts-{number}.npy", halves)
+    assert np.array_equal(dp.load(tmp_path / "s").prompts, PROMPTS)
+    (tmp_path / "s" / "prompts-1.npy").rename(tmp_path / "s" / "prompts-2.npy")
+    with pytest.raises(dp.DataError, match="same numbers"):
+        dp.load(tmp_path / "s")
+
+
+@pytest.mark.parametrize("flag", ["labels", "weights"])
+def test_shards_of_labels_and_weights_have_the_numbers_of_the_outputs(flag, tmp_path):
+    with_a_gap(tmp_path / "s", "x-{}.npy", [0, 1, 3], ROWS)
+    values = {"labels": np.arange(30) % 3, "weights": np.full(30, 1 / 30)}[flag]
+    with_a_gap(tmp_path / "v", "v-{}.npy", [0, 1, 2], values)
+    for source in ("s", "s/*.npy"):
+        words = ("score", tmp_path / source, f"--{flag}", tmp_path / "v" / "*.npy", "-q")
+        done = run(*words)
+        assert done.returncode == 4
+        assert b"x-3.npy" in done.stderr
+        assert b"v-2.npy" in done.stderr
+
+
 @pytest.mark.parametrize("source", ["shards/*.npy", "shards", "shards/part-*.npy", "sh*/*.npy"])
 def test_shards_are_one_array_in_the_natural_order_of_their_names(source, tmp_path):
     save_parts(tmp_path / "shards", ROWS)
@@ -415,6 +475,16 @@ def test_folders_of_all_shards_are_read_as_the_whole(tmp_path):
     (tmp_path / "v/2/embedding.json").rename(tmp_path / "moved.json")
     with pytest.raises(dp.DataError, match=r"2 is a folder without embedding.json"):
         dp.load(tmp_path / "v/*")
+
+
+def test_shards_of_different_sources_get_a_warning(tmp_path):
+    source = write_answers(tmp_path)
+    shutil.copy(source, tmp_path / "other.jsonl")
+    for part, name in (("1", source), ("2", tmp_path / "other.jsonl")):
+        call = ("embed", name, "--no-cache", "--shard", f"{part}/2", "-o", tmp_path / "v" / part)
+        assert run(*call).returncode == 0
+    codes = [notice.code for notice in dp.load(tmp_path / "v/*").warnings]
+    assert "shards-of-several-sources" in codes
 
 
 def test_a_missing_doubled_or_foreign_shard_is_refused(tmp_path):

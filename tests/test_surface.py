@@ -20,6 +20,7 @@ SOURCE = Path(dp.__file__).parent
 # The folders and modules at the top of the package ("rooms"), from the lowest layer to the highest.
 # A room imports only itself and the rooms before it.
 ROOMS = [
+    "_interrupts",
     "errors",
     "engines",
     "core",

@@ -791,3 +791,15 @@ def test_an_interval_reaches_over_the_error_of_the_estimator(one_thread):
     from divprism.analysis.intervals import quantile
 
     assert np.isclose(widths[1], np.hypot(widths[0], quantile(20, 0.95) * own))
+
+
+@pytest.mark.parametrize("order", [">", "<"])
+def test_the_byte_order_of_arrays_changes_no_interval(order):
+    """Nearly equal prompts: only digits beyond single precision tell them apart."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(120, 3))
+    t = rng.normal(size=(5, 3))[rng.integers(0, 5, 120)] + 1e-8 * rng.normal(size=(120, 3))
+    expected = dp.evaluate(x, t, interval=0.95)
+    swapped = dp.evaluate(x.astype(f"{order}f8"), t.astype(f"{order}f8"), interval=0.95)
+    assert swapped.intervals == expected.intervals
+    assert swapped.to_dict()["data"] == expected.to_dict()["data"]

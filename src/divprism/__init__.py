@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from divprism import _interrupts  # noqa: F401  # before what takes a while to import
+
 __version__ = "0.1.0"  # first, so that the rooms can import it while this package is imported
 
 from divprism import embedders as _embedders

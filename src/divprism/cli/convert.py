@@ -9,7 +9,12 @@ from divprism.cli.job import Reading, command, flag
 from divprism.cli.messages import echo, say, warn
 from divprism.data.files import require_apart, write_text
 from divprism.data.parts import Shard
-from divprism.embedders.embedding import EMBEDDED_FILES, embed_into_cache, save_embedded
+from divprism.embedders.embedding import (
+    EMBEDDED_FILES,
+    check_folder,
+    embed_into_cache,
+    save_embedded,
+)
 from divprism.embedders.embedding import embed as embed_samples
 from divprism.report import report_page
 from divprism.report.result_files import read_result
@@ -29,6 +34,8 @@ def embed(
     if output is not None:
         written = [output / name for name in EMBEDDED_FILES]
     samples = job.read(written=written)
+    if output is not None:
+        check_folder(output)  # before hours of embedding
     if part:
         samples = part.of(samples)
     if output is None:

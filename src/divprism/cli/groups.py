@@ -55,7 +55,7 @@ def groups(
 def _read(job: Job, by: str, model: str | None, labels: str | None) -> tuple[Samples, Any]:
     """All samples, and the labels of one model if a file or a field holds them."""
     if labels is not None:
-        return job.read(), read_arrays(labels, "labels")
+        return job.read(), read_arrays(labels, "labels", job.source)
     if by in _WAYS:
         return job.read(), None
     if job.source == "-":

@@ -32,6 +32,7 @@ from divprism.report import report_page
 from divprism.report.config_files import check_embedder
 from divprism.report.details import detailed
 from divprism.report.streams import attempt_all, deliver
+from divprism.report.style import styled
 from divprism.report.table import Table, stdout_has_color, stdout_width
 from divprism.scores import registry
 from divprism.scores.settings import UNITS, Settings
@@ -233,9 +234,9 @@ class Job(Reading):
     def _plot(self, result: Any) -> None:
         if self.plot is not None:
             figure, _ = result.plot()
-            image = io.BytesIO()
-            form = self.plot.suffix[1:].lower()
-            figure.savefig(image, format=form, dpi=150, bbox_inches="tight")
+            image, form = io.BytesIO(), self.plot.suffix[1:].lower()
+            with styled():
+                figure.savefig(image, format=form, dpi=150, bbox_inches="tight")
             write_text(self.plot, image.getvalue())
 
     def _page(self, full: Document) -> None:

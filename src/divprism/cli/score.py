@@ -34,7 +34,7 @@ def score(
     options: dict[str, object] = {"settings": job.settings(samples), "memory": job.max_memory}
     for name, path in (("labels", labels), ("weights", weights)):
         if path is not None:
-            options[name] = read_arrays(path, name)
+            options[name] = read_arrays(path, name, job.source)
     if samples.models is None or len(set(samples.models)) == 1:
         result: Any = job.run(evaluate, samples, **options)
         results, document = Results.of(result), result.to_dict()

@@ -244,6 +244,9 @@ def content_hashes(x: Array) -> np.ndarray:
     to that precision. The lower half tells rows apart that are equal in it. O(n d).
     """
     hashes = single_hashes(x)
+    # The dtype of bytes in another order is not equal to float64.
+    if is_numpy_array(x) and not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="))
     if x.dtype != array_namespace(x).float64:
         return hashes
     # No change where double precision adds nothing.

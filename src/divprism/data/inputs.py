@@ -53,9 +53,17 @@ def as_samples(x: object, t: object, kernel_t: Kernel | None) -> Samples:
         raise ArgumentError("give outputs and prompts as dp.Samples(x, t), not as a tuple.")
     else:
         samples = _samples_in_memory(x, t, as_ids=isinstance(kernel_t, Categorical))
+    samples = replace(samples, outputs=_native(samples.outputs), prompts=_native(samples.prompts))
     if isinstance(kernel_t, Categorical):
         return samples.with_prompt_ids()
     return samples
+
+
+def _native(side: Any) -> Any:
+    """Return a NumPy array in the byte order of this machine: hashes depend on bytes."""
+    if isinstance(side, np.ndarray) and not side.dtype.isnative:
+        return side.astype(side.dtype.newbyteorder("="))
+    return side
 
 
 def _is_pair(x: object) -> bool:

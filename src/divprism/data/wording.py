@@ -179,10 +179,14 @@ def first_line(error: BaseException) -> str:
     ('bad header', 'EOFError')
     >>> first_line(ValueError("unknown type \x1b[31m"))
     'unknown type \\x1b[31m'
+    >>> first_line(KeyError("swish9"))  # its text is the key alone
+    "there is no entry 'swish9'"
     """
     lines = str(error).splitlines()
     if not lines or not lines[0]:
         return type(error).__name__
+    if type(error) is KeyError:
+        lines[0] = f"there is no entry {lines[0]}"
     line = escaped(lines[0][:_LONGEST_REASON]).rstrip(".")
     if len(lines[0]) > _LONGEST_REASON:
         return f"{line}..."

@@ -388,6 +388,8 @@ def _first_line(error: BaseException) -> str:
         return type(error).__name__
     # Some libraries put whole tables into their messages.
     line = lines[0].rstrip(".:")[:200]
+    if type(error) is KeyError:  # its text is the key alone
+        line = f"there is no entry {line}"
     if line.isprintable():
         return line
     # Values from files of the model may hold escape codes.

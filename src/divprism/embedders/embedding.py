@@ -1,5 +1,6 @@
 """The step from samples of items to samples of vectors, and a folder to keep the vectors in."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from divprism.core.arrays import Array
 from divprism.data.files import write_together
 from divprism.data.inputs import as_arrays
 from divprism.data.parts import Shard
-from divprism.data.readers.load import EMBEDDING
+from divprism.data.readers.embedded import EMBEDDING, is_written_by_embed
 from divprism.data.samples import Item, Samples, Text
 from divprism.data.wording import SIDES, counted, escaped, json_text, reason
 from divprism.embedders.base import Content, Embedder
@@ -30,6 +31,7 @@ from divprism.errors import ArgumentError, DataError, Notice
 __all__ = [
     "DEFAULTS",
     "EMBEDDED_FILES",
+    "check_folder",
     "embed",
     "embed_into_cache",
     "resolve_embedder",
@@ -260,15 +262,33 @@ def _note(side: str, embedder: Embedder, embedded: Embedded) -> str:
     return f"{subject}: {embedded.computed:,} embedded, {embedded.cached:,} found in the cache"
 
 
+def check_folder(folder: str | Path) -> None:
+    """Refuse a folder for vectors in which files of somebody else would be replaced or removed.
+
+    Raises
+    ------
+    ArgumentError
+        If it has a file of `EMBEDDED_FILES`, but no embedding.json that `save_embedded` wrote.
+    """
+    target = Path(folder)
+    present = [name for name in EMBEDDED_FILES if os.path.lexists(target / name)]
+    if present and not is_written_by_embed(target):
+        raise ArgumentError(
+            f"{escaped(target)[:200]} has a file {present[0]}, which `divprism embed` did not "
+            "write and would replace; name another folder."
+        )
+
+
 def save_embedded(
     folder: str | Path, samples: Samples, embedded: Samples, shard: Shard | None = None
 ) -> None:
     """Write vectors and the items they belong to into a folder that `load` reads.
 
     The files are outputs.npy, prompts.npy, pairs.jsonl and embedding.json, which names the shard
-    if the samples are one part of a source.
+    if the samples are one part of a source. Only files of an earlier call are replaced.
     """
     target = Path(folder)
+    check_folder(target)
     contents = {"outputs.npy": _vectors(embedded.outputs)}
     if embedded.prompts is not None:
         contents["prompts.npy"] = _vectors(embedded.prompts)

@@ -47,6 +47,8 @@ class _Closed(io.TextIOBase):
 
 def prepare_streams() -> None:
     """Make both streams accept every text, whatever their encoding and even if they are closed."""
+    # Plots go to files, whatever a notebook has set for the programs that it starts.
+    os.environ["MPLBACKEND"] = "agg"
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from divprism.errors import MissingExtraError
+from divprism.data.wording import first_line
+from divprism.errors import DataError, MissingExtraError
 
 __all__ = ["FAMILY_COLORS", "GRID", "INK", "PAPER", "family_color", "styled"]
 
@@ -50,16 +51,36 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
+# Settings of the program that draws rather than of a plot: they stay those of the user.
+_OF_THE_PROGRAM = (
+    *("backend", "interactive", "toolbar", "timezone", "webagg.", "tk.", "macosx."),
+    *("savefig.directory", "date.epoch", "docstring.", "keymap."),
+)
+
+
 @contextmanager
 def styled(**more: Any) -> Iterator[None]:
-    """Apply our style inside a `with` block; the settings of the user are the same after it."""
+    """Apply our style inside a `with` block; the settings of the user are the same after it.
+
+    It replaces all settings of plots: a matplotlibrc in the current folder, which may have come
+    with the data, is obeyed by matplotlib, and can even call LaTeX.
+    """
     try:
         import matplotlib
     except ImportError:
         raise MissingExtraError(
             "Plots need matplotlib, which is not installed: pip install 'divprism[report]'."
         ) from None
-    with matplotlib.rc_context(_SETTINGS | more), warnings.catch_warnings():
+    except (ValueError, OSError) as error:  # MPLBACKEND, or a matplotlibrc that is no text
+        raise DataError(f"matplotlib cannot be imported: {first_line(error)}.") from None
+    with warnings.catch_warnings():
+        # Deprecated settings have defaults, too.
+        warnings.filterwarnings("ignore", category=matplotlib.MatplotlibDeprecationWarning)
         # A model may have a name in a script that the font lacks; a box in its place is enough.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        yield
+        settings: dict[Any, Any] = dict(matplotlib.rcParamsDefault)
+        for name in matplotlib.rcParamsDefault:
+            if name.startswith(_OF_THE_PROGRAM):
+                del settings[name]
+        with matplotlib.rc_context(settings | _SETTINGS | more):
+            yield

@@ -14,7 +14,7 @@ from divprism.data.readers.tables import Record, read_table
 from divprism.data.samples import Samples, Side, Text, clean_text
 from divprism.errors import ArgumentError, DataError, Notice
 
-__all__ = ["EMBEDDING", "are_embedded", "read_embedded"]
+__all__ = ["EMBEDDING", "are_embedded", "is_written_by_embed", "read_embedded"]
 
 EMBEDDING = "embedding.json"
 """The file that marks a folder of vectors written by `divprism embed`."""
@@ -40,6 +40,16 @@ def are_embedded(paths: Sequence[Path]) -> bool:
                 "together only if `divprism embed` wrote them."
             )
     return True
+
+
+def is_written_by_embed(folder: Path) -> bool:
+    """Whether a folder has an embedding.json as `divprism embed` writes it."""
+    mark = folder / EMBEDDING
+    try:
+        description = parse_json(_text(mark), shown(mark))
+    except DataError:
+        return False
+    return isinstance(description, dict) and _is_complete(description)
 
 
 def read_embedded(folders: Sequence[Path], root: Root, name: str, *, keep_items: bool) -> Samples:
@@ -148,6 +158,17 @@ def _warnings(parts: Sequence[_Part]) -> list[Notice]:
         shard = parts[0].shard
         text = f"{shown(parts[0].folder)} holds shard {shard} alone, not all of its source."
         notices.append(Notice("one-shard", text))
+    origins = {str(part.description.get("source")): part for part in parts}
+    if parts[0].shard is not None and len(origins) > 1:
+        (one, first), (two, second) = list(origins.items())[:2]
+        notices.append(
+            Notice(
+                "shards-of-several-sources",
+                f"{shown(first.folder)} is a shard of {shown(one[:200])}, but "
+                f"{shown(second.folder)} of {shown(two[:200])}; unless these are copies of one "
+                "file, rows are missing.",
+            )
+        )
     return list(dict.fromkeys(notices))
 
 

@@ -17,7 +17,12 @@ from divprism.data.readers import npy
 from divprism.data.readers.arrays import read_array
 from divprism.data.readers.guards import shown
 from divprism.data.readers.npy import Header, read_header, read_npy
-from divprism.data.readers.shards import common_kind, matching
+from divprism.data.readers.shards import (
+    common_kind,
+    matching,
+    output_shards,
+    require_same_parts,
+)
 from divprism.data.wording import reason
 from divprism.errors import DataError
 
@@ -26,12 +31,17 @@ __all__ = ["read_arrays", "read_shards", "stored_rows"]
 _BLOCK = 8 << 20  # bytes that are copied at a time
 
 
-def read_arrays(source: str | Path, role: str) -> np.ndarray:
-    """Return the array in a file, on standard input, or in the files that a pattern matches."""
+def read_arrays(source: str | Path, role: str, outputs: str | Path | None = None) -> np.ndarray:
+    """Return the array in a file, on standard input, or in the files that a pattern matches.
+
+    `outputs` is the source of the outputs that its rows belong to: shards of both must match.
+    """
     paths = matching(source)
     if paths is None:
         return read_array(source, role)
     common_kind(paths)
+    if outputs is not None:
+        require_same_parts(output_shards(outputs), paths, role)
     return read_shards(paths, role)
 
 

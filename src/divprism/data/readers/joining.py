@@ -3,11 +3,13 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.guards import shown
+from divprism.data.readers.shards import require_same_parts
 from divprism.data.samples import Item, Samples, Side
 from divprism.data.wording import agreeing, counted
 from divprism.errors import DataError
@@ -27,11 +29,15 @@ class Prompts:
         The id of each prompt; None for one without, empty for arrays.
     name : str
         Their source in messages.
+    shards, output_shards : sequence of Path
+        The files of the prompts and of the outputs, where they are several.
     """
 
     side: Side
     keys: Sequence[object]
     name: str
+    shards: Sequence[Path] = ()
+    output_shards: Sequence[Path] = ()
 
     def join(
         self, samples: Samples, ids: Sequence[object], findings: Findings, each: int = 1
@@ -75,6 +81,7 @@ class Prompts:
                 f"{samples.source} and {len(side):,} prompts in {self.name}. "
                 "Repeat a prompt once for each of its outputs."
             )
+        require_same_parts(self.output_shards, self.shards, "prompts")
         _check_agreement(side, ids, samples.source, self.name)
         # For two arrays, pairing row by row is what everyone expects.
         if isinstance(samples.outputs, tuple):

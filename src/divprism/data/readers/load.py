@@ -27,6 +27,7 @@ from divprism.data.readers.shards import (
     common_kind,
     matching,
     require_one_folder,
+    require_same_parts,
 )
 from divprism.data.readers.tables import TABLE_SUFFIXES, Record, kind_of, read_table
 from divprism.data.readers.values import as_file
@@ -180,6 +181,8 @@ class _Source:
         self.allow_outside = allow_outside
         self.limit = limit
         self.outputs_per_prompt = 1
+        self.shards: Sequence[Path] = ()
+        self.prompt_shards: Sequence[Path] = ()
         self.path = Path(source)
         self.name = shown(source)
         self.content: bytes | None = None
@@ -225,6 +228,7 @@ class _Source:
     def _shards(self, paths: Sequence[Path], prompts: str | Path | None) -> Samples:
         """Return the samples of files, or of embedded folders, that are parts of one data set."""
         self._note_shards(paths)
+        self.shards = paths
         root = Root(paths[0].parent, self.allow_outside)
         if are_embedded(paths):
             samples = read_embedded(paths, root, self.name, keep_items=prompts is None)
@@ -322,8 +326,10 @@ class _Source:
         """Return the samples of .npy shards in a folder, by their role."""
         for paths in files.values():
             self._note_shards(paths)
+        self.shards = files["outputs"]
         side = None
         if prompts is None and "prompts" in files:
+            require_same_parts(self.shards, files["prompts"], "prompts")
             side = read_shards(files["prompts"], "prompts")
         return self._paired_arrays(read_shards(files["outputs"], "outputs"), side, prompts)
 
@@ -383,6 +389,7 @@ class _Source:
             return self._folder_of_prompts(path)
         for file in paths:
             open_file(file, shown(file)).close()
+        self.prompt_shards = paths
         kind = common_kind(paths)
         if is_array(paths[0], kind, self.fields):
             return read_shards(paths, "prompts"), []
@@ -400,7 +407,8 @@ class _Source:
         root = Root(folder, self.allow_outside)
         arrays = array_shards(folder, root)
         if arrays:
-            return read_shards(arrays.get("prompts", arrays["outputs"]), "prompts"), []
+            self.prompt_shards = arrays.get("prompts", arrays["outputs"])
+            return read_shards(self.prompt_shards, "prompts"), []
         files = media_files(folder, root)
         if not files:
             raise DataError(f"{shown(folder)} contains no images or videos to use as prompts.")
@@ -425,7 +433,8 @@ class _Source:
         """Return the samples with separate prompts, if there are any."""
         if prompts is None:
             return samples
-        separate = Prompts(*self._prompts(prompts), shown(prompts))
+        side, keys = self._prompts(prompts)
+        separate = Prompts(side, keys, shown(prompts), self.prompt_shards, self.shards)
         return separate.join(samples, ids, self.findings, self.outputs_per_prompt)
 
 

@@ -1,5 +1,6 @@
 """Data sets in several files: patterns such as `shards/*.npy`, and folders of .npy shards."""
 
+import contextlib
 import glob
 import itertools
 import os
@@ -14,9 +15,17 @@ from divprism.data.readers.tables import TABLE_SUFFIXES, kind_of
 from divprism.data.samples import Image, Side, Video
 from divprism.errors import DataError
 
-__all__ = ["array_shards", "common_kind", "matching", "require_one_folder"]
+__all__ = [
+    "array_shards",
+    "common_kind",
+    "matching",
+    "output_shards",
+    "require_one_folder",
+    "require_same_parts",
+]
 
 _WILDCARD = re.compile(r"[*?\[]")
+_TOKENS = re.compile(r"[0-9]+|[^\W\d_]+|.", re.DOTALL)  # numbers, words and single marks
 _FIRST_WORD = re.compile(r"[a-z]*")
 _ROLES = {"outputs": "outputs", "x": "outputs", "prompts": "prompts", "t": "prompts"}
 
@@ -81,6 +90,73 @@ def require_one_folder(tables: Sequence[Path], side: Side | None) -> None:
                 f"{item.where} names a file, and its table is one of several in different folders; "
                 "move these tables into one folder, with names relative to it."
             )
+
+
+def output_shards(source: str | Path) -> list[Path]:
+    """Return the shards of a source that has been read: a pattern, or a folder of arrays."""
+    paths = matching(source, allow_outside=True)
+    folder = Path(source)
+    if paths is None and folder.is_dir():
+        # A table may describe a folder whose arrays have any names.
+        with contextlib.suppress(DataError):
+            paths = array_shards(folder, Root(folder, allow_outside=True)).get("outputs")
+    return paths or []
+
+
+def require_same_parts(outputs: Sequence[Path], others: Sequence[Path], noun: str) -> None:
+    """Refuse shards that are paired by position, but whose names say that they do not belong.
+
+    If outputs-2.npy and prompts-3.npy are missing, outputs-3.npy would get prompts-2.npy. Rows
+    may be cut differently: 0 to 3 beside 0 to 1, without gaps, are accepted.
+    """
+    if len(outputs) < 2 or len(others) < 2:
+        return  # nothing to tell a shard of one by
+    own, other = _varying_parts(outputs), _varying_parts(others)
+    if own == other:
+        return
+    if len(own) != len(other) and _are_consecutive(own) and _are_consecutive(other):
+        return
+    index = 0
+    while index < min(len(own), len(other)) and own[index] == other[index]:
+        index += 1
+    first, second = ((*map(shown, paths), "none")[index] for paths in (outputs, others))
+    raise DataError(
+        f"shards pair up in their order, but number {index + 1:,} of the outputs is {first} and "
+        f"that of the {noun} is {second}; their names must have the same numbers."
+    )
+
+
+def _varying_parts(paths: Sequence[Path]) -> list[tuple[str, ...]]:
+    """Return what is left of each path without the words that all begin and end with.
+
+    >>> _varying_parts([Path("x-09.npy"), Path("x-10.npy")])
+    [('9',), ('10',)]
+    """
+    tokens = [_TOKENS.findall(str(path)) for path in paths]
+    start = _num_common(tokens)
+    ends = [words[start:][::-1] for words in tokens]
+    stop = _num_common(ends)
+    return [tuple(map(_without_zeros, words[stop:][::-1])) for words in ends]
+
+
+def _num_common(lists: Sequence[list[str]]) -> int:
+    """Return how many items all lists begin with."""
+    same = itertools.takewhile(lambda items: len(set(items)) == 1, zip(*lists, strict=False))
+    return sum(1 for _ in same)
+
+
+def _without_zeros(word: str) -> str:
+    if word.isascii() and word.isdigit():
+        return word.lstrip("0") or "0"
+    return word.casefold()
+
+
+def _are_consecutive(parts: Sequence[tuple[str, ...]]) -> bool:
+    """Whether parts are numbers without a gap."""
+    if not all(len(part) == 1 and part[0].isascii() and part[0].isdigit() for part in parts):
+        return False
+    numbers = [int(part[0][:18]) for part in parts]
+    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 def array_shards(folder: Path, root: Root) -> dict[str, list[Path]]:
