@@ -111,6 +111,11 @@ def evaluate(
         Compare Information with that of this many random pairings (`shuffled_baseline`), of which
         five or a few more cost a joint spectrum; 0 for none. Default: where prompts have fewer than
         five outputs on average, 99 up to 1,000 pairs and 19 up to 5,000.
+    preset : "conditional-vendi" or "truncated-vendi", optional
+        What a paper uses stands in for what is not given: its truncation, and its bandwidths where
+        its embedder was used. See docs/reference/command-line.md.
+    normalize : bool, optional
+        Scale rows to norm one first; `normalize_x` and `normalize_t` scale one side.
     settings : Settings, optional
         Settings of an earlier result; keywords override them.
 

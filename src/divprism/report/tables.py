@@ -462,6 +462,8 @@ def order_note(settings: Document) -> str:
     text = "order inf" if order == "inf" else f"order {order:g}"
     if settings["truncation"] is not None:
         text += f", truncation {settings['truncation']}"
+    if settings.get("preset") is not None:
+        text += f", preset {settings['preset']}"
     return text
 
 
@@ -477,6 +479,8 @@ def kernel_notes(document: Document) -> list[str]:
         parts = [f"{kernel} kernel"]
         if side in embedders:
             parts.insert(0, f"embedded by {embedders[side]}")
+        if settings.get(f"normalize_{side}"):
+            parts.insert(-1, "rows scaled to norm 1")
         if bandwidth is not None:
             parts.append(f"bandwidth {bandwidth:.6g}")
         notes.append(f"{noun}: {', '.join(parts)}")
