@@ -705,7 +705,7 @@ REFUSALS = [
     (
         ("--prompts", "-", "--weights", "-"),
         2,
-        "only one of IN, --prompts, --labels and --weights can be -",
+        "only one of IN and the files that flags name can be -",
     ),
     (("--flavour", "mint"), 2, "No such option: --flavour"),
     (("also.npy",), 2, "name the outputs once: divprism score IN, or --outputs IN"),

@@ -93,7 +93,7 @@ def test_a_setting_that_does_not_exist_is_refused():
 @pytest.mark.parametrize("options", [*OPTIONS, SweepOptions], ids=lambda kind: kind.__name__)
 def test_every_keyword_is_a_field_of_settings_or_resources(options):
     known = {field.name for field in (*fields(Settings), *fields(Resources))}
-    assert set(options.__annotations__) <= known | {"settings", "weights"}
+    assert set(options.__annotations__) <= known | {"settings", "weights", "normalize"}
 
 
 def test_keywords_override_settings(pairs):

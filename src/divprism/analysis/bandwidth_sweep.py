@@ -17,6 +17,7 @@ from divprism.analysis.inputs import (
 from divprism.core.arrays import Array, content_hashes, distinct_rows, smallest, to_numpy
 from divprism.core.distances import condensed_squares
 from divprism.core.entropy import matrix_entropy, truncation_of
+from divprism.core.kernels import Gaussian
 from divprism.core.validation import check_pairing, clean_rows
 from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, Notice
@@ -47,6 +48,10 @@ class SweepOptions(EmbeddingOptions, total=False):
     order: float
     truncation: int | None
     rng: Any
+    preset: str | None
+    normalize: bool
+    normalize_x: bool
+    normalize_t: bool
     progress: Progress | None
 
 
@@ -136,7 +141,9 @@ class BandwidthSweep:
     def to_dict(self) -> dict[str, Any]:
         """The result document: plain values only; its `settings` reproduce the sweep."""
         plain = self.settings.to_dict()
-        kept = {name: plain[name] for name in ("bandwidth_rule", "order", "truncation", "rng")}
+        names = ("bandwidth_rule", "order", "truncation", "rng")
+        scaled = ("preset", "normalize_x", "normalize_t")
+        kept = {name: plain[name] for name in (*names, *scaled)}
         kept["max_rows"] = self.max_rows
         # The grid itself, not how it was chosen: the median distance depends on the data.
         kept["bandwidths_x"] = self.x.bandwidths.tolist()
@@ -234,7 +241,12 @@ def bandwidth_sweep(
     # On all rows of all models: these have to be the bandwidths that the scores are computed with.
     chosen = {}
     for name, side in rows.items():
-        chosen[name] = settings.rule.side_bandwidth(name, side, models=embedded.models)
+        kernel = settings.kernel(name)
+        # Of a preset: other kernels are none of the keywords.
+        if settings.preset is not None and isinstance(kernel, Gaussian):
+            chosen[name] = kernel.bandwidth
+        else:
+            chosen[name] = settings.rule.side_bandwidth(name, side, models=embedded.models)
     if model is not None:
         embedded = embedded.by_model()[model]
         rows = _paired_rows(embedded.outputs, embedded.prompts)

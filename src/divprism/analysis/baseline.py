@@ -26,6 +26,7 @@ from divprism.engines import blas_for, side_by_side
 from divprism.errors import ArgumentError, Notice
 from divprism.estimators import Auto, Entropy, Exact, Lanczos
 from divprism.estimators.base import whole_number
+from divprism.scores.normalization import normalized
 from divprism.scores.problem import Problem, entropies, pose
 from divprism.scores.score import combine
 from divprism.scores.settings import PairOptions, Settings, read_options
@@ -139,6 +140,7 @@ def shuffled_baseline(
     (1.3, 0.01)
     """
     settings, resources = read_options(options, PairOptions, "shuffled_baseline")
+    x, t, settings = normalized(x, t, settings)
     problem = pose(x, t, settings=settings, resources=resources)
     return shuffled_from(problem, whole_number(num_permutations, "num_permutations", 1))
 

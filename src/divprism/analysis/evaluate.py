@@ -30,13 +30,14 @@ from divprism.analysis.intervals import (
 )
 from divprism.analysis.matching import inequality_warnings
 from divprism.analysis.prompt_kinds import kinds_as_ids, merged_prompts
+from divprism.analysis.reference import Fidelity, embed_reference, fidelity_of
 from divprism.analysis.sensitivity import sensitivity_of
 from divprism.core.arrays import is_numpy_array, to_numpy
 from divprism.data.inputs import as_arrays
 from divprism.data.samples import Samples
 from divprism.data.wording import counted
 from divprism.engines import Resources, cores, side_by_side
-from divprism.errors import BandwidthWarning, DataError, Notice
+from divprism.errors import ArgumentError, BandwidthWarning, DataError, Notice
 from divprism.scores.problem import Problem, pose
 from divprism.scores.score import SATURATION, Score, Solved, assemble_all, solve
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
@@ -64,6 +65,7 @@ def evaluate(
     labels: object = None,
     *,
     weights: object = None,
+    reference: object = None,
     **options: "Unpack[EvaluationOptions]",
 ) -> Evaluation:
     """All scores at once: each kernel matrix is computed once, and its spectrum serves all orders.
@@ -86,6 +88,10 @@ def evaluate(
         Groups of prompts; adds `cluster_vendi` and `cluster_rke`.
     weights : array (n,), optional
         Sample weights that sum to one. Default: equal.
+    reference : as `x`, optional
+        Real data, embedded as the outputs are; adds `fidelity`: kernel distance, recall and
+        coverage, in-batch similarity and, where one model embedded outputs and prompts, alignment.
+        Its own prompts are ignored.
     kernel_x, kernel_t, bandwidth_rule, order, truncation, estimator, rng, memory, executor,
     progress
         As in `conditional_vendi`. The rke scores use order 2 whatever `order` is, with the same
@@ -111,6 +117,11 @@ def evaluate(
         Compare Information with that of this many random pairings (`shuffled_baseline`), of which
         five or a few more cost a joint spectrum; 0 for none. Default: where prompts have fewer than
         five outputs on average, 99 up to 1,000 pairs and 19 up to 5,000.
+    preset : "conditional-vendi" or "truncated-vendi", optional
+        What a paper uses stands in for what is not given: its truncation, and its bandwidths where
+        its embedder was used. See docs/reference/command-line.md.
+    normalize : bool, optional
+        Scale rows to norm one first; `normalize_x` and `normalize_t` scale one side.
     settings : Settings, optional
         Settings of an earlier result; keywords override them.
 
@@ -134,16 +145,23 @@ def evaluate(
     # Everything that can be refused is refused before the expensive embedding.
     _require_aligned(samples, labels, weights)
     require_one_model(samples, "an evaluation is")
+    if reference is not None and weights is not None:
+        raise ArgumentError("`reference` does not go with `weights`: its metrics have none.")
     embedded, settings = embed_samples(samples, settings, resources)
+    fidelity = None
+    if reference is not None:
+        fidelity = fidelity_of(embedded, embed_reference(reference, embedded, settings, resources))
     result, _ = assess(embedded, settings, resources, labels=labels, weights=weights)
     _warn_of_bandwidths(result.warnings)
     # This includes the time of the embedding, which `assess` does not see.
-    return replace(result, runtime=runtime_since(start))
+    return replace(result, fidelity=fidelity, runtime=runtime_since(start))
 
 
 def evaluate_models(
     x: str | Path | Samples,
     t: str | Path | None = None,
+    *,
+    reference: object = None,
     **options: "Unpack[EvaluationOptions]",
 ) -> Results:
     """`evaluate` for each model of a file, with the same embedders and bandwidths for all.
@@ -157,6 +175,8 @@ def evaluate_models(
         With a model for each output.
     t : path, optional
         Prompts kept in another file.
+    reference : as in `evaluate`, optional
+        Real data, the same for all models.
     **options
         Keywords of `evaluate`.
 
@@ -170,12 +190,18 @@ def evaluate_models(
     by_model = samples.by_model()  # refuses samples without models before anything is embedded
     unequal = inequality_warnings(by_model)
     embedded, settings = embed_samples(samples, settings, resources)
+    parts = embedded.by_model()
+    fidelity: dict[str, Fidelity] = {}
+    if reference is not None:
+        real = embed_reference(reference, embedded, settings, resources)
+        fidelity = {model: fidelity_of(part, real) for model, part in parts.items()}
     settings = pool_bandwidths(embedded, settings)
     evaluations = {}
     # The embedding is shared by all models, and counts in the runtime of none.
-    for model, (result, _) in assess_models(embedded.by_model(), settings, resources).items():
+    for model, (result, _) in assess_models(parts, settings, resources).items():
         evaluations[model] = replace(
             result,
+            fidelity=fidelity.get(model),
             settings=with_rule_of(settings, result.settings),
             warnings=(*result.warnings, *unequal),
         )

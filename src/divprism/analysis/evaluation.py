@@ -12,6 +12,7 @@ from divprism import __version__
 from divprism.analysis.baseline import ShuffledBaseline
 from divprism.analysis.bounds import Bound
 from divprism.analysis.intervals import Interval
+from divprism.analysis.reference import Fidelity
 from divprism.analysis.sensitivity import Sensitivity
 from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text
@@ -75,6 +76,8 @@ class Evaluation:
     sensitivity : Sensitivity, optional
         By score and side, the change in percent with one percent more bandwidth; computed when it
         is first read. None where no side has a Gaussian kernel.
+    fidelity : Fidelity, optional
+        With a reference: distance from it, recall, coverage, alignment, in-batch similarity.
     samples : Samples, optional
         What was scored, as vectors, and what these were made from.
     """
@@ -90,6 +93,7 @@ class Evaluation:
     baseline: ShuffledBaseline | None = None
     bounds: dict[str, Bound] = field(default_factory=dict)
     sensitivity: Sensitivity | None = field(default=None, repr=False)
+    fidelity: Fidelity | None = None
     samples: Samples | None = field(default=None, repr=False)
 
     def __getattr__(self, name: str) -> Score | None:
@@ -171,7 +175,7 @@ class Evaluation:
         sensitivity = None
         if self.sensitivity is not None:
             sensitivity = self.sensitivity.to_dict()
-        return {
+        document = {
             "schema": SCHEMA,
             "scores": {name: self._score_to_dict(name) for name in self.scores},
             "baseline": baseline,
@@ -182,6 +186,10 @@ class Evaluation:
             "runtime": self.runtime,
             "warnings": [notice.to_dict() for notice in self.warnings],
         }
+        # Only where there is a reference: most results have none.
+        if self.fidelity is not None:
+            document["fidelity"] = self.fidelity.to_dict()
+        return document
 
     def _score_to_dict(self, name: str) -> dict[str, Any]:
         entry = self.scores[name].to_dict() | {"interval": None, "bound": None}

@@ -198,7 +198,7 @@ def alignment(x: Array, t: Array, *, scale: float = 100.0) -> float:
     return float(scale * np.clip(to_numpy(cosines), 0.0, 1.0).mean())
 
 
-def in_batch_similarity(x: Array, t: Array) -> float:
+def in_batch_similarity(x: Array, t: Array | None = None) -> float:
     """Return how alike the outputs of one prompt are: their mean cosine, averaged over prompts.
 
     A column of Conditional Vendi, Table 1 (App. E.3 takes it from Corso et al., 2024). Prompts with
@@ -209,8 +209,12 @@ def in_batch_similarity(x: Array, t: Array) -> float:
     ----------
     x : array, shape (n, d)
         Embeddings of outputs.
-    t : ids, length n, or array, shape (n, e)
-        Their prompts: texts, whole numbers, or embeddings, of which equal rows are one prompt.
+    t : ids, length n, or array, shape (n, e), optional
+        Their prompts: texts, whole numbers, or embeddings, of which equal rows are one prompt; or
+        the number of the batch that an output was generated in. Default: all outputs are one
+        batch, which is the expectation over random batches, whatever their size. So outputs of
+        prompts with one output each are compared (Conditional Vendi, Table 1 and App. E.3, does
+        not say what its batches are).
 
     Returns
     -------
@@ -231,7 +235,9 @@ def in_batch_similarity(x: Array, t: Array) -> float:
     0.5
     """
     x = clean_rows(x, "x")
-    codes = clean_ids(t, "t")
+    codes: np.ndarray | None = np.zeros(x.shape[0], dtype=int)
+    if t is not None:
+        codes = clean_ids(t, "t")
     if codes is None:
         _, codes = distinct_rows(clean_rows(t, "t"))
     check_pairing(x.shape[0], codes.size, "t")

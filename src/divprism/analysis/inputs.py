@@ -1,14 +1,19 @@
 """From what a user passes to embedded samples and pooled bandwidths: steps that analyses share."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 from divprism.core.kernels import Gaussian
+from divprism.core.validation import clean_ids
 from divprism.data.inputs import as_samples
 from divprism.data.samples import Samples
+from divprism.data.wording import SIDES, counted
 from divprism.embedders.embedding import embed, resolve_embedder
 from divprism.engines import Resources
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import ArgumentError, DataError, Notice
+from divprism.scores.normalization import normalized
+from divprism.scores.presets import Preset
 from divprism.scores.settings import Settings
 
 __all__ = [
@@ -26,7 +31,11 @@ __all__ = [
 def embed_samples(
     samples: Samples, settings: Settings, resources: Resources
 ) -> tuple[Samples, Settings]:
-    """The samples as vectors, and the settings with the embedders that made them."""
+    """The samples as vectors, and the settings with the embedders that made them.
+
+    This is also where a preset chooses bandwidths, which depend on the embedder, and where rows are
+    scaled to norm one.
+    """
     # Default embedders are resolved here, so that the settings of a result name the ones used.
     settings = replace(
         settings,
@@ -43,7 +52,73 @@ def embed_samples(
         progress=resources.progress,
         engine=resources.engine,
     )
-    return embedded, settings
+    embedded, settings = _as_in_paper(embedded, settings)
+    x, t, settings = normalized(embedded.outputs, embedded.prompts, settings)
+    return replace(embedded, outputs=x, prompts=t), settings
+
+
+def _as_in_paper(embedded: Samples, settings: Settings) -> tuple[Samples, Settings]:
+    """The settings with the bandwidths of a preset, and the samples with warnings about it."""
+    paper = settings.paper
+    if paper is None:
+        return embedded, settings
+    unknown: list[str] = []
+    for side, data in (("x", embedded.outputs), ("t", embedded.prompts)):
+        is_open = settings.kernel(side) is None and settings.bandwidth_rule is None
+        # Ids have no bandwidth, and what was given overrides the preset.
+        is_ids = side == "t" and data is not None and clean_ids(data, side) is not None
+        if not is_open or is_ids or data is None:
+            continue
+        record = _record_of(embedded, side)
+        known = paper.bandwidth_of(record)
+        # Rows that were scaled on request have another scale than those of the paper.
+        if known is None or (settings.normalizes(side) and not known.unit_norm):
+            unknown.append(f"{SIDES[side]} ({record.get('id', 'vectors of unknown origin')})")
+            continue
+        changes: dict[str, Any] = {f"kernel_{side}": Gaussian(known.bandwidth)}
+        if known.unit_norm:
+            changes[f"normalize_{side}"] = True
+        settings = replace(settings, **changes)
+    warnings = (*embedded.warnings, *_departures(paper, unknown, embedded, settings))
+    return replace(embedded, warnings=warnings), settings
+
+
+def _departures(
+    paper: Preset, unknown: list[str], embedded: Samples, settings: Settings
+) -> list[Notice]:
+    """Warnings about what is not as in the paper of a preset; `unknown`: sides without a number."""
+    notices = []
+    if unknown:
+        text = (
+            f"the preset {paper.name} has no bandwidth for {' and '.join(unknown)}, so the papers' "
+            f"rule, stable, chooses it. {paper.embedders}; choose them by `embedder_x` and "
+            "`embedder_t`."
+        )
+        notices.append(Notice("preset-not-of-paper", text))
+    largest = _most_pairs(embedded)
+    if settings.truncation is not None and largest <= settings.truncation:
+        text = (
+            f"the truncation of {settings.truncation:,} keeps all eigenvalues of "
+            f"{counted(largest, 'pair', 'pairs')}, so nothing is truncated; the paper scores "
+            f"{paper.samples:,} pairs at a time."
+        )
+        notices.append(Notice("preset-not-truncated", text))
+    return notices
+
+
+def _record_of(embedded: Samples, side: str) -> dict[str, Any]:
+    """How the vectors of a side were made; empty if that is unknown."""
+    for record in embedded.embedders:
+        if record.get("side") == side:
+            return dict(record)
+    return {}
+
+
+def _most_pairs(embedded: Samples) -> int:
+    """The number of pairs of the largest model."""
+    if embedded.models is None:
+        return len(embedded)
+    return max(Counter(embedded.models).values())
 
 
 def embed_model(

@@ -12,7 +12,8 @@ from divprism.report.config_files import ALLOWED, Config, check_value, read_conf
 
 Values = dict[str, Any]
 # Settings that change the scores: a command that does not have them reports that.
-_REPORTED = ("kernel_x", "bandwidth_x", "kernel_t", "bandwidth_t", "truncation")
+_SIDES = ("kernel_x", "bandwidth_x", "normalize_x", "kernel_t", "bandwidth_t", "normalize_t")
+_REPORTED = (*_SIDES, "truncation")
 
 
 def typed(context: typer.Context, name: str) -> bool:
@@ -57,7 +58,7 @@ def _usable(config: Config, context: typer.Context, path: Path) -> Values:
     if config.is_curve and name != "converge":
         # A curve has truncated scores beside the plain ones: its truncation is not that of all.
         kept.pop("truncation", None)
-    ignored = [key for key in _REPORTED if values.get(key) is not None and key not in kept]
+    ignored = [key for key in _REPORTED if values.get(key) and key not in kept]
     if ignored:
         say([f"warning: config: {name} does not use {' and '.join(ignored)} of {path}."])
     if name == "score" and values.get("interval", 0) is None:

@@ -35,6 +35,7 @@ from divprism.report.streams import attempt_all, deliver
 from divprism.report.style import styled
 from divprism.report.table import Table, stdout_has_color, stdout_width
 from divprism.scores import registry
+from divprism.scores.presets import PRESETS
 from divprism.scores.settings import UNITS, Settings
 
 R = TypeVar("R")
@@ -149,11 +150,15 @@ class Job(Reading):
     kernel_t: str | None = _scoring(None, "Kernel of the prompts; categorical compares ids.")
     bandwidth_x: float | None = _scoring(None, "Gaussian bandwidth of the outputs.")
     bandwidth_t: float | None = _scoring(None, "Gaussian bandwidth of the prompts.")
-    bandwidth_rule: str = _scoring("distinct", "How bandwidths are chosen; see divprism ls rules.")
+    bandwidth_rule: str | None = _scoring(None, "How bandwidths are chosen: divprism ls rules.")
     truncation: int | None = _scoring(None, "Number of eigenvalues kept in each spectrum.")
     interval: float | None = _scoring(0.95, "Level of the intervals; 0 for none.")
     unit: str | None = _scoring(None, "What intervals resample.", metavar="|".join(UNITS))
     num_permutations: int | None = _scoring(None, "Random pairings as baseline; 0 for none.", min=0)
+    preset: str | None = _scoring(None, "Settings of a paper.", metavar="|".join(PRESETS))
+    normalize: bool = _scoring(False, "Scale all vectors to norm one.", "--normalize")
+    normalize_x: bool = _scoring(False, "Scale vectors of the outputs.", "--normalize-x")
+    normalize_t: bool = _scoring(False, "Scale vectors of the prompts.", "--normalize-t")
     estimator: str = _advanced("auto", "How spectra are computed; see divprism ls estimators.")
     rng: int = _advanced(0, "Seed of everything random.")
     max_memory: str | None = _advanced(None, "Limit, e.g. 4GB; default: half of the free memory.")
@@ -198,6 +203,7 @@ class Job(Reading):
         plain = {key: getattr(self, key) for key in Settings().to_dict()}
         plain["interval"] = self.interval or None  # 0 is how a flag spells None
         for side in ("x", "t"):
+            plain[f"normalize_{side}"] = bool(self.normalize or plain[f"normalize_{side}"])
             plain[f"embedder_{side}"] = None  # they have options of its own, see below
             # The bandwidth of a config file belongs to the kernel that a flag replaces.
             kernel, bandwidth = f"kernel_{side}", f"bandwidth_{side}"

@@ -12,6 +12,8 @@ from divprism.errors import ArgumentError
 from divprism.report.documents import models_of
 from divprism.report.tables import evaluation_table, results_table, scores_table
 
+_OF_IN: Any = ["prompts", "prompt_kind", "prompt_field", "model_field", "limit"]  # not of REAL
+
 
 @command("plot")
 def score(
@@ -19,14 +21,15 @@ def score(
     outputs: str | None = flag("Input", None, "Another way to give IN."),
     labels: str | None = flag("Input", None, "File with a group per output, for cluster scores."),
     weights: str | None = flag("Input", None, "File with a weight per output; the sum must be 1."),
+    reference: str | None = flag("Input", None, "Real data: adds distance, recall, coverage."),
 ) -> None:
     """Score outputs against their prompts: Vendi, Conditional-Vendi and Information-Vendi."""
     gates = parse_gates(job.fail_under, labels=labels is not None)
     if (job.source is None) == (outputs is None):
         raise ArgumentError("name the outputs once: divprism score IN, or --outputs IN.")
     job = replace(job, source=job.source or outputs)
-    if [job.source, job.prompts, labels, weights].count("-") > 1:
-        raise ArgumentError("only one of IN, --prompts, --labels and --weights can be - (stdin).")
+    if [job.source, job.prompts, labels, weights, reference].count("-") > 1:
+        raise ArgumentError("only one of IN and the files that flags name can be - (stdin).")
     if weights is not None and (job.report is not None or job.details):
         raise ArgumentError("--report and --details do not go with --weights.")
     samples = job.read()
@@ -35,6 +38,8 @@ def score(
     for name, path in (("labels", labels), ("weights", weights)):
         if path is not None:
             options[name] = read_arrays(path, name, job.source)
+    if reference is not None:
+        options["reference"] = job.read(reference, (), **dict.fromkeys(_OF_IN))
     if samples.models is None or len(set(samples.models)) == 1:
         result: Any = job.run(evaluate, samples, **options)
         results, document = Results.of(result), result.to_dict()

@@ -13,8 +13,19 @@ from typing import Any
 from divprism.data.wording import escaped
 from divprism.embedders.transformer_models import ALIASES
 from divprism.errors import ArgumentError, DataError
-from divprism.report.checks import Check, list_of, number, positive, refuse, text, whole
+from divprism.report.checks import (
+    Check,
+    boolean,
+    list_of,
+    number,
+    one_of,
+    positive,
+    refuse,
+    text,
+    whole,
+)
 from divprism.report.result_files import read_result
+from divprism.scores.presets import PRESETS
 from divprism.scores.settings import UNITS
 
 __all__ = ["ALLOWED", "Config", "check_embedder", "check_value", "read_config"]
@@ -89,6 +100,10 @@ ALLOWED: dict[str, Check] = {
     "num_permutations": _between(0, 100_000),
     "estimator": _short_text,
     "rng": _check_seed,
+    "preset": one_of(*PRESETS),
+    "normalize": boolean,
+    "normalize_x": boolean,
+    "normalize_t": boolean,
     "embedder_x": _short_text,
     "embedder_t": _short_text,
     "dtype": _check_dtype,

@@ -108,6 +108,19 @@ _BASELINE = record(
 _SENSITIVITY = record(
     {"n": whole(1), "scores": mapping_of(record({}, {"x": _NUMBER, "t": _NUMBER}))},
 )
+_FIDELITY = record(
+    {
+        "kernel_distance": record(
+            {"value": _NUMBER, "standard_error": _ERROR, "n_reference": whole(1)}
+        ),
+        "recall": _SHARE,
+        "coverage": _SHARE,
+        "alignment": maybe(_NUMBER),
+        "in_batch_similarity": maybe(_NUMBER),
+        "batches": one_of("prompt", "all"),
+        "absent": mapping_of(text),
+    }
+)
 _NOTICE = record({"code": text, "text": text, "severity": text})
 _NOTICES = list_of(_NOTICE)
 # Notes below tables read these settings; all others are only printed.
@@ -304,7 +317,11 @@ _EVALUATION = all_of(
             "runtime": record({}, {"command": _MAYBE_TEXT, "divprism": text}),
             "warnings": _NOTICES,
         },
-        {"details": maybe(_DETAILS), "sensitivity": maybe(_SENSITIVITY)},
+        {
+            "details": maybe(_DETAILS),
+            "sensitivity": maybe(_SENSITIVITY),
+            "fidelity": maybe(_FIDELITY),
+        },
     ),
     _check_split,
 )

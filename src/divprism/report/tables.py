@@ -12,6 +12,12 @@ from divprism.data.wording import SIDES
 from divprism.errors import Notice
 from divprism.report.bandwidth_words import sensitivity_note, stability_note
 from divprism.report.documents import Document, Documents, models_of
+from divprism.report.fidelity_tables import (
+    fidelity_columns,
+    fidelity_notes,
+    fidelity_records,
+    fidelity_rows,
+)
 from divprism.report.kinds import ends_of, kinds_note, kinds_sentence, most_per_prompt
 from divprism.report.table import SCORE, Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
@@ -82,10 +88,11 @@ def warnings_in(document: Document) -> tuple[Notice, ...]:
 
 def evaluation_table(document: Document, wide: bool = False) -> Table:
     """The scores of one model, a row each, with what they mean."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for spec in _computed([document], wide):
         score = document["scores"][spec.name]
         rows.append((spec.name, score["value"], _error(spec, document), meaning_in(spec, document)))
+    rows += fidelity_rows(document)
     # Only the meaning may be left out: without it the table still answers the question.
     columns = (
         Column("score", "score"),
@@ -94,7 +101,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
         Column("meaning", "reads as", priority=1),
     )
     sensitivity = sensitivity_note([document], wide)
-    notes = [*remarks(document), *kernel_notes(document), *sensitivity]
+    notes = [*remarks(document), *kernel_notes(document), *sensitivity, *fidelity_notes(document)]
     connection = kinds_sentence(document)
     if connection:
         notes.insert(0, connection)
@@ -167,13 +174,15 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
     has_baseline = any(document["baseline"] for document in documents.values())
     if has_baseline:
         columns.append(Column("excess_information", "excess info", ".3f", priority=6))
+    beside, cells = fidelity_columns(documents)
+    columns += beside
     rows = []
     for model, document in documents.items():
         row: list[Cell] = [model, document["data"]["n"], document["data"]["prompts"]]
         row += [_cell_of(spec, document) for spec in specs]
         if has_baseline:
             row.append((document["baseline"] or {}).get("excess_information"))
-        rows.append(tuple(row))
+        rows.append((*row, *cells[model]))
     first = next(iter(documents.values()))
     notes = [
         *_inequality_note(documents),
@@ -182,6 +191,7 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
         *kernel_notes(first),
         *sensitivity_note(documents.values(), wide),
         *interval_note(documents),
+        *fidelity_notes(first),
     ]
     if has_baseline:
         notes.append(_excess_note(documents))
@@ -255,6 +265,10 @@ def scores_table(documents: Documents) -> Table:
             rest = [score[key] for key in ("standard_error", "entropy")]
             how = [score["order"], score["truncation"], score["method"]]
             rows.append((model, name, document["data"]["n"], score["value"], *ends, *rest, *how))
+        for name, value, error in fidelity_records(document):
+            size = document["data"]["n"]
+            empty = (None,) * 4
+            rows.append((model, name, size, value, *empty[:3], error, *empty))
     return Table(columns, tuple(rows))
 
 
@@ -462,6 +476,8 @@ def order_note(settings: Document) -> str:
     text = "order inf" if order == "inf" else f"order {order:g}"
     if settings["truncation"] is not None:
         text += f", truncation {settings['truncation']}"
+    if settings.get("preset") is not None:
+        text += f", preset {settings['preset']}"
     return text
 
 
@@ -477,6 +493,8 @@ def kernel_notes(document: Document) -> list[str]:
         parts = [f"{kernel} kernel"]
         if side in embedders:
             parts.insert(0, f"embedded by {embedders[side]}")
+        if settings.get(f"normalize_{side}"):
+            parts.insert(-1, "rows scaled to norm 1")
         if bandwidth is not None:
             parts.append(f"bandwidth {bandwidth:.6g}")
         notes.append(f"{noun}: {', '.join(parts)}")

@@ -20,6 +20,7 @@ from divprism.core.kernels import Categorical, Kernel
 from divprism.core.validation import clean_ids, clean_rows
 from divprism.errors import ArgumentError, DataError
 from divprism.scores.bandwidth import BandwidthRule
+from divprism.scores.normalization import normalized
 from divprism.scores.problem import entropies, pose
 from divprism.scores.score import Score, assemble, compute_scores
 from divprism.scores.settings import ScoreOptions, read_options
@@ -61,7 +62,9 @@ def _score(
         # Settings of a result with prompts serve scores of the outputs alone, too.
         changes["kernel_t"] = None
     settings = replace(settings, **changes)
-    problem = pose(**data, settings=settings, weights=weights, resources=resources)
+    x, t, settings = normalized(data["x"], data.get("t"), settings)
+    labels = data.get("labels")
+    problem = pose(x, t, labels, settings=settings, weights=weights, resources=resources)
     # All other needs are arguments of the function, so they are met.
     if spec.missing_need(problem.present) == REPEATED_PROMPTS:
         raise DataError(
@@ -103,6 +106,7 @@ def _prompt_score(
     kernel = settings.kernel_t
     if kernel is None and clean_ids(t, "t") is not None:
         kernel = Categorical()
+    _, t, settings = normalized(None, t, settings)
     # Posed as the only side, and named as the prompts that it is.
     rule = _PromptRule(settings.rule)
     alone = replace(settings, kernel_x=kernel, kernel_t=None, bandwidth_rule=rule)
@@ -165,6 +169,11 @@ def vendi(
         How the eigenvalues are computed. Default: `Auto()`.
     rng : int or numpy.random.Generator, optional
         Seed of everything random; the same seed gives the same result.
+    preset : "conditional-vendi" or "truncated-vendi", optional
+        What a paper uses stands in for what is not given: a truncation of 10,000 and, for vectors
+        of unknown origin, `StableScore()`. See docs/reference/command-line.md.
+    normalize : bool, optional
+        Scale rows to norm one first; `normalize_x` and `normalize_t` scale one side.
     settings : Settings, optional
         Settings of an earlier result; keywords override them.
     memory : int or str, optional

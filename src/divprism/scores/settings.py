@@ -25,7 +25,8 @@ from divprism.engines import Progress, Resources, as_engine, checked_folder
 from divprism.errors import ArgumentError
 from divprism.estimators import Auto, Estimator
 from divprism.scores import registry
-from divprism.scores.bandwidth import BandwidthRule, DistinctPrompts
+from divprism.scores.bandwidth import BandwidthRule, DistinctPrompts, StableScore
+from divprism.scores.presets import PRESETS, Preset, check_preset
 
 __all__ = [
     "AssessmentOptions",
@@ -96,6 +97,11 @@ class Settings:
         What intervals and convergence resample; None for the default (see `evaluate`).
     num_permutations : int or None
         Number of random pairings in the shuffled baseline, 0 for none; None for the default.
+    preset : str or None
+        A paper whose settings stand in for those that are None: "conditional-vendi" or
+        "truncated-vendi" (see `scores.presets`). In a result all of them are resolved.
+    normalize_x, normalize_t : bool
+        Whether rows of outputs and prompts are scaled to norm one before anything else.
     """
 
     kernel_x: Kernel | None = None
@@ -110,6 +116,9 @@ class Settings:
     interval: float | None = None
     unit: str | None = None
     num_permutations: int | None = None
+    preset: str | None = None
+    normalize_x: bool = False
+    normalize_t: bool = False
 
     def __post_init__(self) -> None:
         for side in ("x", "t"):
@@ -130,6 +139,9 @@ class Settings:
         self._set("truncation", check_truncation(self.truncation))
         self._set("rng", check_seed(self.rng))
         self._set("unit", check_unit(self.unit))
+        self._set("preset", check_preset(self.preset))
+        for name in ("normalize_x", "normalize_t"):
+            self._set(name, _check_switch(getattr(self, name), name))
         if self.interval is not None:
             self._set("interval", check_level(self.interval))
         if self.num_permutations is not None:
@@ -143,9 +155,24 @@ class Settings:
     @property
     def rule(self) -> BandwidthRule:
         """The bandwidth rule, default resolved."""
-        if self.bandwidth_rule is None:
-            return DistinctPrompts()
-        return self.bandwidth_rule
+        if self.bandwidth_rule is not None:
+            return self.bandwidth_rule
+        if self.preset is not None:
+            return StableScore()
+        return DistinctPrompts()
+
+    @property
+    def paper(self) -> Preset | None:
+        """The preset itself; None without one."""
+        if self.preset is None:
+            return None
+        return PRESETS[self.preset]
+
+    def normalizes(self, side: str) -> bool:
+        """Whether rows of the outputs ("x") or of the prompts ("t") are scaled to norm one."""
+        if side == "x":
+            return self.normalize_x
+        return self.normalize_t
 
     def kernel(self, side: str) -> Kernel | None:
         """The kernel of the outputs ("x") or of the prompts ("t")."""
@@ -179,6 +206,9 @@ class Settings:
         plain["interval"] = self.interval
         plain["unit"] = self.unit
         plain["num_permutations"] = self.num_permutations
+        plain["preset"] = self.preset
+        plain["normalize_x"] = self.normalize_x
+        plain["normalize_t"] = self.normalize_t
         return plain
 
     def _embedders_to_dict(self) -> dict[str, str | None]:
@@ -233,6 +263,12 @@ def _check_instance(value: object, kind: type, name: str, example: str) -> None:
         raise ArgumentError(f"`{name}` must be an object such as {example}; got {value!r}.")
 
 
+def _check_switch(value: object, name: str) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise ArgumentError(f"`{name}` must be True or False; got {value!r}.")
+
+
 def _spell_kernel(kernel: Kernel | None) -> tuple[str | None, float | None]:
     if kernel is None:
         return None, None
@@ -263,6 +299,10 @@ class _SharedOptions(ResourceOptions, total=False):
     truncation: int | None
     estimator: Estimator | None
     rng: int | np.random.Generator
+    preset: str | None
+    normalize: bool
+    normalize_x: bool
+    normalize_t: bool
 
 
 class ScoreOptions(_SharedOptions, total=False):
@@ -331,7 +371,16 @@ def read_options(
     resources = _read_resources(
         {name: given.pop(name) for name in _RESOURCE_NAMES if name in given}
     )
-    return replace(base, **given), resources
+    # Both sides at once, unless a side has its own keyword.
+    both = given.pop("normalize", None)
+    if both is not None:
+        both = _check_switch(both, "normalize")
+        given = {"normalize_x": both, "normalize_t": both} | given
+    settings = replace(base, **given)
+    # Here and not in `Settings`: analyses compute some of their scores without truncation.
+    if settings.truncation is None and settings.paper is not None:
+        settings = replace(settings, truncation=settings.paper.truncation)
+    return settings, resources
 
 
 def _read_resources(given: dict[str, Any]) -> Resources:
