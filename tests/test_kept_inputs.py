@@ -133,3 +133,13 @@ def test_embed_replaces_its_own_files_beside_those_of_others(inputs, tmp_path):
         assert run("embed", inputs / source, "-o", folder, "-q").returncode == 0
     assert (folder / "notes.txt").read_text() == "mine"
     assert not (folder / "prompts.npy").exists()
+
+
+def test_the_reference_is_not_replaced_by_the_result(inputs, tmp_path):
+    real = tmp_path / "real.npy"
+    np.save(real, np.random.default_rng(0).standard_normal((30, 4)))
+    before = real.read_bytes()
+    outputs = inputs / "pair" / "outputs.npy"
+    result = run("score", outputs, "--reference", real, "-o", real, "-q")
+    assert result.returncode == 2
+    assert real.read_bytes() == before

@@ -16,15 +16,12 @@ def demo(
     """Score three small text generators, explain the numbers, and write an HTML page."""
     samples = texts.demo_samples()
     saved = save and texts.save_demo_texts(save)
-    _print(texts.demo_introduction(samples))
+    width = stdout_width() or 100
+    echo("\n".join(texts.wrapped(texts.demo_introduction(samples), width)))
     comparison = compare(samples)  # every setting at its default, as `divprism score` has them
-    _print(texts.demo_explanation(comparison, list(samples.by_model())))
+    told = texts.demo_explanation(comparison, list(samples.by_model()))
+    echo("\n".join(texts.wrapped(told, width)))
     echo(f"\n{texts.write_demo_page(comparison, report).replace('`report`', '--report')}")
     if saved is not None:
         echo(f"\nThe texts are in {save}. Score them as you would your own data:")
         echo(f"divprism score {saved}")
-
-
-def _print(text: str) -> None:
-    for line in texts.wrapped(text, stdout_width() or 100):
-        echo(line)

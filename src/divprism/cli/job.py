@@ -52,7 +52,13 @@ def flag(panel: str, default: object, text: str, *names: str, **more: Any) -> An
 # Flags about intervals and gates, which only scores of whole models have.
 ASSESSMENT = ("interval", "unit", "num_permutations", "fail_under", "report", "details")
 _PANELS = ("Input", "Scoring", "Embedding", "Output", "Advanced")  # in the order of the help
-_READ = ("prompts", "labels", "weights", "config")  # flags beside IN that name a file to read
+_READ = (
+    "prompts",
+    "labels",
+    "weights",
+    "config",
+    "reference",
+)  # flags beside IN that name a file to read
 # What stands for a value in the help, by the type of the option; a switch has none.
 _VALUES = {bool: "", int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 _input, _scoring, _embedding, _output, _advanced = (partial(flag, panel) for panel in _PANELS)
@@ -89,10 +95,7 @@ class Reading:
     def read(
         self, source: str | None = None, written: Sequence[Path] = (), **changed: object
     ) -> Samples:
-        """The samples in IN, or in another source that is read in the same way.
-
-        Refuses them if they are among the files that a command writes: `written`, or its flags.
-        """
+        """The samples in IN or another source; refused if among `written` or what flags write."""
         name = source or self.source
         if name is None:
             raise ArgumentError("name the outputs: a file or folder, or - for stdin.")
