@@ -298,9 +298,11 @@ def test_a_page_needs_no_backend_and_no_matplotlibrc(backend, tmp_path, document
     """Jupyter sets MPLBACKEND for the programs that it starts; a new interpreter reads both."""
     (tmp_path / "result.json").write_text(json.dumps(document))
     (tmp_path / "matplotlibrc").write_text("text.usetex: True\nbackend: qtagg\n")
+    package = os.path.abspath(os.path.dirname(os.path.dirname(dp.__file__)))
+    changed = {"MPLBACKEND": backend, "PYTHONPATH": package}
     done = subprocess.run(
         [sys.executable, "-m", "divprism", "report", "result.json", "-o", "page.html"],
-        cwd=tmp_path, env=os.environ | {"MPLBACKEND": backend}, capture_output=True, check=False,
+        cwd=tmp_path, env=os.environ | changed, capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "<svg" in (tmp_path / "page.html").read_text()
