@@ -1,9 +1,9 @@
 """What the papers use for scoring, as presets: truncation, bandwidths, embedders.
 
-A bandwidth belongs to an embedder: half of it is the scale of the vectors. So a preset has a number
-only for the embedders of its paper; for all others the papers' rule, `StableScore`, chooses.
-No preset chooses an embedder, because none of the papers' models is installed with divprism, and a
-preset must not download one.
+A bandwidth depends on the scale of the vectors, and so on the embedder. A preset has a number only
+for the embedders of its paper; for all others the papers' rule, `StableScore`, chooses. No preset
+chooses an embedder, because none of the papers' models is installed with divprism, and a preset
+must not download one.
 """
 
 import re
@@ -89,6 +89,7 @@ class Preset:
 # `clip` as a word of its own: SigLIP and X-CLIP have other scales.
 _CLIP = r"(?<![a-z])clip"
 
+# Numbers of Conditional Vendi.
 _CONDITIONAL = Preset(
     name="conditional-vendi",
     truncation=10_000,  # Sec. 7 and App. E.1
@@ -100,7 +101,7 @@ _CONDITIONAL = Preset(
             0.3,
             "App. E.3: the only single number for texts, inside [0.1, 0.8] of App. E.1",
             needs="get_text_features",
-            unit_norm=True,  # raw CLIP vectors have norms around ten: nothing would be alike
+            unit_norm=True,  # the vectors of `clip` are not normalised: nothing would be alike
         ),
         PaperBandwidth("gemini", 0.3, "App. E.3, inside [0.1, 0.8] of App. E.1", unit_norm=True),
         PaperBandwidth("i3d", 15.0, "App. E.1: the middle of [10, 20] for videos", 1024),
@@ -110,6 +111,7 @@ _CONDITIONAL = Preset(
         "I3D (onnx:PATH) for videos, which are not installed with divprism"
     ),
 )
+# Numbers of Truncated Vendi.
 _TRUNCATED = Preset(
     name="truncated-vendi",
     truncation=10_000,  # Sec. 6.2
