@@ -12,8 +12,6 @@ from divprism.errors import ArgumentError
 from divprism.report.documents import models_of
 from divprism.report.tables import evaluation_table, results_table, scores_table
 
-_OF_IN: Any = ["prompts", "prompt_kind", "prompt_field", "model_field", "limit"]  # not of REAL
-
 
 @command("plot")
 def score(
@@ -39,7 +37,8 @@ def score(
         if path is not None:
             options[name] = read_arrays(path, name, job.source)
     if reference is not None:
-        options["reference"] = job.read(reference, (), **dict.fromkeys(_OF_IN))
+        others: Any = ["prompts", "prompt_kind", "prompt_field", "model_field", "limit"]  # of IN
+        options["reference"] = job.read(reference, (), **dict.fromkeys(others))
     if samples.models is None or len(set(samples.models)) == 1:
         result: Any = job.run(evaluate, samples, **options)
         results, document = Results.of(result), result.to_dict()
