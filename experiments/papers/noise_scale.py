@@ -31,7 +31,7 @@ _SHOWN = ("truncated", "Nystrom", "FKEA")
 )
 def noise_scale(request: Request) -> Outcome:
     """Scores of images made from more and more noise."""
-    n = request.choose(1500, 300)
+    n = request.choose(1000, 300)
     rows, monotone, total = [], 0, 0
     figure, axes = panels(len(EMBEDDINGS))
     for (name, embed), ax in zip(EMBEDDINGS.items(), axes, strict=True):

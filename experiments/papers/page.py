@@ -20,7 +20,7 @@ class Finished:
     seconds: float
 
 
-def write_page(finished: list[Finished]) -> None:
+def write_page(finished: list[Finished], *, quick: bool) -> None:
     """Replace the results of docs/papers.md, and save the figures beside it."""
     head, found, _ = PAGE.read_text().partition(MARK)
     if not found:
@@ -28,14 +28,19 @@ def write_page(finished: list[Finished]) -> None:
     FIGURES.mkdir(parents=True, exist_ok=True)
     for each in finished:
         each.outcome.figure.savefig(FIGURES / f"{each.experiment.id}.png", dpi=80)
-    sections = [_overview(finished), *(_section(each) for each in finished)]
+    sections = [_overview(finished, quick=quick), *(_section(each) for each in finished)]
     PAGE.write_text("\n\n".join([f"{head}{MARK}", *sections]) + "\n")
 
 
-def _overview(finished: list[Finished]) -> str:
+def _overview(finished: list[Finished], *, quick: bool) -> str:
     minutes = sum(each.seconds for each in finished) / 60
+    effort = "with the numbers of samples of a full run"
+    if quick:
+        effort = (
+            "with few samples (`--quick`): numbers are rough, and a full run may decide otherwise"
+        )
     lines = [
-        f"{len(finished)} experiments, {minutes:.0f} minutes on two cores.",
+        f"{len(finished)} experiments, {minutes:.0f} minutes on two cores, {effort}.",
         "",
         "| experiment | paper | shows | verdict |",
         "|---|---|---|---|",

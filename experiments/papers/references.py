@@ -31,7 +31,7 @@ _SETTLED = 0.03
 )
 def references(request: Request) -> Outcome:
     """All columns of the tables for more and more images."""
-    largest = request.choose(3000, 800)
+    largest = request.choose(2000, 800)
     rng = np.random.default_rng(0)
     named = zip(rng.choice(INKS, largest), rng.choice(DIGITS, largest), strict=True)
     pairs = pairs_for([f"a {ink} {digit}" for ink, digit in named])

@@ -33,7 +33,7 @@ SCORES = ("vendi", "conditional_vendi", "cluster_vendi", "rke", "conditional_rke
 def types(request: Request) -> Outcome:
     """Scores of images of the first j digits, under vague and specific prompts."""
     model = digit_model()
-    per_type = request.choose(300, 60)
+    per_type = request.choose(150, 60)
     digits = np.repeat(np.arange(len(DIGITS)), per_type)
     inks = np.tile(np.arange(len(INKS)), digits.size)[: digits.size]
     specific = [f"a {INKS[ink]} {DIGITS[digit]}" for digit, ink in zip(digits, inks, strict=True)]

@@ -31,7 +31,7 @@ _NEAR = 0.1
 )
 def vendi_convergence(request: Request) -> Outcome:
     """Five scores of the first images, more and more of them."""
-    largest = request.choose(3000, 800)
+    largest = request.choose(2000, 800)
     t = largest // 2
     x = mixed_pairs(largest).x
     sizes = [largest // 8, largest // 4, largest // 2, 3 * largest // 4, largest]
