@@ -285,7 +285,7 @@ def test_a_broken_line_is_named_once(tmp_path):
 def test_a_result_is_a_config(folder, tmp_path):
     call = ("score", "--outputs", folder / "x.npy", "--prompts", folder / "t.npy")
     call = (*call, "--format", "json")
-    flags = ("--order", "inf", "--truncation", 7, "--bandwidth-t", 0.75)
+    flags = ("--order", "inf", "--truncation", 30, "--bandwidth-t", 0.75)
     flags = (*flags, "--kernel-x", "polynomial(degree=2)")
     first = run(*call, *flags, "-o", tmp_path / "r.json")
     assert (first.returncode, first.stdout, first.stderr) == (0, b"", b"")
@@ -295,7 +295,7 @@ def test_a_result_is_a_config(folder, tmp_path):
     assert again["settings"] == saved["settings"]
     flag_wins = json.loads(run(*call, "--config", tmp_path / "r.json", "--order", "2").stdout)
     assert flag_wins["settings"]["order"] == 2.0
-    assert flag_wins["settings"]["truncation"] == 7
+    assert flag_wins["settings"]["truncation"] == 30
 
 
 def test_a_result_of_several_models_is_a_config(tmp_path):
@@ -347,13 +347,12 @@ def test_results_of_groups_and_compare_can_be_computed_again(command, texts, tmp
     assert again["settings"]["bandwidth_x"] == saved["settings"]["bandwidth_x"]
 
 
-def test_groups_report_a_truncation_that_they_do_not_use(folder, tmp_path):
+def test_groups_use_the_truncation_of_a_result(folder, tmp_path):
     arguments = (folder / "x.npy", "--prompts", folder / "ids.npy", "--format", "json")
     run("score", *arguments, "--truncation", 3, "-o", tmp_path / "r.json")
     done = run("groups", *arguments, "--config", tmp_path / "r.json")
     assert done.returncode == 0
-    message = f"warning: config: groups does not use truncation of {tmp_path / 'r.json'}.\n"
-    assert message in done.stderr.decode()
+    assert json.loads(done.stdout)["settings"]["truncation"] == 3
 
 
 def test_a_config_names_gates_as_a_list(tmp_path):
