@@ -22,15 +22,16 @@ _SHOWN = 40
         "Conditional-Vendi and -RKE the first."
     ),
     stand_in=(
-        "The digit model with vague prompts (the kind of digit and the ink are its own choice) "
-        "against the same model with prompts that name both, and less noise."
+        "Sevens, whose ink and shape the model chooses, under two similar prompts; and thirty "
+        "kinds of digit that the prompts name, with less noise, so that images of a prompt are "
+        "nearly equal."
     ),
 )
 def two_sources(request: Request) -> Outcome:
     """Scores of both sets."""
     n = request.choose(1500, 300)
     rng = np.random.default_rng(0)
-    vague = list(rng.choice(["an even digit", "a digit that is even"], n))
+    vague = list(rng.choice(["a seven", "a handwritten seven"], n))
     names = zip(rng.choice(INKS, n), rng.choice(DIGITS, n), strict=True)
     specific = [f"a {ink} {digit}" for ink, digit in names]
     own = pairs_for(vague, seed=1)
@@ -56,7 +57,7 @@ def two_sources(request: Request) -> Outcome:
 
 def _figure(own: Pairs, by_prompts: Pairs) -> object:
     figure, axes = panels(2)
-    titles = ("two vague prompts", "thirty prompts")
+    titles = ("two similar prompts", "thirty prompts")
     for ax, title, pairs in zip(axes, titles, (own, by_prompts), strict=True):
         images = pairs.images[:_SHOWN].reshape(5, 8, 8, 8)
         ax.imshow(images.transpose(0, 2, 1, 3).reshape(40, 64), cmap="gray", vmin=-1, vmax=1)
