@@ -84,11 +84,14 @@ def test_a_quick_run_has_one_strength_and_is_not_published(
 
 def test_guidance_of_digits_moves_samples_from_the_same_start(guidance, tiny):
     study = guidance.Study(dataclasses.replace(tiny, strengths=()))
-    start = guidance.generate(study.model, study.digits, "none", 0.0, 3, study.settings)
+
+    def generate(method, strength):
+        guide = guidance.guide_by(method, strength, study.settings)
+        return guidance.generate(study.model, study.digits, guide, 3, study.settings)
+
+    start = generate("none", 0.0)
     for method in guidance.METHODS:
-        still = guidance.generate(study.model, study.digits, method, 0.0, 3, study.settings)
-        moved = guidance.generate(study.model, study.digits, method, 0.05, 3, study.settings)
-        again = guidance.generate(study.model, study.digits, method, 0.05, 3, study.settings)
+        still, moved, again = (generate(method, strength) for strength in (0.0, 0.05, 0.05))
         assert (still[0] == start[0]).all()
         assert (moved[1] == start[1]).all()
         assert (moved[0] == again[0]).all()
