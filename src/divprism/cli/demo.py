@@ -19,8 +19,8 @@ def demo(
     width = stdout_width() or 100
     echo("\n".join(texts.wrapped(texts.demo_introduction(samples), width)))
     comparison = compare(samples)  # every setting at its default, as `divprism score` has them
-    told = texts.demo_explanation(comparison, list(samples.by_model()))
-    echo("\n".join(texts.wrapped(told, width)))
+    explanation = texts.demo_explanation(comparison, list(samples.by_model()))
+    echo("\n".join(texts.wrapped(explanation, width)))
     echo(f"\n{texts.write_demo_page(comparison, report).replace('`report`', '--report')}")
     if saved is not None:
         echo(f"\nThe texts are in {save}. Score them as you would your own data:")
