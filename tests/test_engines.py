@@ -23,6 +23,7 @@ from engine_cases import Troubled
 import divprism as dp
 from divprism.core.arrays import StoredRows
 from divprism.engines import Serial, Threads, Tree
+from divprism.engines._interrupts import interrupts_remembered, raise_interrupt
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -308,6 +309,29 @@ def test_an_interrupt_ends_the_command_and_its_processes(tmp_path):
         assert process.returncode in (130, -signal.SIGINT)
         assert b"Traceback" not in complaint
     wait_for(lambda: not members(session))
+
+
+def test_an_interrupt_inside_the_hook_of_dask_is_raised_later(tmp_path):
+    """Python prints and drops what is raised there, also in what the hook calls."""
+    hook = str(tmp_path / "distributed" / "gc.py")
+    caught = []
+    code = compile("def hook(call):\n    call()\n", hook, "exec")
+    names = {}
+    exec(code, names)
+
+    def clock():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            caught.append("inside")
+
+    with interrupts_remembered():
+        names["hook"](clock)
+        assert caught == []
+        with pytest.raises(KeyboardInterrupt):
+            raise_interrupt()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def ignores_interrupts(pid):

@@ -31,11 +31,20 @@ def interrupts_remembered() -> AbstractContextManager[None]:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         _interrupted.set()
-        if frame is None or not frame.f_code.co_filename.endswith(_GC_HOOK):
+        if not _is_in_hook(frame):
             raise KeyboardInterrupt
 
     _interrupted.clear()
     return _interrupts_handled(interrupt)
+
+
+def _is_in_hook(frame: FrameType | None) -> bool:
+    """Whether a frame is one of the hook, or was called from it: its clock is in another file."""
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_GC_HOOK):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def raise_interrupt() -> None:
