@@ -75,12 +75,18 @@ def two_scales(n: int, rng: np.random.Generator) -> np.ndarray:
     return scale[:, None] * rng.standard_normal((n, width))
 
 
+def log_normal(n: int, rng: np.random.Generator) -> np.ndarray:
+    """A dense core that few points belong to, and coordinates of very different sizes."""
+    width = int(rng.integers(1, 20))
+    return np.exp(rng.uniform(0.5, 2.5) * rng.standard_normal((n, width)))
+
+
 def low_dimension(n: int, rng: np.random.Generator) -> np.ndarray:
     """Points of a cube of one to three dimensions."""
     return rng.random((n, int(rng.integers(1, 4))))
 
 
-SHAPES = (line, shell, heavy_tails, near_copies, two_scales, low_dimension)
+SHAPES = (line, shell, heavy_tails, near_copies, two_scales, log_normal, low_dimension)
 
 
 @dataclass(frozen=True)

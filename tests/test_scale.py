@@ -17,7 +17,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import divprism as dp
 from divprism.core import norms
-from divprism.core.entropy import _filled, _imbalance, entropy_estimate, renyi_entropy
+from divprism.core.entropy import renyi_entropy
+from divprism.core.estimates import _filled, _imbalance, entropy_estimate
 from divprism.core.norms import square_sums, squared_norms
 from divprism.core.operators import HadamardOperator, KernelOperator, in_single
 from divprism.core.spectrum import Estimate, Spectrum
@@ -26,7 +27,7 @@ from divprism.engines import Resources, blas_for
 from divprism.engines.resources import free_memory
 from divprism.estimators import Question, _lanczos_run
 from divprism.estimators._krylov import BlockKrylov
-from divprism.estimators._measure import _balanced, _widening
+from divprism.estimators._measure import _balanced, _widening, _without_leverage
 from divprism.estimators._quadrature import Batch
 
 
@@ -865,6 +866,49 @@ def test_nystrom_counts_pairs_that_no_landmark_has_seen():
         assert abs(estimate - exact) < 5 * estimate.standard_error
 
 
+def _z_of_seeds(estimator, data, order, truncation, seeds):
+    """(estimate - exact) / stated error of entropies, with new data for each seed."""
+    scores = []
+    for seed in seeds:
+        x, bandwidth = data(np.random.default_rng([5, seed]))
+        weights = np.full(len(x), 1 / len(x))
+        operator = KernelOperator.from_data(
+            dp.Gaussian(bandwidth), x, weights, dtype=np.float64, name="x"
+        )
+        expected = renyi_entropy(dp.Exact().spectrum(operator), order, truncation)
+        question = Question((order,), truncation, rng=seed)
+        result = entropy_estimate(estimator.spectrum(operator, question), order, truncation)
+        scores.append((result.value - expected) / result.standard_error)
+    return np.abs(scores)
+
+
+def _log_normal(rng):
+    """A dense core that one half of the landmarks may miss."""
+    x = np.exp(2 * rng.standard_normal((400, int(rng.integers(12, 20)))))
+    return x, 0.1 * np.median(np.linalg.norm(x[1:] - x[:-1], axis=1))
+
+
+def _half_in_a_ball(rng):
+    """A dense ball, and as many isolated points, whose eigenvalues are equal."""
+    scales = np.where(rng.random(300) < 0.5, 0.01, 1.0)
+    return scales[:, None] * rng.standard_normal((300, 10)), 0.3
+
+
+@pytest.mark.parametrize("order", [3.0, 5.0, math.inf])
+def test_nystrom_is_honest_where_half_of_the_landmarks_miss_the_largest_eigenvalue(order):
+    """With signed changes of the halves, which cancel, it was 2.5 to 3.5, largest 5 to 8."""
+    z = _z_of_seeds(dp.Nystrom(60), _log_normal, order, None, range(24))
+    assert np.sqrt(np.mean(z**2)) < 2
+    assert z.max() < 5
+
+
+@pytest.mark.parametrize("truncation", [5, 20])
+def test_random_features_are_honest_where_equal_eigenvalues_are_cut(truncation):
+    z = _z_of_seeds(dp.Fourier(256), _half_in_a_ball, 2.0, truncation, range(10))
+    assert np.sqrt(np.mean(z**2)) < 2
+    assert z.max() < 4
+
+
 def test_an_interrupted_sweep_ends_at_once_with_130(tmp_path):
     """Interrupting a minute of work exits with code 130, without a traceback, within seconds."""
     rng = np.random.default_rng(0)
@@ -937,3 +981,25 @@ def test_a_truncation_above_the_rank_leaves_the_stated_error_below_the_limit(dty
     # At order 1 `Lanczos` multiplies in single precision.
     assert float(score) == pytest.approx(float(dp.prompt_vendi(t, **options)), rel=1e-4)
     assert score.standard_error / score < math.log(50)
+
+
+def test_the_spread_of_probes_of_unequal_precision_is_unbiased():
+    """Errors of 32 probes known by law: the stated variance is theirs, within its own error."""
+    rng = np.random.default_rng(0)
+    count, runs = 32, 1_000
+    precision = np.repeat([1.0, 4.0, 16.0, 64.0], count // 4)
+    ratios = []
+    for _ in range(runs):
+        surprise = rng.standard_normal((count, 2))
+        values = rng.standard_normal(count) / np.sqrt(precision)
+        shares = _balanced(precision, surprise)
+        changes = []
+        for probe in range(count):
+            others = np.where(np.arange(count) != probe, precision, 0.0)
+            changes.append((_balanced(others, surprise) - shares) @ values)
+        changes *= _without_leverage(precision, surprise)
+        stated = (count - 1) / count * float(changes @ changes)
+        ratios.append(stated / float(shares**2 @ (1 / precision)))
+    # Without the correction the mean is 1.30.
+    error = np.std(ratios) / np.sqrt(runs)
+    assert abs(np.mean(ratios) - 1) < 4 * error

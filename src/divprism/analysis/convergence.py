@@ -38,7 +38,7 @@ from divprism.analysis.verdicts import (
     noun,
     summary,
 )
-from divprism.core.entropy import entropy_estimate
+from divprism.core.estimates import entropy_estimate
 from divprism.core.operators import Operator
 from divprism.core.spectrum import Spectrum
 from divprism.data.files import write_text

@@ -18,7 +18,8 @@ from divprism.analysis._stream_state import (
 )
 from divprism.analysis.evaluation import Evaluation, runtime_since
 from divprism.core.arrays import Array, array_namespace
-from divprism.core.entropy import entropy_estimate, truncation_of
+from divprism.core.entropy import truncation_of
+from divprism.core.estimates import entropy_estimate
 from divprism.core.features import FourierMap, draw_frequencies
 from divprism.core.kernels import Kernel, Points
 from divprism.core.moments import FeatureMoments

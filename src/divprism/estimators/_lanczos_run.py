@@ -15,7 +15,7 @@ from divprism.core.arrays import (
     array_namespace,
     upload,
 )
-from divprism.core.entropy import entropy_estimate
+from divprism.core.estimates import entropy_estimate
 from divprism.core.operators import HadamardOperator, Operator, in_single
 from divprism.core.spectrum import Spectrum
 from divprism.core.sweep import Sweep, common_sweeps

@@ -26,6 +26,14 @@ _FEW_STEPS = 4
 # Most that the predicted variance of the probes may exceed the one observed.
 _MOST_WIDENING = 100.0
 
+# Probes that the predicted variance counts as.
+_PREDICTED_PROBES = 3.0
+
+# Most leverage of a probe that is allowed for, and the fewest probes: the residual of a probe that
+# decides almost alone shows little, and what the jackknife of few probes overstates is a margin.
+_MOST_LEVERAGE = 0.5
+_MANY_PROBES = 16
+
 # Share of the eigenvalues represented by a node at the floor that may be on the other side of it.
 _FLOOR_ERROR = 0.5
 
@@ -72,7 +80,7 @@ def measure(
         others = np.arange(shares.size) != probe
         left_out[probe] = _average(_balanced(np.where(others, precision, 0.0), surprise), probes)
     nodes = np.concatenate([batch.values for batch in atoms])
-    changes = left_out - weights
+    changes = _without_leverage(precision, surprise)[:, None] * (left_out - weights)
     left_out = weights + _widening(shares, precision, changes @ f(nodes)) * changes
     floor = max(batch.floor(size) for batch in batches)
     # One more value, for the eigenvalues that rounding hides: spread over a semicircle of the
@@ -106,12 +114,29 @@ def measure(
     )
 
 
+def _without_leverage(precision: np.ndarray, surprise: np.ndarray) -> np.ndarray:
+    """Factors of the changes that leaving out one probe at a time causes.
+
+    Leaving out a probe changes a regression by its residual over 1 - h, with h its leverage. The
+    variance of a residual is that of an error times 1 - h. The squares that the jackknife adds up
+    are therefore too large by 1 / (1 - h), which counts where few probes have most precision.
+    """
+    count = precision.size
+    if count < _MANY_PROBES:
+        return np.ones(count)
+    shares, centred, covariance = _moments(precision, surprise)
+    distances = (centred @ np.linalg.pinv(covariance, rcond=_RANK, hermitian=True)) * centred
+    leverage = np.minimum(shares * (1 + distances.sum(axis=1)), _MOST_LEVERAGE)
+    # The jackknife allows for the leverage in a plain mean, one over the count, by itself.
+    return np.sqrt((1 - leverage) * count / (count - 1))
+
+
 def _widening(shares: np.ndarray, precision: np.ndarray, changes: np.ndarray) -> float:
     """Factor of the replicates, given the changes of tr f that they cause.
 
     The spread of few effective probes is itself uncertain, and errors exceed it more often: by
     Student's distribution, whose larger variance is one factor. The other counts the variance that
-    deflation predicts as one more probe, if it is larger: two or three probes may agree by chance.
+    deflation predicts as some more probes, if it is larger: a few may agree by chance.
     """
     effective = 1 / float(shares @ shares)
     freedom = max(3.0, effective - 2)
@@ -121,7 +146,8 @@ def _widening(shares: np.ndarray, precision: np.ndarray, changes: np.ndarray) ->
     predicted = float(shares**2 @ (1 / precision))
     # Limited, since replicates far from the weights would no longer be measures.
     ratio = min(predicted, _MOST_WIDENING * observed) / max(observed, np.finfo(np.float64).tiny)
-    return math.sqrt(student * (max(1.0, ratio) + effective) / (1 + effective))
+    weighted = _PREDICTED_PROBES * max(1.0, ratio) + effective
+    return math.sqrt(student * weighted / (_PREDICTED_PROBES + effective))
 
 
 def _average(shares: np.ndarray, measures: Sequence[np.ndarray]) -> np.ndarray:
@@ -167,11 +193,19 @@ def _balanced(precision: np.ndarray, surprise: np.ndarray) -> np.ndarray:
     sum(change^2 / share). Averaged over the probes, its effect on tr f is that of a regression of
     tr f on the surprises.
     """
+    shares, centred, covariance = _moments(precision, surprise)
+    # Least squares: with few probes the surprises may be linearly dependent.
+    pull = np.linalg.lstsq(covariance, shares @ surprise, rcond=_RANK)[0]
+    return shares * (1 - centred @ pull)
+
+
+def _moments(
+    precision: np.ndarray, surprise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shares of the probes by precision, their surprises less the mean, and the covariance."""
     # Divided by the largest first: the sum of reciprocals of tiny variances may overflow.
     shares = precision / precision.max()
     shares = shares / shares.sum()
     centred = surprise - shares @ surprise
     covariance = (centred * shares[:, None]).T @ centred
-    # Least squares: with few probes the surprises may be linearly dependent.
-    pull = np.linalg.lstsq(covariance, shares @ surprise, rcond=_RANK)[0]
-    return shares * (1 - centred @ pull)
+    return shares, centred, covariance

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.core.entropy import entropy_estimate
+from divprism.core.estimates import entropy_estimate
 from divprism.core.norms import squared_norms
 from divprism.core.operators import Operator
 from divprism.core.spectrum import Estimate, Spectrum
