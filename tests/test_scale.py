@@ -177,6 +177,20 @@ def test_subsample_sees_frequent_answers_that_are_nearly_equal():
     assert 0.3 < np.sqrt(np.mean(np.square(errors))) < 2
 
 
+@pytest.mark.parametrize("copies", [20, 200])
+def test_subsample_states_what_pairs_would_change_that_it_has_not_seen(copies):
+    """Near copies among rows that are far apart: most samples contain none of the pairs."""
+    x = 100.0 * np.arange(4000.0)[:, None]
+    x[:copies] = x[copies : 2 * copies] + 1e-5
+    # Each pair counts twice beside the diagonal.
+    expected = math.log(4000 / (1 + 2 * copies / 4000))
+    for seed in range(20):
+        options = {"estimator": dp.Subsample(100), "rng": seed}
+        estimate = dp.rke(x, kernel=dp.Gaussian(1.0), **options)
+        error = estimate.standard_error / float(estimate)
+        assert abs(estimate.entropy - expected) < 4 * error
+
+
 def test_subsample_adds_rows_until_it_is_precise():
     x = np.random.default_rng(0).standard_normal((9000, 3))
     result = dp.rke(x, kernel=dp.Gaussian(2.0), estimator=dp.Subsample(tolerance=1e-2))

@@ -38,9 +38,9 @@ class Subsample(Estimator):
     ||K / n||_F^2 is a mean over pairs of items. The mean over the pairs of m items, sampled without
     replacement, plus the known diagonal is unbiased; with unequal weights it is a ratio of two such
     sums. Rows of large mass, frequent answers, are in every sample. Its error is a jackknife over
-    the rows with the correction for a finite population. K_X,
-    K_T and their product use the same rows, so common errors cancel in a conditional score. With
-    all rows the result is exact.
+    the rows with the correction for a finite population, and what one similar pair more in the
+    sample would change. K_X, K_T and their product use the same rows, so common errors cancel in a
+    conditional score. With all rows the result is exact.
 
     Supports every kernel; order 2 without truncation only. O(m^2 d) time, memory of a few tiles.
 
@@ -238,7 +238,14 @@ class _Sample:
         # Jackknife, times the correction for sampling from a finite population.
         size = self.masses.size - self.heavy.size
         scale = math.sqrt((count - 1) / count * (1 - count / size))
-        return Estimate(value, np.where(self.light > 0, scale * (without - value), 0.0))
+        deviations = np.where(self.light > 0, scale * (without - value), 0.0)
+        # Similar pairs may be so rare that the sample has none, and then the jackknife is zero. One
+        # more pair among those drawn, or of a heavy and a drawn row, would have been no surprise.
+        pair = 2 * float(present.sum()) / (count * (count - 1))
+        beside = float(self.heavy.max(initial=0.0)) * drawn / count
+        one_more = logarithm(to_heavy + beside, among + pair, drawn, present.sum())
+        unseen = abs(float(one_more) - value) * math.sqrt(1 - (count / size) ** 2)
+        return Estimate(value, deviations, unseen)
 
 
 def _row_sums(
