@@ -379,6 +379,17 @@ def test_converge_needs_one_model(tmp_path):
     assert [entry["side"] for entry in document["embedders"]] == ["x"]
 
 
+@pytest.mark.parametrize("flags", [("--bandwidth-rule", "stable"), ("--normalize",)], ids=" ".join)
+def test_flags_replace_what_the_bandwidths_of_a_config_were_chosen_for(flags, folder, tmp_path):
+    call = ("score", folder / "x.npy", "--format", "json", "-q")
+    run(*call, "-o", tmp_path / "a.json")
+    with_config = run(*call, "--config", tmp_path / "a.json", *flags)
+    alone = run(*call, *flags)
+    assert json.loads(with_config.stdout)["scores"] == json.loads(alone.stdout)["scores"]
+    kept = run(*call, "--config", tmp_path / "a.json", *flags, "--bandwidth-x", 3)
+    assert json.loads(kept.stdout)["settings"]["bandwidth_x"] == 3
+
+
 def test_a_curve_is_a_config(folder, tmp_path):
     call = ("converge", folder / "x.npy", "--format", "json", "-q", "-o")
     run(*call, tmp_path / "a.json", "--bandwidth-x", 2, "--sizes", "5,10,20", "--rng", 3)

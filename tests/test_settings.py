@@ -157,3 +157,15 @@ def test_settings_are_frozen_and_compare_by_value():
 def test_a_bandwidth_as_a_keyword_leads_to_the_kernel():
     with pytest.raises(TypeError, match=r"'bandwidth'; a bandwidth belongs to its kernel, as in"):
         dp.evaluate([[1.0], [2.0]], bandwidth=2.0)
+
+
+def test_a_rule_replaces_the_bandwidths_of_earlier_settings(pairs):
+    x, t = pairs
+    first = dp.evaluate(x, t)
+    options = {"bandwidth_rule": dp.StableScore()}
+    again = dp.evaluate(x, t, settings=first.settings, **options)
+    assert again.settings.kernel_x == dp.evaluate(x, t, **options).settings.kernel_x
+    assert again.settings.kernel_x != first.settings.kernel_x
+    # A kernel that is given beside the rule stays.
+    kept = dp.evaluate(x, t, settings=first.settings, kernel_x=dp.Gaussian(3.0), **options)
+    assert kept.settings.kernel_x == dp.Gaussian(3.0)

@@ -202,13 +202,25 @@ class Job(Reading):
         for side in ("x", "t"):
             plain[f"normalize_{side}"] = bool(self.normalize or plain[f"normalize_{side}"])
             plain[f"embedder_{side}"] = None  # they have options of its own, see below
-            # The bandwidth of a config file belongs to the kernel that a flag replaces.
-            kernel, bandwidth = f"kernel_{side}", f"bandwidth_{side}"
-            if typed(self.context, kernel) and not typed(self.context, bandwidth):
-                plain[bandwidth] = None
+            if self._replaces_bandwidth(side):
+                plain[f"bandwidth_{side}"] = None
         if self.kernel_t == "gaussian" and getattr(samples.prompts, "ndim", 2) == 1:
             raise ArgumentError("--kernel-t gaussian needs vectors, and these prompts are ids.")
         return replace(Settings.from_dict(plain), **self.embedders(samples))
+
+    def _replaces_bandwidth(self, side: str) -> bool:
+        """Whether flags replace what the bandwidth of a config file belongs to."""
+        if typed(self.context, f"bandwidth_{side}"):
+            return False
+        scaling = ("normalize", f"normalize_{side}")
+        config = self.context.default_map or {}
+        is_scaled_now = any(typed(self.context, name) for name in scaling)
+        was_scaled = any(
+            config.get(name) == "True" for name in scaling
+        )  # as `load_config` writes it
+        if is_scaled_now and not was_scaled:
+            return True
+        return any(typed(self.context, name) for name in (f"kernel_{side}", "bandwidth_rule"))
 
     def show(
         self, result: Any, document: Document, table: Table, records: Table, labels: object = None

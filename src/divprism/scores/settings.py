@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from divprism.core.kernels import Kernel
+from divprism.core.kernels import Gaussian, Kernel
 from divprism.core.kernels.base import positive_number
 from divprism.core.validation import (
     check_memory,
@@ -376,11 +376,19 @@ def read_options(
     if both is not None:
         both = _check_switch(both, "normalize")
         given = {"normalize_x": both, "normalize_t": both} | given
+    if given.get("bandwidth_rule") is not None:
+        given = _without_chosen(base) | given
     settings = replace(base, **given)
     # Here and not in `Settings`: analyses compute some of their scores without truncation.
     if settings.truncation is None and settings.paper is not None:
         settings = replace(settings, truncation=settings.paper.truncation)
     return settings, resources
+
+
+def _without_chosen(base: Settings) -> dict[str, Any]:
+    """No kernel for each side whose bandwidth is in earlier settings: a rule chooses it anew."""
+    sides = ("kernel_x", "kernel_t")
+    return {name: None for name in sides if isinstance(getattr(base, name), Gaussian)}
 
 
 def _read_resources(given: dict[str, Any]) -> Resources:
