@@ -612,3 +612,29 @@ def test_a_small_sample_with_clear_differences_says_how_both_are_true(tmp_path):
     assert "do not suffice for" in text
     assert "is too small for the level of conditional_vendi" in text
     assert "with more outputs they can grow or shrink" in text
+
+
+def test_prompts_that_differ_by_rounding_are_reported():
+    """Vectors of one text from two batches, in single precision."""
+    rng = np.random.default_rng(0)
+    x, t = rng.standard_normal((40, 6)), np.repeat(rng.standard_normal((8, 5)), 5, axis=0)
+    t = t.astype(np.float32)
+    assert "prompts-nearly-equal" not in [notice.code for notice in dp.evaluate(x, t).warnings]
+    t[::2] = np.nextafter(t[::2], np.float32(np.inf))
+    [notice] = [
+        notice for notice in dp.evaluate(x, t).warnings if notice.code == "prompts-nearly-equal"
+    ]
+    assert "16 of the 16 distinct prompts" in notice.text
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_prompts_of_one_direction_are_one_prompt_after_normalization(dtype):
+    rng = np.random.default_rng(0)
+    x, t = rng.standard_normal((40, 6)), np.repeat(rng.random((8, 5)) + 0.1, 5, axis=0)
+    scaled = (t * rng.uniform(0.5, 2, (40, 1))).astype(dtype)
+    result = dp.evaluate(x, scaled, normalize_t=True)
+    assert result.data["prompts"] == 8
+    expected = dp.evaluate(x, t, normalize_t=True)
+    # Two roundings of a vector in half precision are apart by about a thousandth.
+    assert float(result.per_prompt_vendi) == pytest.approx(float(expected.per_prompt_vendi))
+    assert "prompts-nearly-equal" not in [notice.code for notice in result.warnings]

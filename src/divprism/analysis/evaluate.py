@@ -29,7 +29,7 @@ from divprism.analysis.intervals import (
     too_few_units,
 )
 from divprism.analysis.matching import inequality_warnings
-from divprism.analysis.prompt_kinds import kinds_as_ids, merged_prompts
+from divprism.analysis.prompt_kinds import kinds_as_ids, merged_prompts, nearly_equal_prompts
 from divprism.analysis.reference import Fidelity, embed_reference, fidelity_of
 from divprism.analysis.sensitivity import sensitivity_of
 from divprism.core.arrays import is_numpy_array, to_numpy
@@ -271,14 +271,13 @@ def assess(
             bounds = bounds_of(problem, scores, errors.norms, level)
     # The default number of pairings depends on the data; the settings record what was used.
     baseline, problem, unchecked = _baseline(problem, solved)
+    about_prompts = (*merged_prompts(problem, scores), *nearly_equal_prompts(problem))
     result = Evaluation(
         scores=scores,
         settings=problem.settings,
         data=_describe(problem, embedded) | {"hash": _digest(x, t, labels, weights)},
         runtime=runtime_since(start),
-        warnings=_collect_warnings(
-            embedded, scores, (*too_few, *unchecked, *merged_prompts(problem, scores))
-        ),
+        warnings=_collect_warnings(embedded, scores, (*too_few, *unchecked, *about_prompts)),
         embedders=embedded.embedders,
         notes=embedded.notes,
         intervals=intervals,

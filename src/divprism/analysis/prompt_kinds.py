@@ -3,15 +3,19 @@
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from divprism.core.arrays import to_numpy
 from divprism.core.entropy import renyi_entropy
-from divprism.core.kernels import Categorical
+from divprism.core.kernels import Categorical, Cosine, Gaussian
+from divprism.core.near_rows import equal_up_to, typical_distance
 from divprism.core.spectrum import Spectrum
 from divprism.errors import Notice
+from divprism.scores.bandwidth import SAME_PROMPT
 from divprism.scores.problem import Problem
 from divprism.scores.score import Score
 
-__all__ = ["kinds_as_ids", "merged_prompts"]
+__all__ = ["kinds_as_ids", "merged_prompts", "nearly_equal_prompts"]
 
 _FEW = 0.5  # kinds for each prompt; with fewer, most prompts share their kind
 # Times the outputs of a prompt. The default rule lets other prompts have a tenth of the weight, so
@@ -62,3 +66,26 @@ def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notic
         "with the categorical `kernel_t`."
     )
     return (Notice("prompts-merged", text),)
+
+
+def nearly_equal_prompts(problem: Problem) -> tuple[Notice, ...]:
+    """A warning where vectors of prompts may differ by rounding alone.
+
+    Only equal vectors are one prompt, so that outputs of such prompts are not counted together.
+    """
+    if problem.t is None or problem.t.size < 2:
+        return ()
+    if not isinstance(problem.t.kernel, Gaussian | Cosine):
+        return ()
+    rows = to_numpy(problem.t.points.rows).astype(float)
+    first = equal_up_to(rows, SAME_PROMPT * typical_distance(rows))
+    count = int((np.bincount(first)[first] > 1).sum())
+    if count == 0:
+        return ()
+    text = (
+        f"{count:,} of the {problem.t.size:,} distinct prompts are closer to another one than "
+        f"{100 * SAME_PROMPT:g} % of a typical distance, and count as different prompts. If their "
+        "vectors are of the same text, computed in different batches, take one vector for each "
+        "text, or pass ids as prompts."
+    )
+    return (Notice("prompts-nearly-equal", text),)

@@ -3,14 +3,18 @@
 from dataclasses import replace
 from typing import Any
 
-from divprism.core.arrays import Array, array_namespace, to_numpy
+from divprism.core.arrays import Array, array_namespace, machine_epsilon, to_numpy, upload
 from divprism.core.kernels import Categorical, Precomputed
 from divprism.core.kernels.base import unit_rows
+from divprism.core.near_rows import equal_up_to
 from divprism.core.validation import clean_ids, clean_rows
 from divprism.errors import ArgumentError, DataError
 from divprism.scores.settings import Settings
 
 __all__ = ["normalized"]
+
+# Distance of scaled rows, in units of the precision of the data, up to which they are the same.
+_SAME = 8.0
 
 
 def normalized(x: Any, t: Any, settings: Settings) -> tuple[Any, Any, Settings]:
@@ -49,4 +53,8 @@ def _unit_rows(data: Any, side: str) -> Array:
             f"{zeros:,} of {rows.shape[0]:,} rows of `{side}` are all zeros, which cannot be "
             f"scaled to norm one. Drop them, or leave out `normalize_{side}`."
         )
-    return unit_rows(rows, xp.float64)
+    scaled = unit_rows(rows, xp.float64)
+    # Rows that point the same way differ in the last bits after the division, and would count as
+    # different prompts.
+    tolerance = _SAME * machine_epsilon(rows)
+    return scaled[upload(equal_up_to(to_numpy(scaled), tolerance), scaled)]
