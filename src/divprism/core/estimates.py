@@ -43,7 +43,7 @@ _LOW_ORDER_ERROR = 0.2
 _CUT_LOW_ORDER_ERROR = 0.08
 _HIGH_ORDER_ERROR = 0.15
 _CHANGE_ERROR = 0.2
-_UNSEEN_ERROR = 0.12
+_UNSEEN_ERROR = 0.18
 _TOP_ERROR = 0.4
 
 # What truncation adds, as shares: of the gap if no more eigenvalues are found than are kept, and of
