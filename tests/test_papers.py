@@ -1,7 +1,9 @@
 """The experiments of the papers: their registry, their runner, and those that need no model."""
 
+import json
 import sys
 
+import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
@@ -10,7 +12,8 @@ pytest.importorskip("diffusers")
 
 from experiments.papers import __main__ as runner
 from experiments.papers import page
-from experiments.papers.base import VERDICTS, Outcome, Request, experiments
+from experiments.papers.base import HOLDS, VERDICTS, Outcome, Request, experiments
+from experiments.papers.real import SOURCES
 
 # Quick runs of these take a second; the others are run by `make papers QUICK=--quick`.
 FAST = ("aggregation", "bounds-conditional", "fig11")
@@ -73,11 +76,92 @@ def test_the_runner_refuses_in_one_sentence(monkeypatch, capsys, arguments, mess
 def test_the_page_has_all_sections(monkeypatch, by_id, tmp_path):
     monkeypatch.setattr(page, "PAGE", tmp_path / "papers.md")
     monkeypatch.setattr(page, "FIGURES", tmp_path / "figures")
-    page.PAGE.write_text(f"# Title\n\n{page.MARK}\nold results\n")
+    page.PAGE.write_text(f"# Title\n\n{page.MARK}\nold results\n\n{page.REAL_MARK}\n\nreal\n")
     known = by_id["aggregation"]
     page.write_page([page.Finished(known, known.run(Request(quick=True)), 60.0)], quick=True)
     written = page.PAGE.read_text()
     assert written.startswith("# Title\n") and "old results" not in written
+    assert written.endswith(f"{page.REAL_MARK}\n\nreal\n")
     assert "| [aggregation](#aggregation) | Conditional Vendi | Thm 5-7 | holds |" in written
     assert "with few samples" in written and "**Verdict: holds.**" in written
     assert (tmp_path / "figures" / "aggregation.png").exists()
+
+
+COLOURS = {"red": (220, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220)}
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    """A folder of small images by two models: objects in colours that their prompts do not name."""
+    image_module = pytest.importorskip("PIL.Image")
+    folder = tmp_path_factory.mktemp("photographs")
+    rng = np.random.default_rng(0)
+    records = []
+    for index in range(48):
+        prompt = ("a photo of a car", "a house by the sea")[index % 2]
+        variety = list(COLOURS)[index // 2 % 3]
+        # What the prompt names covers the upper half, and noise makes images differ.
+        pixels = np.tile(np.array(COLOURS[variety], dtype=np.uint8), (32, 32, 1))
+        pixels[:16] = 250 * (index % 2)
+        pixels += rng.integers(0, 6, pixels.shape, dtype=np.uint8)
+        image_module.fromarray(pixels).save(folder / f"{index}.png")
+        model = ("one", "other")[index // 6 % 2]
+        record = {"file": f"{index}.png", "prompt": prompt, "variety": variety, "model": model}
+        records.append(json.dumps(record))
+    (folder / "metadata.jsonl").write_text("\n".join(records))
+    return folder
+
+
+def test_types_of_real_images_count_only_where_prompts_leave_them_open(by_id, photographs):
+    outcome = by_id["fig5"].run(Request(quick=True, data=photographs))
+    conditional = {(row[0], row[1]): row[3] for row in outcome.table.rows}
+    assert list(conditional) == [
+        (count, name) for name in ("vague", "specific") for count in (1, 2, 3)
+    ]
+    assert conditional[3, "vague"] > 1.5 * conditional[1, "vague"]
+    assert conditional[3, "specific"] == pytest.approx(conditional[1, "specific"], rel=0.1)
+    assert outcome.verdict == HOLDS
+
+
+def test_images_of_the_same_prompt_are_a_class(by_id, photographs):
+    outcome = by_id["classes"].run(Request(quick=True, data=photographs))
+    assert [row[:2] for row in outcome.table.rows] == [("default embedder", 2)]
+    assert "n = 48, t = 24" in outcome.reason
+
+
+def test_bandwidths_of_prompts_are_compared_for_each_real_model(by_id, photographs):
+    outcome = by_id["text-bandwidth"].run(Request(quick=True, data=photographs))
+    assert {row[0] for row in outcome.table.rows} == {"one", "other"}
+    conditional = [row[2] for row in outcome.table.rows if row[0] == "one"]
+    assert conditional == sorted(conditional)
+
+
+def test_information_of_real_images_falls_as_they_are_exchanged(by_id, photographs):
+    outcome = by_id["fig12"].run(Request(quick=True, data=photographs))
+    information = [row[1] for row in outcome.table.rows]
+    assert information[0] > information[-1]
+
+
+def test_every_source_of_real_data_belongs_to_an_experiment_that_takes_data(by_id):
+    assert all(by_id[source.experiment].data for source in SOURCES)
+    assert len({source.name for source in SOURCES}) == len(SOURCES)
+
+
+def test_real_data_that_are_missing_are_named(monkeypatch, capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        _run(monkeypatch, "real", str(tmp_path))
+    assert f"{tmp_path} lacks real_fruits, t2v_fetv" in capsys.readouterr().err
+
+
+def test_real_results_stand_behind_those_of_stand_ins(monkeypatch, by_id, photographs, tmp_path):
+    monkeypatch.setattr(page, "PAGE", tmp_path / "papers.md")
+    monkeypatch.setattr(page, "FIGURES", tmp_path / "figures")
+    page.PAGE.write_text(f"# Title\n\n{page.MARK}\n\nkept\n\n{page.REAL_MARK}\n\nold results\n")
+    source, known = SOURCES[0], by_id[SOURCES[0].experiment]
+    outcome = known.run(Request(quick=True, data=photographs))
+    page.write_real([(source, page.Finished(known, outcome, 1.0))])
+    written = page.PAGE.read_text()
+    assert "kept" in written and "old results" not in written
+    anchor = "fig5-on-photographs-of-four-varieties-of-seven-fruits"
+    assert f"| [fig5](#{anchor}) | photographs of four varieties of seven fruits |" in written
+    assert (tmp_path / "figures" / "fig5-real_fruits.png").exists()

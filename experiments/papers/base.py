@@ -25,7 +25,7 @@ UNTESTED = "cannot be tested here"
 VERDICTS = (HOLDS, PARTLY, FAILS, UNTESTED)
 
 # Modules of this package that hold no experiment.
-_OTHERS = ("__main__", "base", "page", "plots", "setups")
+_OTHERS = ("__main__", "base", "page", "plots", "real", "setups")
 
 
 @dataclass(frozen=True)

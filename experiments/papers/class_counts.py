@@ -80,16 +80,23 @@ def loaded(data: Path) -> tuple[Sequence[int], Callable[[int, int], np.ndarray]]
     if not isinstance(prompts, tuple):
         raise dp.DataError(f"{data} holds no prompts, which name the classes.")
     embedded = np.asarray(dp.embed(dp.Samples(samples.outputs)).outputs)
-    classes = Counter(prompt.label for prompt in prompts)
-    largest = [name for name, _ in classes.most_common()]
-    labels = np.array([largest.index(prompt.label) for prompt in prompts])
-    # The fewest classes decide how many items there are at every step.
-    counts = [count for count in (2, 5, 10, 20, 50, 100, 200) if count <= len(largest)]
-    n = min(1000, int((labels < counts[0]).sum()))
+    sizes = Counter(prompt.label for prompt in prompts)
+    # The smallest class decides how many items there are, so that rare ones are left out.
+    least = np.median(list(sizes.values())) / 2
+    classes = [name for name, size in sizes.items() if size >= least]
+    members = {name: [] for name in classes}
+    for row, prompt in enumerate(prompts):
+        if prompt.label in members:
+            members[prompt.label].append(row)
+    counts = [count for count in (2, 5, 10, 20, 50, 100, 200) if count <= len(classes)]
+    n = min(1000, counts[0] * min(len(rows) for rows in members.values()))
 
     def features_of(count: int, seed: int) -> np.ndarray:
-        rows = np.flatnonzero(labels < count)
-        return embedded[np.random.default_rng(seed).choice(rows, n, replace=False)]
+        rng = np.random.default_rng(seed)
+        # Some classes are more varied than others: each set has its own.
+        chosen = rng.permutation(len(classes))[:count]
+        rows = np.concatenate([members[classes[index]] for index in chosen])
+        return embedded[rng.choice(rows, n, replace=False)]
 
     return counts, features_of
 

@@ -28,12 +28,12 @@ def substitution(request: Request) -> Outcome:
     x, t, kernels = _pairs(request)
     rng = np.random.default_rng(0)
     order = rng.permutation(len(x))
-    elsewhere = rng.permutation(len(x))
     rows = []
     for rate in _RATES:
         replaced = order[: round(rate * len(x))]
         mixed = x.copy()
-        mixed[replaced] = x[elsewhere[replaced]]
+        # Exchanged among themselves: with copies of other outputs, Vendi would change as well.
+        mixed[replaced] = x[rng.permutation(replaced)]
         found = dp.evaluate(mixed, t, num_permutations=0, **kernels)
         scores = (found.information_vendi, found.conditional_vendi, found.information_rke)
         rows.append((rate, *(float(score) for score in scores)))
