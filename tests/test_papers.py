@@ -14,6 +14,7 @@ from experiments.papers import __main__ as runner
 from experiments.papers import page
 from experiments.papers.base import HOLDS, VERDICTS, Outcome, Request, experiments
 from experiments.papers.real import SOURCES
+from experiments.papers.vendi_convergence import Panel
 
 # Quick runs of these take a second; the others are run by `make papers QUICK=--quick`.
 FAST = ("aggregation", "bounds-conditional", "fig11")
@@ -87,6 +88,26 @@ def test_the_page_has_all_sections(monkeypatch, by_id, tmp_path):
     assert (tmp_path / "figures" / "aggregation.png").exists()
 
 
+def test_each_part_of_the_claim_on_convergence_is_judged_by_its_own_curve():
+    settled, growing = [1.0, 4.0, 7.0, 8.0, 8.08], [1.0, 4.0, 7.0, 8.0, 9.0]
+    far = [1.0, 4.0, 5.0, 6.0, 6.06]
+    curves = {
+        "Vendi": growing,
+        "truncated": settled,
+        "Nystrom": settled,
+        "FKEA": far,
+        "RKE": settled,
+    }
+    panel = Panel("texts", "Gaussian", (1, 2, 4, 6, 8), curves)
+    assert panel.growth["Vendi"] == pytest.approx(0.125)
+    assert panel.distances == pytest.approx({"Nystrom": 0.0, "FKEA": -0.25})
+    # Vendi grows, all others settle, Nystrom is near the truncated score, and FKEA is not.
+    assert panel.claims == [True, True, True, True, True, True, False]
+    assert Panel(
+        "images", "cosine", (1, 2, 4, 6, 8), {"Vendi": growing, "truncated": growing}
+    ).claims == [False]
+
+
 COLOURS = {"red": (220, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220)}
 
 
@@ -140,6 +161,15 @@ def test_information_of_real_images_falls_as_they_are_exchanged(by_id, photograp
     outcome = by_id["fig12"].run(Request(quick=True, data=photographs))
     information = [row[1] for row in outcome.table.rows]
     assert information[0] > information[-1]
+
+
+def test_scores_of_real_images_are_followed_over_their_number(by_id, photographs):
+    outcome = by_id["convergence"].run(Request(quick=True, data=photographs))
+    vendi = {row[:3]: row[3] for row in outcome.table.rows}
+    assert [key[2] for key in vendi] == [6, 12, 24, 36, 48] * 2
+    # Up to t = 24 images the truncated score is Vendi itself, beyond it is not.
+    for *key, exact, truncated, _, _, _ in outcome.table.rows:
+        assert (truncated == exact) == (key[2] <= 24)
 
 
 def test_every_source_of_real_data_belongs_to_an_experiment_that_takes_data(by_id):

@@ -36,6 +36,7 @@ SOURCES = (
     Source("table2", "renze_temperature", "answers of six language models by temperature"),
     Source("table2", "tevet_temperature", "three tasks of a language model by temperature"),
     Source("text-bandwidth", "t2i_vague_objects", "images of two models for the same prompts"),
+    Source("convergence", "noveltybench_curated/dev.jsonl.gz", "answers of thirteen models"),
     Source("text-classes", "noveltybench_curated/dev.jsonl.gz", "answers to up to 100 prompts"),
     Source("classes", "real_clothing", "photographs of ten kinds of clothing"),
 )
