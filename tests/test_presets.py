@@ -52,6 +52,28 @@ def test_vectors_of_unknown_origin_get_the_rule_of_the_papers_and_a_warning() ->
     assert float(score) == pytest.approx(float(result.conditional_vendi), rel=1e-12)
 
 
+def test_the_functions_of_scores_warn_as_evaluate_does() -> None:
+    option = {"preset": "conditional-vendi"}
+    both, prompts = (X, T), (T,)
+    calls = {
+        dp.vendi: (X,),
+        dp.rke: (X,),
+        dp.prompt_vendi: prompts,
+        dp.conditional_vendi: both,
+        dp.information_rke: both,
+        dp.per_prompt_vendi: both,
+    }
+    for function, data in calls.items():
+        score = function(*data, **option)
+        assert codes(score) == {"preset-not-of-paper", "preset-not-truncated"}, function
+    # Beside these, `evaluate` warns about the data.
+    warned = dp.evaluate(*both, **option).warnings
+    assert set(dp.conditional_vendi(*both, **option).warnings) <= set(warned)
+    given = {"kernel": dp.Gaussian(2.0), "truncation": 20}
+    assert not dp.vendi(X, **option, **given).warnings
+    assert "outputs" not in dp.prompt_vendi(T, **option).warnings[0].text
+
+
 @pytest.mark.parametrize(
     ("preset", "label", "width", "bandwidth"),
     [
@@ -153,10 +175,13 @@ def test_rows_of_zeros_cannot_be_normalized() -> None:
 def test_every_analysis_takes_a_preset_and_normalizes() -> None:
     options = {"preset": "conditional-vendi", "normalize": True}
     samples = dp.Samples(X, T)
+    for analysis in (dp.converge, dp.prompt_groups, dp.bandwidth_sweep):
+        assert "preset-not-of-paper" in codes(analysis(samples, **options))
     assert dp.converge(samples, **options).settings.normalize_x
     assert dp.prompt_groups(samples, **options).settings.preset == "conditional-vendi"
     assert dp.bandwidth_sweep(samples, **options).to_dict()["settings"]["normalize_t"]
     comparison = dp.compare({"a": samples, "b": replace(samples, outputs=2 * X)}, **options)
+    assert "preset-not-of-paper" in codes(comparison)
     scores = [result.conditional_vendi for result in comparison.results.values()]
     assert float(scores[0]) == pytest.approx(float(scores[1]), rel=1e-9)
     assert dp.shuffled_baseline(3 * X, T, **options).baseline == pytest.approx(

@@ -5,15 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from divprism.core.kernels import Gaussian
-from divprism.core.validation import clean_ids
 from divprism.data.inputs import as_samples
 from divprism.data.samples import Samples
-from divprism.data.wording import SIDES, counted
 from divprism.embedders.embedding import embed, resolve_embedder
 from divprism.engines import Resources
-from divprism.errors import ArgumentError, DataError, Notice
+from divprism.errors import ArgumentError, DataError
+from divprism.scores.departures import departures, open_sides
 from divprism.scores.normalization import normalized
-from divprism.scores.presets import Preset
 from divprism.scores.settings import Settings
 
 __all__ = [
@@ -62,48 +60,20 @@ def _as_in_paper(embedded: Samples, settings: Settings) -> tuple[Samples, Settin
     paper = settings.paper
     if paper is None:
         return embedded, settings
-    unknown: list[str] = []
-    for side, data in (("x", embedded.outputs), ("t", embedded.prompts)):
-        is_open = settings.kernel(side) is None and settings.bandwidth_rule is None
-        # Ids have no bandwidth, and what was given overrides the preset.
-        is_ids = side == "t" and data is not None and clean_ids(data, side) is not None
-        if not is_open or is_ids or data is None:
-            continue
+    unknown: dict[str, str | None] = {}
+    for side in open_sides(embedded.outputs, embedded.prompts, settings):
         record = _record_of(embedded, side)
         known = paper.bandwidth_of(record)
         # Rows that were scaled on request have another scale than those of the paper.
         if known is None or (settings.normalizes(side) and not known.unit_norm):
-            unknown.append(f"{SIDES[side]} ({record.get('id', 'vectors of unknown origin')})")
+            unknown[side] = record.get("id")
             continue
         changes: dict[str, Any] = {f"kernel_{side}": Gaussian(known.bandwidth)}
         if known.unit_norm:
             changes[f"normalize_{side}"] = True
         settings = replace(settings, **changes)
-    warnings = (*embedded.warnings, *_departures(paper, unknown, embedded, settings))
-    return replace(embedded, warnings=warnings), settings
-
-
-def _departures(
-    paper: Preset, unknown: list[str], embedded: Samples, settings: Settings
-) -> list[Notice]:
-    """Warnings about what is not as in the paper of a preset; `unknown`: sides without a number."""
-    notices = []
-    if unknown:
-        text = (
-            f"the preset {paper.name} has no bandwidth for {' and '.join(unknown)}, so the papers' "
-            f"rule, stable, chooses it. {paper.embedders}; choose them by `embedder_x` and "
-            "`embedder_t`."
-        )
-        notices.append(Notice("preset-not-of-paper", text))
-    largest = _most_pairs(embedded)
-    if settings.truncation is not None and largest <= settings.truncation:
-        text = (
-            f"the truncation of {settings.truncation:,} keeps all eigenvalues of "
-            f"{counted(largest, 'pair', 'pairs')}, so nothing is truncated; the paper scores "
-            f"{paper.samples:,} pairs at a time."
-        )
-        notices.append(Notice("preset-not-truncated", text))
-    return notices
+    notices = departures(paper, settings, unknown, _most_pairs(embedded))
+    return replace(embedded, warnings=(*embedded.warnings, *notices)), settings
 
 
 def _record_of(embedded: Samples, side: str) -> dict[str, Any]:

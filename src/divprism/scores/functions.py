@@ -20,6 +20,7 @@ from divprism.core.kernels import Categorical, Kernel
 from divprism.core.validation import clean_ids, clean_rows
 from divprism.errors import ArgumentError, DataError
 from divprism.scores.bandwidth import BandwidthRule
+from divprism.scores.departures import departures_of_arrays
 from divprism.scores.normalization import normalized
 from divprism.scores.problem import entropies, pose
 from divprism.scores.score import Score, assemble, compute_scores
@@ -71,6 +72,9 @@ def _score(
             f"{name} needs prompts that repeat; each of these {problem.n:,} has one output, so the "
             "score would be 1 whatever the outputs are. Use conditional_vendi."
         )
+    # `settings` still shows which kernels were given; those of the problem are resolved.
+    notices = departures_of_arrays(x, t, settings, problem.n)
+    problem = replace(problem, warnings=(*problem.warnings, *notices))
     return compute_scores(problem, [spec])[name]
 
 
@@ -120,7 +124,10 @@ def _prompt_score(
         kernel_t=problem.settings.kernel_x,
         bandwidth_rule=rule_used,
     )
-    return assemble(spec, {"t": solved["x"]}, replace(problem, settings=resolved))
+    notices = departures_of_arrays(None, t, settings, problem.n)
+    warnings = (*problem.warnings, *notices)
+    problem = replace(problem, settings=resolved, warnings=warnings)
+    return assemble(spec, {"t": solved["x"]}, problem)
 
 
 def _per_prompt_score(
