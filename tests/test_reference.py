@@ -8,6 +8,7 @@ from command_line import run
 
 import divprism as dp
 from divprism.errors import ArgumentError, DataError
+from divprism.report import report_page
 
 RNG = np.random.default_rng(5)
 X, REAL = RNG.normal(size=(24, 5)), RNG.normal(size=(30, 5)) + 0.5
@@ -105,6 +106,23 @@ def test_the_command_line_prints_the_metrics_in_every_format(tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(document))
     page = run("report", tmp_path / "r.json", "-o", tmp_path / "r.html")
     assert page.returncode == 0, page.stderr
+
+
+def test_the_page_shows_the_metrics_of_each_model_and_what_they_compare():
+    result = dp.evaluate(X, np.repeat(np.eye(6), 4, axis=0), reference=REAL)
+    page = report_page(result.to_dict())
+    assert page.count("Beside real data</h3>") == 1
+    for name in ("kernel_distance", "recall", "coverage", "in_batch_similarity"):
+        value = result.to_dict()["fidelity"][name]
+        if name == "kernel_distance":
+            assert f">{value['standard_error']:.2g}<" in page
+            value = value["value"]
+        assert f">{name}<" in page and f">{value:.4g}<" in page
+    assert "Reference: 30 items" in page
+    assert "No alignment: outputs and prompts were not embedded by one model." in page
+    two = {"models": {name: result.to_dict() for name in ("one", "two")}}
+    assert report_page(two | {"schema": 2}).count("Beside real data</h3>") == 2
+    assert "Beside real data" not in report_page(dp.evaluate(X, T).to_dict())
 
 
 def test_a_reference_that_is_not_there_is_one_sentence(tmp_path):

@@ -1,9 +1,15 @@
 """Rows, columns and notes about outputs beside real data."""
 
 from divprism.report.documents import Document, Documents
-from divprism.report.table import Cell, Column
+from divprism.report.table import Cell, Column, Table
 
-__all__ = ["fidelity_columns", "fidelity_notes", "fidelity_records", "fidelity_rows"]
+__all__ = [
+    "fidelity_columns",
+    "fidelity_notes",
+    "fidelity_records",
+    "fidelity_rows",
+    "fidelity_table",
+]
 
 _METRICS = {
     "kernel_distance": ("distance", "distance from the reference; 0 is best"),
@@ -44,6 +50,21 @@ def fidelity_rows(document: Document) -> list[tuple[Cell, ...]]:
             meaning = f"{value:.4g}: {meaning}"
         rows.append((name, value, shown, meaning))
     return rows
+
+
+def fidelity_table(document: Document) -> Table | None:
+    """The metrics of one model on their own; None without a reference."""
+    records = fidelity_records(document)
+    if not records:
+        return None
+    columns = (
+        Column("metric", "metric"),
+        Column("value", "value", ".4g"),
+        Column("error", "standard error", ".2g"),
+        Column("reads_as", "reads as"),
+    )
+    rows = [(name, value, error, _METRICS[name][1]) for name, value, error in records]
+    return Table(columns, tuple(rows))
 
 
 def fidelity_columns(documents: Documents) -> tuple[list[Column], dict[str, list[Cell]]]:

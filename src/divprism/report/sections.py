@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from divprism.report.documents import Document, Documents
+from divprism.report.fidelity_tables import fidelity_table
 from divprism.report.kinds import ends_of, out_of
 from divprism.report.plots import (
     curve_families,
@@ -40,6 +41,7 @@ __all__ = [
     "factors_chart",
     "groups_section",
     "ranking_chart",
+    "reference_table",
     "score_card",
     "table_view",
 ]
@@ -86,6 +88,14 @@ def _cell_view(column: Column, cell: Cell) -> CellView:
     if value is not None:
         sort = str(value)
     return CellView(column.show(cell), sort, column.is_text)
+
+
+def reference_table(document: Document) -> TableView | None:
+    """Return the metrics of a model beside real data; None without a reference."""
+    table = fidelity_table(document)
+    if table is None:
+        return None
+    return table_view(table, "Beside real data")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from divprism.report.documents import (
     models_of,
     visible_values,
 )
+from divprism.report.fidelity_tables import fidelity_notes
 from divprism.report.sections import (
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -28,6 +29,7 @@ from divprism.report.sections import (
     factors_chart,
     groups_section,
     ranking_chart,
+    reference_table,
     score_card,
     table_view,
 )
@@ -66,6 +68,8 @@ class ModelSection:
     sentences: tuple[str, ...]
     cards: tuple[Card, ...]
     remarks: tuple[str, ...]
+    reference: TableView | None
+    reference_notes: tuple[str, ...]
     factors: Chart | None
     groups: GroupsSection | None
     charts: tuple[Chart, ...]
@@ -289,6 +293,8 @@ def _model_section(key: str, name: str, document: Document) -> ModelSection:
         cards=tuple(score_card(spec, document) for spec in SCORES if spec.name in scores),
         # Not `remarks`: the sentences above have the baseline already.
         remarks=tuple(map(sentence, interval_remarks(document))),
+        reference=reference_table(document),
+        reference_notes=tuple(map(sentence, fidelity_notes(document))),
         # Without a name in the plot: it is the heading of the section.
         factors=factors_chart(f"{key}-factors", {"": document}),
         groups=groups,
