@@ -13,6 +13,7 @@ from divprism.analysis.inputs import (
     describe_source,
     embed_samples,
     require_model,
+    with_truncation,
 )
 from divprism.core.arrays import Array, content_hashes, distinct_rows, smallest, to_numpy
 from divprism.core.distances import condensed_squares
@@ -247,6 +248,12 @@ def bandwidth_sweep(
             chosen[name] = kernel.bandwidth
         else:
             chosen[name] = settings.rule.side_bandwidth(name, side, models=embedded.models)
+    if settings.auto_truncation:
+        kernels: dict[str, Any] = {}
+        for name, bandwidth in chosen.items():
+            kernels[f"kernel_{name}"] = Gaussian(bandwidth)
+        resolved = with_truncation(embedded, replace(settings, **kernels))
+        settings = replace(settings, truncation=resolved.truncation)
     if model is not None:
         embedded = embedded.by_model()[model]
         rows = _paired_rows(embedded.outputs, embedded.prompts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.core.arrays import Array, content_hashes, single_hashes, to_numpy
+from divprism.core.arrays import Array, content_hashes, scrambled, single_hashes, to_numpy
 from divprism.core.kernels import Precomputed
 from divprism.core.operators import KernelOperator
 from divprism.core.tiles import row_blocks
@@ -95,7 +95,7 @@ class ContentOrder:
         pairs = np.lexsort((outputs[prompts], _joined(hashes[prompts], ranks)))
         if not has_prompts:
             return cls(pairs, None)
-        order = np.lexsort((outputs, _scrambled(hashes)))
+        order = np.lexsort((outputs, scrambled(hashes)))
         of_prompt = np.empty(order.size, int)
         of_prompt[order] = np.arange(order.size)
         return cls(pairs, of_prompt)
@@ -132,7 +132,7 @@ def _id_hashes(ids: np.ndarray) -> np.ndarray:
         digests = [hashlib.sha256(str(name).encode("utf-8", "replace")) for name in distinct]
         parts = [int.from_bytes(digest.digest()[:8], "little") for digest in digests]
         hashes = np.array(parts, np.uint64)
-    return _scrambled(hashes)[inverse]
+    return scrambled(hashes)[inverse]
 
 
 def _matrix_hashes(matrix: Array) -> np.ndarray:
@@ -142,24 +142,16 @@ def _matrix_hashes(matrix: Array) -> np.ndarray:
     for rows in row_blocks(n, max(1, _BLOCK_ENTRIES // n)):
         # Adding zero turns minus zero, which has other bits, into zero.
         block = np.ascontiguousarray(to_numpy(matrix[rows, :]), np.float64) + 0.0
-        parts.append(_scrambled(block.view(np.uint64)).sum(axis=1, dtype=np.uint64))
+        parts.append(scrambled(block.view(np.uint64)).sum(axis=1, dtype=np.uint64))
     return np.concatenate(parts)
 
 
 def _sums(codes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
     """For each code a hash of its members; integers wrap around, so their order is irrelevant."""
     sums = np.zeros(int(codes.max()) + 1, np.uint64)
-    np.add.at(sums, codes, _scrambled(hashes))
+    np.add.at(sums, codes, scrambled(hashes))
     return sums
 
 
 def _joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    return _scrambled(_scrambled(first) + second)
-
-
-def _scrambled(hashes: np.ndarray) -> np.ndarray:
-    """Numbers whose every bit depends on all bits of the given ones: the end of SplitMix64."""
-    hashes = hashes + np.uint64(0x9E3779B97F4A7C15)
-    hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return hashes ^ (hashes >> np.uint64(31))
+    return scrambled(scrambled(first) + second)

@@ -53,7 +53,7 @@ class Plan:
     ) -> "Plan":
         """The plan for embedded samples; bandwidths are chosen here, once for all subsets."""
         # The curves hold plain and truncated scores; truncation is applied curve by curve.
-        plain = replace(settings, truncation=None)
+        plain = replace(settings, truncation=None, auto_truncation=False)
         whole = pose(embedded.outputs, embedded.prompts, settings=plain, resources=resources)
         unit, units = units_of(whole, unit or settings.unit)
         truncation = _default_truncation(settings.truncation, whole)

@@ -12,6 +12,7 @@ from divprism.engines import Resources
 from divprism.errors import ArgumentError, DataError
 from divprism.scores.departures import departures, open_sides
 from divprism.scores.normalization import normalized
+from divprism.scores.problem import choose_truncation
 from divprism.scores.settings import Settings
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "require_model",
     "require_one_model",
     "with_rule_of",
+    "with_truncation",
 ]
 
 
@@ -101,7 +103,8 @@ def embed_model(
     """
     if model is None:
         require_one_model(samples, purpose)
-        return embed_samples(samples, settings, resources)
+        embedded, settings = embed_samples(samples, settings, resources)
+        return embedded, with_truncation(embedded, settings)
     require_model(samples, model)
     embedded, settings = embed_samples(samples, settings, resources)
     return embedded.by_model()[model], pool_bandwidths(embedded, settings)
@@ -138,7 +141,27 @@ def pool_bandwidths(embedded: Samples, settings: Settings) -> Settings:
             rule_used = settings.rule
             bandwidth = rule_used.side_bandwidth(side, data, models=embedded.models)
             kernels[side] = Gaussian(bandwidth)
-    return replace(settings, kernel_x=kernels["x"], kernel_t=kernels["t"], bandwidth_rule=rule_used)
+    pooled = replace(
+        settings, kernel_x=kernels["x"], kernel_t=kernels["t"], bandwidth_rule=rule_used
+    )
+    return with_truncation(embedded, pooled)
+
+
+def with_truncation(embedded: Samples, settings: Settings) -> Settings:
+    """The settings with the truncation chosen, if that is left open: one number for all models.
+
+    It is the smallest that a model asks for, so that the scores of all have settled, unless that
+    says too little about one of them.
+    """
+    if not settings.auto_truncation:
+        return settings
+    parts = [embedded]
+    if embedded.models is not None:
+        parts = list(embedded.by_model().values())
+    ranges = [choose_truncation(part.outputs, part.prompts, settings) for part in parts]
+    highest = min(each.highest for each in ranges)
+    lowest = max(each.lowest for each in ranges)
+    return replace(settings, truncation=max(highest, lowest))
 
 
 def describe_source(samples: Samples) -> dict[str, Any]:

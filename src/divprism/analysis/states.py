@@ -42,6 +42,11 @@ def metric_for(samples: Samples, settings: Settings, *, num_features: int = 1000
         raise ArgumentError(_no_bandwidth("bandwidth_x"))
     if samples.prompts is not None and settings.kernel_t is None:
         raise ArgumentError(_no_bandwidth("bandwidth_t"))
+    if settings.auto_truncation:
+        raise ArgumentError(
+            "`truncation` must be a number, the same for all states: a part of the data cannot "
+            "choose it."
+        )
     return Metric(
         settings.kernel_x,
         settings.kernel_t,

@@ -36,7 +36,7 @@ from divprism.report.style import styled
 from divprism.report.table import Table, stdout_has_color, stdout_width
 from divprism.scores import registry
 from divprism.scores.presets import PRESETS
-from divprism.scores.settings import UNITS, Settings
+from divprism.scores.settings import AUTO, UNITS, Settings
 
 R = TypeVar("R")
 Document = dict[str, Any]
@@ -148,7 +148,9 @@ class Job(Reading):
     bandwidth_x: float | None = _scoring(None, "Gaussian bandwidth of the outputs.")
     bandwidth_t: float | None = _scoring(None, "Gaussian bandwidth of the prompts.")
     bandwidth_rule: str | None = _scoring(None, "How bandwidths are chosen: divprism ls rules.")
-    truncation: int | None = _scoring(None, "Number of eigenvalues kept in each spectrum.")
+    truncation: str | None = _scoring(
+        None, "Number of eigenvalues kept in each spectrum.", metavar="NUMBER|auto"
+    )
     interval: float | None = _scoring(0.95, "Level of the intervals; 0 for none.")
     unit: str | None = _scoring(None, "What intervals resample.", metavar="|".join(UNITS))
     num_permutations: int | None = _scoring(None, "Random pairings as baseline; 0 for none.", min=0)
@@ -199,6 +201,7 @@ class Job(Reading):
         """The settings that the flags spell."""
         plain = {key: getattr(self, key) for key in Settings().to_dict()}
         plain["interval"] = self.interval or None  # 0 is how a flag spells None
+        plain["truncation"] = _truncation(self.truncation)
         for side in ("x", "t"):
             plain[f"normalize_{side}"] = bool(self.normalize or plain[f"normalize_{side}"])
             plain[f"embedder_{side}"] = None  # they have options of its own, see below
@@ -258,6 +261,17 @@ class Job(Reading):
         if self.report is not None:
             write_text(self.report, report_page(full))
             say([f"wrote {self.report}; open it in a browser"], self.quiet)
+
+
+def _truncation(text: str | None) -> int | str | None:
+    if text is None or text == AUTO:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentError(
+            f"--truncation must be a whole number, or auto; got {text!r}."
+        ) from None
 
 
 def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -36,6 +36,7 @@ __all__ = [
     "middle",
     "outer_take",
     "plain_mode",
+    "scrambled",
     "single_hashes",
     "smallest",
     "to_numpy",
@@ -262,6 +263,14 @@ def single_hashes(x: Array) -> np.ndarray:
 def _key_hashes(keys: np.ndarray) -> np.ndarray:
     # Fibonacci hashing: the last bits of a key, which are as good as random, decide the order.
     return keys.view(np.uint64) * np.uint64(_GOLDEN)
+
+
+def scrambled(hashes: np.ndarray) -> np.ndarray:
+    """Numbers whose every bit depends on all bits of the given ones: the end of SplitMix64."""
+    hashes = hashes + np.uint64(0x9E3779B97F4A7C15)
+    hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return hashes ^ (hashes >> np.uint64(31))
 
 
 def smallest(hashes: np.ndarray, size: int) -> np.ndarray:

@@ -26,7 +26,7 @@ from divprism.report.checks import (
 )
 from divprism.report.result_files import read_result
 from divprism.scores.presets import PRESETS
-from divprism.scores.settings import UNITS
+from divprism.scores.settings import AUTO, UNITS
 
 __all__ = ["ALLOWED", "Config", "check_embedder", "check_value", "read_config"]
 
@@ -68,6 +68,11 @@ def _between(low: int, high: int) -> Check:
     return check
 
 
+def _check_truncation(value: object, path: str) -> None:
+    if value != AUTO:
+        _between(1, 10**9)(value, path)
+
+
 def _check_numbers(value: object, path: str) -> None:
     """Require numbers as a flag spells them, or a list of them."""
     if isinstance(value, str):
@@ -94,7 +99,7 @@ ALLOWED: dict[str, Check] = {
     "bandwidth_t": positive,
     "bandwidth_rule": _short_text,
     "order": _check_order,
-    "truncation": _between(1, 10**9),
+    "truncation": _check_truncation,
     "interval": number(0.0, 1.0),
     "unit": _check_unit,
     "num_permutations": _between(0, 100_000),

@@ -167,9 +167,10 @@ def vendi(
         and alpha by the papers. High orders count common kinds only, low orders rare ones too.
     bandwidth_rule : BandwidthRule, optional
         Default: `DistinctPrompts()`, which takes the papers' rule, `StableScore`, for outputs.
-    truncation : int, optional
+    truncation : int or "auto", optional
         Keep the top t eigenvalues and spread the rest over them (Truncated Vendi, Def. 2): the
-        truncated score converges with O(t) samples.
+        truncated score converges with O(t) samples. "auto" takes the largest t at which half of the
+        data score less than 2 % below all (see docs/reference/scores.md).
     weights : array (n,), optional
         Sample weights that sum to one. Default: equal.
     estimator : Estimator, optional

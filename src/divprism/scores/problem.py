@@ -22,8 +22,16 @@ from divprism.errors import ArgumentError, DataError, Notice
 from divprism.estimators import Dual, Entropy, Exact, Question
 from divprism.scores.settings import Settings
 from divprism.scores.spec import LABELS, OPERATORS, PROMPTS, REPEATED_PROMPTS
+from divprism.scores.truncation import TruncationRange, truncation_range
 
-__all__ = ["Problem", "check_factors", "clean_labels", "entropies", "pose"]
+__all__ = [
+    "Problem",
+    "check_factors",
+    "choose_truncation",
+    "clean_labels",
+    "entropies",
+    "pose",
+]
 
 TEXTS_AS_IDS = Notice(
     "texts-as-ids",
@@ -154,6 +162,9 @@ def pose(
         operators = {
             name: _operator(side, masses, name, settings, resources) for name, side in sides.items()
         }
+        if settings.auto_truncation:
+            chosen = _truncation_range(sides, operators, masses).number
+            settings = replace(settings, truncation=chosen)
         products = {
             name: HadamardOperator.of(operators["x"], operators[name], masses)
             for name in ("t", "labels")
@@ -268,10 +279,34 @@ def _operator(
     return make(kernel, data, masses, dtype=_precision(data, settings), name=name)
 
 
+def choose_truncation(x: object, t: object, settings: Settings) -> TruncationRange:
+    """What vectors or ids of pairs of equal weight say about the truncation."""
+    with plain_mode():
+        sides, _ = _paired_sides(x, t, None, settings)
+        masses = check_weights(None, sides["x"].data.shape[0])
+        sides, settings = _with_bandwidths(sides, settings)
+        operators = {
+            name: _operator(side, masses, name, settings, RESOURCES) for name, side in sides.items()
+        }
+        return _truncation_range(sides, operators, masses)
+
+
+def _truncation_range(
+    sides: dict[str, _Side], operators: dict[str, KernelOperator], masses: np.ndarray
+) -> TruncationRange:
+    """What the outputs and the prompts say about the truncation; groups given as labels do not."""
+    scored = [name for name in ("x", "t") if name in operators]
+    return truncation_range(
+        {name: operators[name] for name in scored},
+        {name: sides[name].data for name in scored},
+        masses,
+    )
+
+
 def _precision(data: Array, settings: Settings) -> Any:
     # The RKE scores of settings with another order come from the same double precision data.
     keeps_all = truncation_of(settings.truncation, data.shape[0]) is None
-    squares_suffice = settings.order == 2 and keeps_all
+    squares_suffice = settings.order == 2 and keeps_all and not settings.auto_truncation
     xp = array_namespace(data)
     is_single = xp.isdtype(data.dtype, "real floating") and data.dtype != xp.float64
     if is_single and squares_suffice and settings.estimator.squares_are_exact:

@@ -12,6 +12,7 @@ from divprism.estimators import Auto, Entropy, Fourier
 from divprism.scores.problem import Problem, check_factors, entropies
 from divprism.scores.settings import Settings
 from divprism.scores.spec import ScoreSpec
+from divprism.scores.truncation import LEVEL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -342,7 +343,6 @@ SATURATION = (
 )
 """Codes of the warnings about a bandwidth at which a score carries no information."""
 
-_LEVEL = 0.9  # kept eigenvalues that count as this share of their number are nearly equal
 _ALIKE = 1.01  # an effective number up to this counts as one
 _APART = 0.95  # an effective number from this share of all items counts as all of them
 _FEWEST = 10  # items; below this number saturation is no news
@@ -359,7 +359,7 @@ def levelling(operator: str, entropy: float, problem: Problem) -> list[Notice]:
         return []
     # A cut that leaves most eigenvalues takes little away, even from those that are all equal.
     cuts_deep = truncation <= problem.weights.size / 2
-    if not cuts_deep or math.exp(entropy) < _LEVEL * truncation:
+    if not cuts_deep or math.exp(entropy) < LEVEL * truncation:
         return []
     text = (
         f"the truncation of {truncation:,} cuts off so much of the spectrum of the "

@@ -7,7 +7,7 @@ are the typed dictionaries below, written once and shared by all signatures.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from divprism.scores.bandwidth import BandwidthRule, DistinctPrompts, StableScor
 from divprism.scores.presets import PRESETS, Preset, check_preset
 
 __all__ = [
+    "AUTO",
     "AssessmentOptions",
     "EmbeddedPairOptions",
     "EmbeddingOptions",
@@ -46,6 +47,9 @@ __all__ = [
 
 EmbedFunction = Callable[..., Any]
 """A function of a batch of items that returns a row of numbers for each."""
+
+AUTO = "auto"
+"""The truncation that is chosen from the data."""
 
 UNITS = ("pair", "prompt")
 """What may be resampled: pairs, or prompts with all their outputs."""
@@ -84,7 +88,8 @@ class Settings:
     order : float
         Order of the Renyi entropy, above 0; math.inf allowed.
     truncation : int or None
-        Number of eigenvalues kept of each spectrum; None for all.
+        Number of eigenvalues kept of each spectrum; None for all, or until it is chosen. "auto" is
+        read as the field below.
     estimator : Estimator
         How spectra are computed.
     rng : int
@@ -102,6 +107,9 @@ class Settings:
         "truncated-vendi" (see `scores.presets`). In a result all of them are resolved.
     normalize_x, normalize_t : bool
         Whether rows of outputs and prompts are scaled to norm one before anything else.
+    auto_truncation : bool
+        Whether the truncation is still to be chosen from the data (see `scores.truncation`). In a
+        result it has been.
     """
 
     kernel_x: Kernel | None = None
@@ -119,6 +127,7 @@ class Settings:
     preset: str | None = None
     normalize_x: bool = False
     normalize_t: bool = False
+    auto_truncation: bool = False
 
     def __post_init__(self) -> None:
         for side in ("x", "t"):
@@ -136,7 +145,7 @@ class Settings:
             self._set("estimator", Auto())
         _check_instance(self.estimator, Estimator, "estimator", "dp.Auto()")
         self._set("order", check_order(self.order))
-        self._set("truncation", check_truncation(self.truncation))
+        self._set_truncation()
         self._set("rng", check_seed(self.rng))
         self._set("unit", check_unit(self.unit))
         self._set("preset", check_preset(self.preset))
@@ -147,6 +156,16 @@ class Settings:
         if self.num_permutations is not None:
             count = whole_number(self.num_permutations, "num_permutations", 0)
             self._set("num_permutations", count)
+
+    def _set_truncation(self) -> None:
+        given: object = self.truncation
+        if isinstance(given, str) and given == AUTO:
+            self._set("truncation", None)
+            self._set("auto_truncation", True)
+        elif given is not None:
+            # A number replaces the choice.
+            self._set("truncation", check_truncation(given))
+            self._set("auto_truncation", False)
 
     def _set(self, name: str, value: object) -> None:
         # The way around a frozen dataclass, for values that validation normalises.
@@ -200,6 +219,8 @@ class Settings:
         if math.isinf(self.order):
             plain["order"] = "inf"
         plain["truncation"] = self.truncation
+        if self.auto_truncation:
+            plain["truncation"] = AUTO
         plain["estimator"] = registry.spell(self.estimator)
         plain["rng"] = self.rng
         plain |= self._embedders_to_dict()
@@ -233,6 +254,7 @@ class Settings:
         """
         # `to_dict` writes the bandwidths and the precision apart from kernels and embedders.
         known = {field.name for field in fields(cls)} | {"bandwidth_x", "bandwidth_t", "dtype"}
+        known -= {"auto_truncation"}  # spelled as a truncation
         unknown = sorted(set(plain) - known)
         if unknown:
             raise ArgumentError(f"there is no setting {unknown[0]!r}.")
@@ -296,7 +318,7 @@ class _SharedOptions(ResourceOptions, total=False):
 
     settings: Settings | None
     bandwidth_rule: BandwidthRule | None
-    truncation: int | None
+    truncation: int | Literal["auto"] | None
     estimator: Estimator | None
     rng: int | np.random.Generator
     preset: str | None
@@ -380,7 +402,8 @@ def read_options(
         given = _without_chosen(base) | given
     settings = replace(base, **given)
     # Here and not in `Settings`: analyses compute some of their scores without truncation.
-    if settings.truncation is None and settings.paper is not None:
+    is_open = settings.truncation is None and not settings.auto_truncation
+    if is_open and settings.paper is not None:
         settings = replace(settings, truncation=settings.paper.truncation)
     return settings, resources
 

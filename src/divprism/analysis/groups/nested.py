@@ -96,7 +96,7 @@ def nested_scores(
         subsets = _growing_groups(codes)
     nested = _nested(subsets, codes.size)
     # A fixed number of eigenvalues would cut the spectra of large subsets only.
-    settings = replace(settings, truncation=None)
+    settings = replace(settings, truncation=None, auto_truncation=False)
     # The bandwidths are chosen once, on all pairs.
     settings = pose(outputs, prompts, settings=settings, resources=resources).settings
     tracked = [score_spec(name) for names in _TRACKED.values() for name in names]
