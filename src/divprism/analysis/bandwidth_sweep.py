@@ -248,12 +248,7 @@ def bandwidth_sweep(
             chosen[name] = kernel.bandwidth
         else:
             chosen[name] = settings.rule.side_bandwidth(name, side, models=embedded.models)
-    if settings.auto_truncation:
-        kernels: dict[str, Any] = {}
-        for name, bandwidth in chosen.items():
-            kernels[f"kernel_{name}"] = Gaussian(bandwidth)
-        resolved = with_truncation(embedded, replace(settings, **kernels))
-        settings = replace(settings, truncation=resolved.truncation)
+    settings = _with_truncation(embedded, settings, chosen)
     if model is not None:
         embedded = embedded.by_model()[model]
         rows = _paired_rows(embedded.outputs, embedded.prompts)
@@ -273,6 +268,17 @@ def bandwidth_sweep(
         notes=embedded.notes,
         warnings=embedded.warnings,
     )
+
+
+def _with_truncation(embedded: Samples, settings: Settings, chosen: dict[str, float]) -> Settings:
+    """The settings with the truncation that scores at the chosen bandwidths have."""
+    kernels: dict[str, Any] = {}
+    for name, bandwidth in chosen.items():
+        kernels[f"kernel_{name}"] = Gaussian(bandwidth)
+    resolved = with_truncation(embedded, replace(settings, **kernels))
+    if resolved.truncation is None:
+        return settings
+    return replace(settings, truncation=resolved.truncation)
 
 
 def _described(samples: Samples) -> dict[str, Any]:
