@@ -6,6 +6,7 @@ when modules load differs from `python -m divprism`, so tests about imports, mem
 start an interpreter themselves.
 """
 
+import gc
 import multiprocessing
 import os
 import runpy
@@ -15,11 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload([
-    "command_line", "faults", "divprism.cli", "array_api_compat.numpy", "jinja2",
-    "matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table",
-    "scipy.linalg", "scipy.stats",
-])  # fmt: skip
+PRELOADED = [
+    "command_line", "faults", "divprism.cli", "array_api_compat.numpy",
+    "encodings.cp437", "encodings.unicode_escape", "encodings.utf_8_sig", "jinja2",
+    "matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg",
+    "rich.console", "rich.table", "safetensors.numpy", "scipy.linalg", "scipy.stats",
+    "threadpoolctl", "tokenizers", "typer.rich_utils",
+]  # fmt: skip
+SERVER.set_forkserver_preload(PRELOADED)
 
 
 def run(*arguments, stdin=b"", cwd=None, timeout=120) -> subprocess.CompletedProcess[bytes]:
@@ -43,6 +47,7 @@ def run(*arguments, stdin=b"", cwd=None, timeout=120) -> subprocess.CompletedPro
 
 
 def _command(call, environment, cwd, *streams: Connection) -> None:
+    gc.freeze()  # else a collection writes to all that the server has imported, which copies it
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()

@@ -6,6 +6,7 @@ process, whose libraries have started threads, may wait for a lock that no threa
 
 # ruff: noqa: SIM115
 import fcntl
+import gc
 import importlib
 import os
 import resource
@@ -54,6 +55,7 @@ def run_faulty(*arguments, cwd, prepare=nothing, timeout=60):
 
 
 def _child(call, cwd, prepare, environment, *writers):
+    gc.freeze()  # as in `command_line`
     code = 99
     try:
         os.setpgid(0, 0)

@@ -2,9 +2,13 @@
 
 Real clusters of real processes. Faults are real signals, sent at a known moment: when the first
 part of a sweep is done, or by the kernel inside a worker.
+
+Workers are forks of the server of `command_line`, which has imported Dask: an interpreter for each
+of some thirty workers would take most of the time. Those of `--workers` are interpreters.
 """
 
 import contextlib
+import multiprocessing.forkserver
 import os
 import pickle
 import signal
@@ -17,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import run
+from command_line import PRELOADED, SERVER, run
 from engine_cases import Troubled
 
 import divprism as dp
@@ -29,6 +33,7 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask, about ports and processes
+SERVER.set_forkserver_preload([*PRELOADED, "distributed.nanny", "engine_cases"])
 
 SIZE = 400
 SCORES = {"kernel_x": dp.Gaussian(3.0), "kernel_t": dp.Gaussian(2.0)}
@@ -60,9 +65,17 @@ def client():
         yield client
 
 
+@contextlib.contextmanager
 def cluster(processes, **options):
+    """Start a cluster of single-threaded processes, which ends with the context."""
+    multiprocessing.forkserver.ensure_running()  # else Dask would choose what is preloaded
     options = {"dashboard_address": ":0", "silence_logs": 50, **options}
-    return distributed.LocalCluster(n_workers=processes, threads_per_worker=1, **options)
+    forks = {"distributed.worker.multiprocessing-method": "forkserver"}
+    with (
+        dask.config.set(forks),
+        distributed.LocalCluster(n_workers=processes, threads_per_worker=1, **options) as local,
+    ):
+        yield local
 
 
 @pytest.fixture
