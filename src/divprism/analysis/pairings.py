@@ -122,9 +122,7 @@ class Pairings:
     def squared_norm(self, order: np.ndarray) -> float:
         """N of a pairing."""
         n = self.x.index.size
-        # In full on the side of the outputs, and one value per point on that of the prompts.
-        needed = 8 * (n**2 + self.t.size**2)
-        if needed > self.resources.budget:
+        if not self._are_kept:
             [norm] = squared_norms([self.joint(order)], self.resources)
             return norm * n**2
         prompts = np.empty(n, int)
@@ -138,6 +136,13 @@ class Pairings:
             total += 2 * float(np.einsum("ij,ij->", left, right))
             total -= float(np.einsum("ij,ij->", left[:, square], right[:, square]))
         return total
+
+    @cached_property
+    def _are_kept(self) -> bool:
+        """Whether squared kernel values fit the memory; it takes long to ask for each pairing."""
+        # In full on the side of the outputs, and one value per point on that of the prompts.
+        needed = 8 * (self.x.index.size**2 + self.t.size**2)
+        return needed <= self.resources.budget
 
     @cached_property
     def kernels(self) -> tuple[np.ndarray, np.ndarray]:
