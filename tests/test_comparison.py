@@ -30,18 +30,19 @@ def test_differences_cover_and_pairing_narrows_them():
 
     The part of the error that comes from the prompts cancels.
     """
+    sizes = {"prompts": 24, "each": 3}  # small, because each interval takes many spectra
 
     def ratio(generator):
         scores = [
             float(dp.conditional_vendi(one.outputs, one.prompts, **KERNELS))
-            for one in two_models(generator, prompts=24).values()
+            for one in two_models(generator, **sizes).values()
         ]
         return math.log(scores[0] / scores[1])
 
     truth = math.exp(np.mean([ratio(np.random.default_rng(10_000 + seed)) for seed in range(300)]))
     held, paired, apart = 0, [], []
     for seed in range(200):
-        models = two_models(np.random.default_rng(seed), prompts=24)
+        models = two_models(np.random.default_rng(seed), **sizes)
         found = dp.compare(models, num_permutations=0, **KERNELS)
         (one,) = found.differences
         low, high = (one.low, one.high) if one.first == "model0" else (1 / one.high, 1 / one.low)

@@ -50,13 +50,18 @@ def fixed(generator, prompts=8, each=15):
     ), t
 
 
+# An interval takes sixty spectra, so samples are as small as their law allows: the number of data
+# sets, and not their size, decides how precisely a coverage is known.
+SIXTY_PAIRS = partial(independent, n=60)
+SEVERAL_OUTPUTS = partial(repeated, prompts=24, each=3)
+GIVEN_PROMPTS = partial(fixed, prompts=6, each=10)
 LAWS = {
-    "independent pairs": (independent, {}),
+    "independent pairs": (SIXTY_PAIRS, {}),
     "30 pairs": (partial(independent, n=30), {}),
-    "outputs of given prompts": (partial(fixed, prompts=6), {}),
-    "several outputs of a prompt": (partial(repeated, prompts=30), {}),
-    "truncated": (partial(independent, n=60), {"truncation": 15}),
-    "order 3": (independent, {"order": 3.0}),
+    "outputs of given prompts": (GIVEN_PROMPTS, {}),
+    "several outputs of a prompt": (SEVERAL_OUTPUTS, {}),
+    "truncated": (SIXTY_PAIRS, {"truncation": 15}),
+    "order 3": (partial(independent, n=80), {"order": 3.0}),
 }
 
 
@@ -97,9 +102,9 @@ def test_intervals_cover_the_expectation(law):
 
 SCORES_OF_PROMPTS = ("per_prompt_vendi", "per_prompt_rke", "prompt_vendi", "prompt_rke")
 PROMPT_LAWS = {
-    "several outputs of a prompt": (partial(repeated, prompts=30), SCORES_OF_PROMPTS),
+    "several outputs of a prompt": (SEVERAL_OUTPUTS, SCORES_OF_PROMPTS),
     # Given prompts are the same in every sample, so their own scores have no error.
-    "outputs of given prompts": (partial(fixed, prompts=6), SCORES_OF_PROMPTS[:2]),
+    "outputs of given prompts": (GIVEN_PROMPTS, SCORES_OF_PROMPTS[:2]),
 }
 
 
@@ -238,8 +243,8 @@ def clustered(generator, n=120):
 
 
 def clustered_prompts(generator):
-    """Prompts with four outputs each, clustered by where they lie."""
-    x, t = repeated(generator, prompts=30)
+    """Prompts with three outputs each, clustered by where they lie."""
+    x, t = repeated(generator, prompts=30, each=3)
     return x, t, 2 * (t[:, 0] > 0) + (t[:, 1] > 0.5)
 
 
