@@ -83,10 +83,14 @@ def _packed(content, method):
 def zip_file(method, content, claimed, names=("x.npy",), flags=0):
     """Return an archive whose directory claims any size of its members."""
     packed = _packed(content, method)
+    return _archive(method, packed, zlib.crc32(content), claimed, names, flags)
+
+
+def _archive(method, packed, checksum, claimed, names, flags):
     local = directory = b""
     for name in names:
         text = name.encode()
-        fields = (20, flags, method, 0, 0, zlib.crc32(content), len(packed), claimed, len(text), 0)
+        fields = (20, flags, method, 0, 0, checksum, len(packed), claimed, len(text), 0)
         offset = len(local)
         local += b"PK\x03\x04" + struct.pack("<HHHHHIIIHH", *fields) + text + packed
         entry = struct.pack("<HHHHHHIIIHHHHHII", 20, *fields, 0, 0, 0, 0, offset)
@@ -96,11 +100,22 @@ def zip_file(method, content, claimed, names=("x.npy",), flags=0):
     return local + directory + b"PK\x05\x06" + end
 
 
-def _npz_case(method, claimed=None, flags=0, names=("x.npy",)):
-    def make(rng):
+_BOMBS = {}
+
+
+def _bomb(method, rng):
+    """Return zeros as a zip member, their checksum and size: once per method, as it takes long."""
+    if method not in _BOMBS:
         rows = int(rng.integers(300, 400)) << 17
         content = npy(header(shape=f"({rows}, 1)"), bytes(rows * 8))
-        return zip_file(method, content, claimed or len(content), names, flags)
+        _BOMBS[method] = _packed(content, method), zlib.crc32(content), len(content)
+    return _BOMBS[method]
+
+
+def _npz_case(method, claimed=None):
+    def make(rng):
+        packed, checksum, size = _bomb(method, rng)
+        return _archive(method, packed, checksum, claimed or size, ("x.npy",), flags=0)
 
     return make
 
