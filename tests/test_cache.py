@@ -328,7 +328,7 @@ def test_work_killed_ten_times_resumes_where_it_stopped(tmp_path):
     """Only items of an unfinished shard are repeated, and the vectors are the same in every bit."""
     cache, log = tmp_path / "cache", tmp_path / "log"
     resumed, undisturbed = tmp_path / "resumed.npy", tmp_path / "undisturbed.npy"
-    assert start(tmp_path / "other_cache", tmp_path / "other_log", undisturbed).wait() == 0
+    other = start(tmp_path / "other_cache", tmp_path / "other_log", undisturbed)
     rng = random.Random(5)
     for _ in range(10):
         process = start(cache, log, resumed)
@@ -338,7 +338,7 @@ def test_work_killed_ten_times_resumes_where_it_stopped(tmp_path):
         process.kill()
         process.wait()
         assert dp.Cache(cache).verify() == []
-    assert start(cache, log, resumed).wait() == 0
+    assert start(cache, log, resumed).wait() == other.wait() == 0
     lines = log.read_text().split("\n")[:-1]
     assert set(lines) == {f"item {i}" for i in range(2000)}
     # Each kill loses at most a shard of 50, and a batch of 10 that is not part of it yet.
