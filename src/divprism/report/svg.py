@@ -4,7 +4,7 @@ import io
 import re
 from collections.abc import Callable
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from divprism.report.style import FAMILY_COLORS, GRID, INK, PAPER, styled
 from divprism.report.texts import visible
@@ -54,14 +54,18 @@ def inline_svg(
 
 
 def _as_element(figure: "Figure", label: str, name: str) -> str:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     buffer = io.StringIO()
+    # Transparent, because on the dark scheme a white ground would be a bright box.
+    for patch in (figure.patch, *(ax.patch for ax in figure.axes)):
+        patch.set(facecolor="none", edgecolor="none")
     # The salt makes ids reproducible; without a date the same result gives the same bytes.
     # As text, letters can be searched, selected and read aloud; as paths they cannot.
     with styled(**{"svg.fonttype": "none", "svg.hashsalt": name, "font.family": ["sans-serif"]}):
-        # Transparent, because on the dark scheme a white ground would be a bright box.
-        figure.savefig(
-            buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
-        )
+        # Not by `savefig`, which draws everything twice: once for the layout alone.
+        canvas: Any = FigureCanvasSVG(figure)
+        canvas.print_svg(buffer, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     # An XML declaration and a doctype are not allowed inside of HTML.
     text = text[text.index("<svg ") + len("<svg ") :]
