@@ -3,8 +3,8 @@
 Real clusters of real processes. Faults are real signals, sent at a known moment: when the first
 part of a sweep is done, or by the kernel inside a worker.
 
-Workers are forks of the server of `command_line`, which has imported Dask: an interpreter for each
-of some thirty workers would take most of the time. Those of `--workers` are interpreters.
+Workers are forks of a server that has imported Dask: an interpreter for each of some thirty workers
+would take most of the time. Those of `--workers` are interpreters.
 """
 
 import contextlib
@@ -33,7 +33,6 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask, about ports and processes
-SERVER.set_forkserver_preload([*PRELOADED, "distributed.nanny", "engine_cases"])
 
 SIZE = 400
 SCORES = {"kernel_x": dp.Gaussian(3.0), "kernel_t": dp.Gaussian(2.0)}
@@ -58,6 +57,19 @@ def bits(result):
     return numbers
 
 
+@pytest.fixture(scope="module", autouse=True)
+def server_with_dask():
+    """Fork from a server of its own, because Dask also replaces a part of the standard library."""
+    server = multiprocessing.forkserver.ForkServer()
+    server.set_forkserver_preload([*PRELOADED, "distributed.nanny", "engine_cases"])
+    connect = server.connect_to_new_process
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiprocessing.forkserver, "connect_to_new_process", connect)
+        yield
+    SERVER.set_forkserver_preload(PRELOADED)  # Dask has set what the other server preloads
+    server._stop()
+
+
 @pytest.fixture(scope="module")
 def client():
     """A client of a cluster of three processes."""
@@ -68,7 +80,6 @@ def client():
 @contextlib.contextmanager
 def cluster(processes, **options):
     """Start a cluster of single-threaded processes, which ends with the context."""
-    multiprocessing.forkserver.ensure_running()  # else Dask would choose what is preloaded
     options = {"dashboard_address": ":0", "silence_logs": 50, **options}
     forks = {"distributed.worker.multiprocessing-method": "forkserver"}
     with (
