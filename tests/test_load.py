@@ -151,6 +151,21 @@ def test_fields_are_recognised_by_name_or_given(tmp_path):
         dp.load(tmp_path / "a.jsonl", output_kind="sound")
 
 
+def test_field_paths_lead_into_objects_and_lists(tmp_path):
+    rows = [
+        {"q": f"q{i}", "choices": [{"message": {"content": f"a{i}"}}, {"message": {"content": ""}}]}
+        for i in range(2)
+    ]
+    write(tmp_path, {"a.jsonl": jsonl(rows)})
+    paths = {"output_field": "choices.0.message.content", "prompt_field": "q"}
+    assert texts(dp.load(tmp_path / "a.jsonl", **paths)) == [("q0", "a0"), ("q1", "a1")]
+    paths["output_field"] = "choices.-2.message.content"
+    assert texts(dp.load(tmp_path / "a.jsonl", **paths)) == [("q0", "a0"), ("q1", "a1")]
+    for path in ("choices.2.message", "choices.-3.message", "choices.x", "choices.0.text", "q.0"):
+        with pytest.raises(dp.DataError, match=rf"no field '{path}' \(`output_field`\)"):
+            dp.load(tmp_path / "a.jsonl", output_field=path)
+
+
 def test_the_error_for_a_list_of_prompts_explains_how_to_score_it(tmp_path):
     write(tmp_path, {"p.jsonl": jsonl({"prompt": text} for text in PROMPTS)})
     with pytest.raises(

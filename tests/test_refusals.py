@@ -73,7 +73,8 @@ DATA = [
         r"`x` must have at least one row and one column; got shape \(3, 0\)",
     ),
     (lambda: dp.vendi([]), r"`x` must have at least one row and one column; got shape \(0,\)"),
-    (lambda: dp.evaluate(["a", None], [0, 1]), r"list of strings and nothing else"),
+    (lambda: dp.evaluate(["a", {}], [0, 1]), r"list of strings and nothing else"),
+    (lambda: dp.evaluate(["a", None], [0, 1]), r"1 output is missing \(first: output 1\)"),
     (
         lambda: dp.vendi([1.0, 2.0]),
         r"`x` must have shape \(n, d\), a row per item; got shape \(2,\). For a single feature",

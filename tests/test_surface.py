@@ -42,6 +42,7 @@ IMPORTED_BY_METHODS = {"report"}
 HEAVY_MODULES = [
     "torch",
     "pandas",
+    "narwhals",
     "sklearn",
     "typer",
     "rich",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divprism.analysis.evaluate import assess_models
+from divprism.analysis.assess import assess_models
 from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Results
 from divprism.analysis.inputs import (
     as_samples,
@@ -24,6 +24,7 @@ from divprism.analysis.stability import Range, ScaledScores
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Categorical, Precomputed
 from divprism.data.files import write_text
+from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples, Text
 from divprism.data.wording import json_text
 from divprism.errors import ArgumentError, DataError, Notice
@@ -197,9 +198,12 @@ def _plain_ranges(ranges: Mapping[str, Range]) -> dict[str, list[float]]:
 
 
 def compare(
-    models: Samples | str | Path | Mapping[str, Any],
+    models: object,
     *,
     by: str = "conditional_vendi",
+    prompt: str | None = None,
+    output: str | None = None,
+    model: str | None = None,
     **options: "Unpack[EvaluationOptions]",
 ) -> Comparison:
     """Rank models by a score, on the same prompts and with the same number of outputs for each.
@@ -212,10 +216,13 @@ def compare(
 
     Parameters
     ----------
-    models : Samples, path, or mapping of name to Samples or path
-        Samples, or a file, that name a model for each output; or one source per model.
+    models : Samples, path, table, or mapping of name to any of these
+        Samples, a file or a table, as in `evaluate`, that name a model for each output; or one
+        source per model.
     by : str, optional
         Score to rank by.
+    prompt, output, model : str, optional
+        Columns of the tables or files, recognised by their names if not given.
     interval : float, optional
         Level of all intervals; default 0.95.
     **options
@@ -244,7 +251,7 @@ def compare(
         settings = replace(settings, interval=_LEVEL)
     _require_comparable(spec, settings)
     # Matched before the embedding, so that what cannot be compared is refused at once.
-    given = _split_models(models)
+    given = _split_models(models, Fields(output, prompt, model, suffix=""))
     kept, notes = match_prompts(given)
     # Outputs that are left out take part in the choice of bandwidths, so that it is the choice of
     # `evaluate_models`, and a model has the same score in both.
@@ -295,13 +302,13 @@ def _require_comparable(spec: ScoreSpec, settings: Settings) -> None:
             )
 
 
-def _split_models(models: Any) -> dict[str, Samples]:
+def _split_models(models: object, columns: Fields) -> dict[str, Samples]:
     """Samples by model; a source that holds several models is split."""
     if not isinstance(models, Mapping):
-        return as_samples(models, None, None).by_model()
+        return as_samples(models, None, None, columns).by_model()
     by_model: dict[str, Samples] = {}
     for name, source in models.items():
-        samples = as_samples(source, None, None)
+        samples = as_samples(source, None, None, columns)
         # Keys may be numbers, such as checkpoints; tables and documents take names.
         parts = {str(name): samples}
         if samples.models is not None and len(set(samples.models)) > 1:

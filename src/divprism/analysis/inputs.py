@@ -179,5 +179,5 @@ def require_one_model(samples: Samples, purpose: str) -> None:
     count = len(set(samples.models))
     raise DataError(
         f"{samples.source} contains outputs of {count:,} models, but {purpose} of one model: "
-        "select it with dp.load(...).by_model()[name]."
+        "select it with dp.load(...).by_model()[name], or score each with dp.evaluate_models."
     )

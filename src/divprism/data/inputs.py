@@ -1,47 +1,64 @@
 """What a user passes as outputs and prompts, as `Samples`: paths, texts, images, ids or arrays."""
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from divprism.core.arrays import Array, is_array_api_obj, to_numpy
 from divprism.core.kernels import Categorical, Kernel
 from divprism.core.validation import check_pairing
+from divprism.data.columns import plain_column
 from divprism.data.dask_arrays import computed
 from divprism.data.media import media_kind
 from divprism.data.readers.content_checks import warn_about_content
-from divprism.data.readers.fields import Findings
-from divprism.data.readers.load import load
-from divprism.data.readers.values import as_file
-from divprism.data.samples import Image, Item, Samples, texts
+from divprism.data.readers.fields import Fields, Findings
+from divprism.data.readers.load import load_fields
+from divprism.data.readers.values import as_file, image_item, is_image
+from divprism.data.samples import Item, Samples, texts
+from divprism.data.tables_in_memory import is_table, type_name
 from divprism.data.wording import counted, escaped
 from divprism.errors import ArgumentError, DataError
-
-if TYPE_CHECKING:
-    import PIL.Image
 
 __all__ = ["as_arrays", "as_items", "as_samples"]
 
 
-def as_samples(x: object, t: object, kernel_t: Kernel | None) -> Samples:
+_BY_NAME = Fields(suffix="")
+"""Fields that are recognised by their names, in the vocabulary of `evaluate`."""
+
+
+def as_samples(
+    x: object, t: object, kernel_t: Kernel | None, columns: Fields = _BY_NAME
+) -> Samples:
     """Return outputs `x` and prompts `t` as samples, whatever their form.
 
-    A path is read, texts and images become items, Dask arrays are computed, and other arrays stay
-    as they are. If `kernel_t`
-    compares prompts as ids, prompt texts become numbers.
+    Paths and tables in memory are read, with the fields in `columns`; texts and images become
+    items, Dask arrays are computed, and other arrays stay as they are. If `kernel_t` compares
+    prompts as ids, prompt texts become numbers.
     """
     if x is None:
         raise ArgumentError(
             "`x` is None; pass outputs: an array, texts, images, Samples, or a path."
         )
+    named = [name for name in ("output", "prompt", "model") if getattr(columns, name) is not None]
     if isinstance(x, str | Path):
         if t is not None and not isinstance(t, str | Path):
             raise ArgumentError("`t` must be a path too if `x` is the path of a file or folder.")
-        samples = load(x, t)
+        samples = load_fields(x, t, columns)
+    elif is_table(x, is_named=bool(named)):
+        if t is not None:
+            raise ArgumentError(
+                f"`t` must be left out if `x` is a table ({type_name(x)}): name its column of "
+                "prompts as `prompt`, or pass columns as `x` and `t`."
+            )
+        samples = load_fields(x, None, columns)
+    elif named:
+        raise ArgumentError(
+            f"`{named[0]}` names a column of a table or file, but `x` is a {type_name(x)}; "
+            "dp.Samples(outputs, prompts, models) holds columns of your own."
+        )
     elif isinstance(x, Samples):
         if t is not None:
             raise ArgumentError("`x` is Samples, which hold their own prompts; leave out `t`.")
@@ -72,7 +89,7 @@ def _is_pair(x: object) -> bool:
 
 
 def _samples_in_memory(x: Array, t: Array | None, *, as_ids: bool) -> Samples:
-    x, t = _plain_column(computed(x, "x")), _plain_column(computed(t, "t"))
+    x, t = plain_column(computed(x, "x")), plain_column(computed(t, "t"))
     findings = Findings()
     outputs = as_items(x, "output", findings)
     # Names of files that are compared as ids stay texts: no image has to be opened for that.
@@ -86,29 +103,6 @@ def _samples_in_memory(x: Array, t: Array | None, *, as_ids: bool) -> Samples:
     warn_about_content(samples, findings)
     warnings = (*samples.warnings, *findings.warnings)
     return replace(samples, notes=tuple(findings.notes), warnings=warnings)
-
-
-def _plain_column(values: Any) -> Any:
-    """Return a column of texts, images or lists as a list; anything else as it is.
-
-    Columns are those of pandas, polars and pyarrow, and arrays of strings or objects: whichever
-    holds the texts, the answer is that of the list.
-    """
-    if values is None or isinstance(values, str | bytes | list | tuple):
-        return values
-    if isinstance(values, np.ndarray):
-        if values.ndim == 1 and values.dtype.kind in "UOT":
-            return values.tolist()
-        return values
-    # Tensors and other arrays of numbers have `tolist`, too, and stay on their device.
-    if is_array_api_obj(values) or len(getattr(values, "shape", (0,))) != 1:
-        return values
-    for method in ("to_pylist", "to_list"):  # of pyarrow; of pandas and polars
-        if callable(getattr(values, method, None)):
-            return getattr(values, method)()
-    if isinstance(values, Sequence):
-        return list(values)
-    return values
 
 
 def _items_or_data(items: tuple[Item, ...] | None, data: Array) -> Array:
@@ -140,12 +134,30 @@ def as_items(
             findings.note(f"{count} existing files, which are read as {files[0].modality}s")
             return files
         return texts(values, name)
-    # Judged by the name of the module, so that Pillow is not imported for arrays.
-    if all(type(value).__module__.startswith("PIL.") for value in values):
-        return tuple(
-            Image(_image_bytes(image), f"{name} {index}") for index, image in enumerate(values)
-        )
+    if all(map(is_image, values)):
+        return tuple(image_item(image, f"{name} {index}") for index, image in enumerate(values))
+    _refuse_missing(values, name)
     return None
+
+
+def _refuse_missing(values: Sequence[object], name: str) -> None:
+    """Refuse missing values among texts, which would be called values of another type later."""
+    if not any(isinstance(value, str) for value in values):
+        return
+    missing = [index for index, value in enumerate(values) if _is_missing(value)]
+    if missing:
+        are = counted(len(missing), f"{name} is", f"{name}s are")
+        raise DataError(
+            f"{are} missing (first: {name} {missing[0]}); leave these pairs out, or put empty "
+            "texts in their place, which are skipped and counted."
+        )
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a value is None, NaN, or what pandas puts into columns of texts instead."""
+    if value is None or (isinstance(value, float) and value != value):
+        return True
+    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def _name_files(values: Sequence[str]) -> bool:
@@ -175,17 +187,6 @@ def _exists(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # a name that no file system takes
         return False
-
-
-def _image_bytes(image: "PIL.Image.Image") -> bytes:
-    """Return an image in memory as the bytes of a lossless file."""
-    # Other modes (palettes, grey levels, alpha) all fit into RGBA.
-    if image.mode != "RGB":
-        image = image.convert("RGBA")
-    buffer = io.BytesIO()
-    # The bytes are hashed and decoded once, so compressing them would only cost time.
-    image.save(buffer, "PNG", compress_level=0)
-    return buffer.getvalue()
 
 
 def as_arrays(samples: Samples) -> Samples:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from divprism.core.validation import require_one_type
+from divprism.data.columns import plain_column
 from divprism.data.files import file_digest
 from divprism.data.frames import data_frame
 from divprism.data.media import MAX_BYTES, chosen_frames, open_image, open_video
@@ -298,7 +299,7 @@ class Samples:
         object.__setattr__(self, "outputs", _as_side(self.outputs, "output"))
         object.__setattr__(self, "prompts", _as_side(self.prompts, "prompt"))
         if self.models is not None:
-            object.__setattr__(self, "models", tuple(map(str, self.models)))
+            object.__setattr__(self, "models", tuple(map(str, plain_column(self.models))))
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -524,6 +525,8 @@ def _html_cell(value: object) -> str:
 
 def _as_side(values: Any, name: str) -> Any:
     """Return strings as items, and lists or tuples of numbers as an array; the rest as it is."""
+    if not isinstance(values, np.ndarray):
+        values = plain_column(values)
     if not isinstance(values, list | tuple) or len(values) == 0:
         return values
     if all(isinstance(value, str | Item) for value in values):

@@ -1,6 +1,7 @@
 """The fields of a table: which contain prompts, outputs and models, and of what kind."""
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any
 from divprism.data.media import media_kind
 from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.tables import Record
-from divprism.data.readers.values import MISSING, is_blank
+from divprism.data.readers.values import MISSING, is_blank, is_image
 from divprism.errors import ArgumentError, DataError, Notice
 
 __all__ = [
     "FIELD_NAMES",
+    "IDS",
     "KINDS",
     "ChosenFields",
     "Fields",
@@ -27,6 +29,8 @@ __all__ = [
     "value_of",
 ]
 
+IDS = "id"
+"""The kind of prompts that are integers in a table in memory: they are compared, not embedded."""
 KINDS = ("text", "image", "video", "embedding")
 """What outputs and prompts can be declared to be, where their values leave doubt."""
 
@@ -55,6 +59,7 @@ _IDS = ("prompt_id", "id")
 FIELD_NAMES = frozenset((*_TEXTS, *_FILES, *_VECTORS, *_PROMPTS, *_MODELS, *_IDS, "text"))
 """Known field names; in the first line of a CSV file, they distinguish a table from numbers."""
 
+_INDEX = re.compile(r"-?[0-9]{1,9}")
 _LISTED = 12  # field names that a message lists
 _SHOWN_NAME = 60  # characters of a name that a message shows
 
@@ -73,6 +78,11 @@ class Fields:
         A field, or several separated by commas whose values together name the model.
     output_kind, prompt_kind : str, optional
         "text", "image", "video" or "embedding".
+    suffix : str
+        What follows "output", "prompt" and "model" in the keywords of the caller, for messages:
+        `load` takes `output_field`, `evaluate` takes `output`.
+    noun : str
+        What messages call a field: tables in memory have columns.
     """
 
     output: str | None = None
@@ -80,12 +90,22 @@ class Fields:
     model: str | None = None
     output_kind: str | None = None
     prompt_kind: str | None = None
+    suffix: str = "_field"
+    noun: str = "field"
 
     def __post_init__(self) -> None:
         for name in ("output_kind", "prompt_kind"):
             value = getattr(self, name)
             if value not in (None, *KINDS):
                 raise ArgumentError(f"`{name}` must be one of {', '.join(KINDS)}; got {value!r}.")
+
+    def keyword(self, name: str) -> str:
+        """Return the keyword that names the field of outputs, prompts or models.
+
+        >>> Fields().keyword("output"), Fields(suffix="").keyword("output")
+        ('output_field', 'output')
+        """
+        return f"{name}{self.suffix}"
 
     @property
     def declared_texts(self) -> tuple[str, ...]:
@@ -151,11 +171,19 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 def choose_fields(
-    head: Record, stream: Iterator[Record], fields: Fields, root: Root, source: str
+    head: Record,
+    stream: Iterator[Record],
+    fields: Fields,
+    root: Root,
+    source: str,
+    *,
+    is_typed: bool = False,
 ) -> tuple[ChosenFields, list[Record]]:
     """Choose fields by the names in the first record, and kinds by the first values.
 
-    Returns the choice and the records that were consumed for it.
+    Returns the choice and the records that were consumed for it. If values are typed, those of
+    tables in memory, integers in place of prompts are ids, and other numbers are refused; CSV and
+    JSON leave open whether 7 is a number or a text.
     """
     outputs = _output_fields(head.fields, fields, source)
     prompt = prompt_field_of(head.fields, fields, outputs, source)
@@ -169,7 +197,36 @@ def choose_fields(
     prompt_kind = fields.prompt_kind or "text"
     if prompt is not None and fields.prompt_kind is None:
         prompt_kind = kind_of_field(prompt, seen, root)
+        if is_typed and type(_first_value(prompt, seen)) is int:
+            prompt_kind = IDS
+    if is_typed:
+        _check_types(head, seen, outputs, prompt, fields, source)
     return ChosenFields(outputs, prompt, models, output_kind, prompt_kind), seen
+
+
+def _check_types(
+    head: Record,
+    seen: list[Record],
+    outputs: Sequence[str],
+    prompt: str | None,
+    fields: Fields,
+    source: str,
+) -> None:
+    """Refuse columns of numbers, dates and the like where texts or files are expected."""
+    expected = dict.fromkeys(outputs, "outputs must be texts, images, videos or vectors")
+    if prompt is not None and prompt not in expected:
+        expected[prompt] = "prompts must be texts, images, videos, vectors or integer ids"
+    for name, requirement in expected.items():
+        value = _first_value(name, seen)
+        is_id = name == prompt and name not in outputs and type(value) is int
+        if is_id or value is None or isinstance(value, str | bytes | list | dict):
+            continue
+        if is_image(value) or isinstance(value, Path):
+            continue
+        raise DataError(
+            f"the {fields.noun} {name!r} of {source} holds values of type "
+            f"{type(value).__name__}, but {requirement}; it has {listed(head.fields)}."
+        )
 
 
 def until_filled(stream: Iterator[Record], names: Sequence[str]) -> list[Record]:
@@ -187,7 +244,7 @@ def until_filled(stream: Iterator[Record], names: Sequence[str]) -> list[Record]
 
 def _output_fields(first: dict[str, Any], fields: Fields, source: str) -> tuple[str, ...]:
     """Return the fields of the outputs, by name or as the user asks for."""
-    outputs = _named(first, fields.output, "output_field", source)
+    outputs = _named(first, fields.output, "output", fields, source)
     if outputs:
         return outputs
     known = _first_known(first, (*_TEXTS, *_FILES, *_VECTORS))
@@ -199,15 +256,15 @@ def _output_fields(first: dict[str, Any], fields: Fields, source: str) -> tuple[
         return (known,)
     hint = ""
     if prompt:
-        hint = f" To score the prompts themselves, pass `output_field={prompt!r}`."
+        hint = f" To score the prompts themselves, pass `{fields.keyword('output')}={prompt!r}`."
     raise DataError(
-        f"{source} has no field that is known to hold outputs (it has {listed(first)}); name one "
-        f"with `output_field`.{hint}"
+        f"{source} has no {fields.noun} that is known to hold outputs (it has {listed(first)}); "
+        f"name one with `{fields.keyword('output')}`.{hint}"
     )
 
 
 def _model_fields(first: dict[str, Any], fields: Fields, source: str) -> tuple[str, ...]:
-    named = _named(first, fields.model, "model_field", source)
+    named = _named(first, fields.model, "model", fields, source)
     known = _first_known(first, _MODELS)
     if named or known is None:
         return named
@@ -218,9 +275,11 @@ def prompt_field_of(
     first: dict[str, Any], fields: Fields, outputs: tuple[str, ...], source: str
 ) -> str | None:
     """Return the field of the prompts, or None; `outputs` is () in a table of prompts."""
-    named = _named(first, fields.prompt, "prompt_field", source)
+    named = _named(first, fields.prompt, "prompt", fields, source)
     if len(named) > 1:
-        raise ArgumentError(f"`prompt_field` must be one field; got {fields.prompt!r}.")
+        raise ArgumentError(
+            f"`{fields.keyword('prompt')}` must be one {fields.noun}; got {fields.prompt!r}."
+        )
     if named:
         return named[0]
     candidates: tuple[str, ...] = _PROMPTS
@@ -230,10 +289,20 @@ def prompt_field_of(
     return _first_known(first, [name for name in candidates if name not in outputs])
 
 
-def _named(first: dict[str, Any], names: str | None, argument: str, source: str) -> tuple[str, ...]:
-    """Return the fields that the user names, separated by commas; a dot leads into an object."""
+def _named(
+    first: dict[str, Any], names: str | None, argument: str, fields: Fields, source: str
+) -> tuple[str, ...]:
+    """Return the fields that the user names, separated by commas.
+
+    A dot leads into an object or a list: `choices.0.message.content`.
+    """
     if names is None:
         return ()
+    keyword = fields.keyword(argument)
+    if not isinstance(names, str):
+        raise ArgumentError(
+            f"`{keyword}` must be the name of a {fields.noun}; got a {type(names).__name__}."
+        )
     wanted = [names]
     # A name that contains a comma or a dot and exists as it stands is that field.
     if names not in first:
@@ -241,7 +310,7 @@ def _named(first: dict[str, Any], names: str | None, argument: str, source: str)
     for name in wanted:
         if _dotted(first, name) is MISSING:
             raise DataError(
-                f"{source} has no field {name!r} (`{argument}`); it has {listed(first)}."
+                f"{source} has no {fields.noun} {name!r} (`{keyword}`); it has {listed(first)}."
             )
     return tuple(wanted)
 
@@ -265,16 +334,26 @@ def listed(record: dict[str, Any]) -> str:
 
 
 def _dotted(record: dict[str, Any], name: str) -> Any:
-    """Return a field by its name, or by a path of names separated by dots; else MISSING."""
+    """Return a field by its name, or by a path of names and indices with dots; else MISSING."""
     # A field whose own name contains a dot comes first.
     if name in record:
         return record[name]
     value: Any = record
     for part in name.split("."):
-        if not isinstance(value, dict) or part not in value:
-            return MISSING
-        value = value[part]
+        value = _entry(value, part)
     return value
+
+
+def _entry(value: Any, part: str) -> Any:
+    """Return an entry of an object by its name, or of a list by its index; else MISSING."""
+    if isinstance(value, dict):
+        return value.get(part, MISSING)
+    # Indices may count from the end: messages.-1.content is the last message.
+    if isinstance(value, list) and _INDEX.fullmatch(part):
+        index = int(part)
+        if -len(value) <= index < len(value):
+            return value[index]
+    return MISSING
 
 
 def value_of(record: Record, name: str) -> Any:
@@ -306,6 +385,8 @@ def kind_of_field(name: str, seen: list[Record], root: Root) -> str:
     # `datasets` stores an image as {"bytes": ..., "path": ...}.
     if isinstance(sample, dict) and ("bytes" in sample or "path" in sample):
         return "image"
+    if is_image(sample):
+        return "image"
     # A number alone is a label or a rating; only lists of numbers are embeddings.
     is_number = isinstance(sample, float | int) and not isinstance(sample, bool)
     if is_number and isinstance(value, list):
@@ -314,6 +395,8 @@ def kind_of_field(name: str, seen: list[Record], root: Root) -> str:
     if name.lower() == "frames" and isinstance(value, list):
         return "video"
     media = media_kind(sample)
+    if isinstance(sample, Path):  # in memory only: a path is a file, whatever its column is called
+        return media_kind(str(sample)) or "image"
     if name.lower() in _FILES:
         return media or "image"
     if name.lower() in _VECTORS:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from divprism.data.readers.fields import FIELD_NAMES, ChosenFields, Findings
+from divprism.data.readers.fields import FIELD_NAMES, ChosenFields, Fields, Findings
 from divprism.data.readers.guards import shown
 
 __all__ = ["UnusedFields", "warn_about_model_folders"]
@@ -67,9 +67,12 @@ class UnusedFields:
         Fields that are in use.
     is_watching : bool
         False if the source names its models, so that nothing can be overlooked.
+    fields : Fields
+        What the caller calls the field of models, and a field.
     """
 
-    def __init__(self, names: set[str], is_watching: bool) -> None:
+    def __init__(self, names: set[str], is_watching: bool, fields: Fields) -> None:
+        self._fields = fields
         self._used = names
         self._is_watching = is_watching
         self._columns: dict[str, _Column] = {}
@@ -78,12 +81,12 @@ class UnusedFields:
         self._prompts: set[int] = set()
 
     @classmethod
-    def beside(cls, choice: ChosenFields) -> "UnusedFields":
+    def beside(cls, choice: ChosenFields, fields: Fields) -> "UnusedFields":
         """The fields that a choice leaves unused."""
         used = {*choice.outputs, *choice.models}
         if choice.prompt is not None:
             used.add(choice.prompt)
-        return cls(used, is_watching=not choice.models)
+        return cls(used, is_watching=not choice.models, fields=fields)
 
     def add(self, record: Mapping[str, object], prompt: str | None, num_rows: int) -> None:
         """Look at the fields of a record.
@@ -134,15 +137,16 @@ class UnusedFields:
         if not candidates:
             return
         name = candidates[0]
+        noun, keyword = self._fields.noun, self._fields.keyword("model")
         values = list(self._columns[name].counts)
         examples = ", ".join(shown(value) for value in values[:_SHOWN_VALUES])
         if len(values) > _SHOWN_VALUES:
             examples += ", ..."
         findings.warn(
             "models-pooled",
-            f"the field {name!r} of {source} has {len(values):,} values ({examples}) and looks "
-            "like the name of the model, but no field of models was recognised, so all outputs "
-            f"count as those of one model. Pass `model_field={name}` to tell the models apart.",
+            f"the {noun} {name!r} of {source} has {len(values):,} values ({examples}) and looks "
+            f"like the name of the model, but no {noun} of models was recognised, so all outputs "
+            f"count as those of one model. Pass `{keyword}={name}` to tell the models apart.",
         )
 
     def _holds_models(self, name: str) -> bool:

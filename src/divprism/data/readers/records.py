@@ -2,12 +2,14 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from divprism.data.readers.decoder import MAX_NAME
 from divprism.data.readers.fields import (
+    IDS,
     ChosenFields,
     Fields,
     Findings,
@@ -23,7 +25,7 @@ from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.hidden_models import UnusedFields
 from divprism.data.readers.lm_eval import is_lm_eval, lm_eval_record, lm_eval_records
 from divprism.data.readers.tables import Record
-from divprism.data.readers.values import Value, outputs_in, prompt_in
+from divprism.data.readers.values import Value, is_blank, outputs_in, prompt_in
 from divprism.data.samples import Item, Samples, Side, clean_text, is_empty
 from divprism.errors import DataError
 
@@ -37,6 +39,8 @@ def samples_from_records(
     findings: Findings,
     source: str,
     limit: int | None = None,
+    *,
+    is_typed: bool = False,
 ) -> tuple[Samples, list[object]]:
     """Return the pairs of a table, and the prompt id of each (None without one).
 
@@ -57,6 +61,8 @@ def samples_from_records(
     limit : int, optional
         Stop after this number of pairs that are not empty. Ignored if a field names the model:
         the limit is then one for each model, and a model may appear on the last line.
+    is_typed : bool, optional
+        Whether a number is a number, as in tables in memory, and not possibly a text.
     """
     head, stream = _peek(records, source)
     # An explicit output field means that the user wants something else from these files.
@@ -66,11 +72,12 @@ def samples_from_records(
         )
         stream = lm_eval_records(stream, head.fields.get("filter"), source, findings)
         head = lm_eval_record(head)
-        fields = Fields("resps", "arguments", fields.model, "text", "text")
-    choice, seen = choose_fields(head, stream, fields, root, source)
+        texts = {"output_kind": "text", "prompt_kind": "text"}
+        fields = replace(fields, output="resps", prompt="arguments", **texts)
+    choice, seen = choose_fields(head, stream, fields, root, source, is_typed=is_typed)
     findings.note(choice.note(source))
     rows = _Rows(choice, root)
-    unused = UnusedFields.beside(choice)
+    unused = UnusedFields.beside(choice, fields)
     for record in itertools.chain(seen, stream):
         rows.add(record)
         unused.add(record.fields, rows.last_prompt, len(rows.outputs))
@@ -89,8 +96,8 @@ def side_from_records(
     name = prompt_field_of(head.fields, fields, (), source)
     if name is None:
         raise DataError(
-            f"{source} has no prompt field among {listed(head.fields)}; "
-            "name it with `prompt_field`."
+            f"{source} has no prompt {fields.noun} among {listed(head.fields)}; "
+            f"name it with `{fields.keyword('prompt')}`."
         )
     # The consumed records are kept: standard input cannot be read twice.
     seen = until_filled(stream, (name,))
@@ -126,7 +133,7 @@ class _Rows:
         self.choice = choice
         self.root = root
         self.outputs: list[Value] = []
-        self.prompts: list[Value | None] = []
+        self.prompts: list[Value | int | None] = []
         self.models: list[str] = []
         self.ids: list[object] = []
         self.num_full = 0  # pairs that are not empty
@@ -141,10 +148,13 @@ class _Rows:
 
     def _add(self, record: Record) -> None:
         choice, where = self.choice, record.where
-        prompt: Value | None = None
+        prompt: Value | int | None = None
         if choice.prompt is not None:
             value = _prompt_value(record, choice.prompt)
-            prompt = prompt_in(value, choice.prompt_kind, where, self.root)
+            if choice.prompt_kind == IDS:
+                prompt = _id_in(value, choice.prompt, where)
+            else:
+                prompt = prompt_in(value, choice.prompt_kind, where, self.root)
         model = model_name([value_of(record, name) for name in choice.models], where)
         prompt_id = prompt_id_of(record.fields)
         for name in choice.outputs:
@@ -161,8 +171,13 @@ class _Rows:
     @property
     def last_prompt(self) -> str | None:
         """The prompt of the last output as a text or the name of its file; None without one."""
-        if self.prompts and isinstance(self.prompts[-1], Item):
-            return self.prompts[-1].label
+        last = None
+        if self.prompts:
+            last = self.prompts[-1]
+        if isinstance(last, Item):
+            return last.label
+        if isinstance(last, int):
+            return str(last)
         return None
 
     def samples(self, source: str) -> Samples:
@@ -178,8 +193,20 @@ class _Rows:
         return Samples(outputs, prompts, models, source)
 
 
+def _id_in(value: object, name: str, where: str) -> int:
+    """Return the id of a prompt, from a column whose first value is an integer."""
+    if type(value) is not int:
+        problem = f"a {type(value).__name__}"
+        if is_blank(value):
+            problem = "no value"
+        raise DataError(f"{where} has {problem} in {name!r}, whose values are ids: integers.")
+    return value
+
+
 def model_name(values: Sequence[object], where: str) -> str:
     """Return the name of a model that one or several fields give, made printable."""
+    if any(map(is_blank, values)):
+        raise DataError(f"{where} does not name its model; name it, or drop that output.")
     name = " / ".join(shown(clean_text(str(value))) for value in values)
     if len(name) > MAX_NAME:
         raise DataError(
@@ -190,6 +217,8 @@ def model_name(values: Sequence[object], where: str) -> str:
 
 def _side(values: Sequence[Any], kind: str, source: str) -> Side:
     """Return items as a tuple, embeddings as an array."""
+    if kind == IDS:
+        return np.array(values)
     if kind != "embedding":
         return tuple(values)
     # NumPy would make an array of objects of ragged rows, or fail without a reason.

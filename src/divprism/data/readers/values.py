@@ -1,15 +1,28 @@
 """Field values as items: texts, chats, files, embedded images and vectors, alone or in lists."""
 
+import io
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from divprism.data.readers.guards import Root, shown
 from divprism.data.samples import Image, Item, Text, Video, clean_text
 from divprism.errors import DataError
 
-__all__ = ["MISSING", "Value", "as_file", "is_blank", "outputs_in", "prompt_in"]
+if TYPE_CHECKING:
+    import PIL.Image
+
+__all__ = [
+    "MISSING",
+    "Value",
+    "as_file",
+    "image_item",
+    "is_blank",
+    "is_image",
+    "outputs_in",
+    "prompt_in",
+]
 
 MISSING = object()
 """The value of a field that a record does not have."""
@@ -112,6 +125,8 @@ def outputs_in(
     # Before the check for a file name: `datasets` stores images as objects.
     elif isinstance(value, dict):
         yield _embedded_file(value, kind, where, root)
+    elif kind == "image" and is_image(value):
+        yield image_item(value, where)
     else:
         yield as_file(root.find(_file_name(value, where), where), kind, where)
 
@@ -192,7 +207,30 @@ def _embedded_file(value: dict[str, Any], kind: str, where: str, root: Root) -> 
     raise DataError(f"{where} has neither the bytes nor the path of the {kind}.")
 
 
+def is_image(value: object) -> bool:
+    """Whether a value is an image of Pillow."""
+    # Judged by the name of the module, so that Pillow is not imported for other values.
+    return type(value).__module__.startswith("PIL.")
+
+
+def image_item(image: Any, where: str) -> Image:
+    """Return an image of Pillow as an item with the bytes of a lossless file."""
+    return Image(_png_bytes(image), where)
+
+
+def _png_bytes(image: "PIL.Image.Image") -> bytes:
+    # Other modes (palettes, grey levels, alpha) all fit into RGBA.
+    if image.mode != "RGB":
+        image = image.convert("RGBA")
+    buffer = io.BytesIO()
+    # The bytes are hashed and decoded once, so compressing them would only cost time.
+    image.save(buffer, "PNG", compress_level=0)
+    return buffer.getvalue()
+
+
 def _file_name(value: object, where: str) -> str:
+    if isinstance(value, Path):  # in tables in memory
+        return str(value)
     if not isinstance(value, str):
         raise DataError(f"{where} has a {type(value).__name__} where a file name is expected.")
     return value
