@@ -48,6 +48,74 @@ def records(models=("one",)) -> list[dict]:
     ]
 
 
+def chat_completion(answers, model="gpt-4o-mini-2024-07-18") -> dict:
+    """Return what `ChatCompletion.model_dump()` of openai 3.51 returns, a choice per answer."""
+    fields = ("refusal", "annotations", "audio", "function_call", "tool_calls")
+    choices = [
+        {
+            "finish_reason": "stop",
+            "index": index,
+            "logprobs": None,
+            "message": {"content": answer, "role": "assistant"} | dict.fromkeys(fields),
+        }
+        for index, answer in enumerate(answers)
+    ]
+    return {
+        "id": "chatcmpl-1",
+        "choices": choices,
+        "created": 1760000000,
+        "model": model,
+        "object": "chat.completion",
+        "metadata": None,
+        "moderation": None,
+        "service_tier": None,
+        "system_fingerprint": None,
+        "usage": {"completion_tokens": 4, "prompt_tokens": 9, "total_tokens": 13}
+        | dict.fromkeys(("completion_tokens_details", "prompt_tokens_details")),
+    }
+
+
+def response(answer, model="gpt-5") -> dict:
+    """Return what `Response.model_dump(exclude_unset=True)` of openai 3.51 returns."""
+    text = {"annotations": [], "text": answer, "type": "output_text"}
+    message = {"id": "msg_1", "content": [text], "role": "assistant", "status": "completed"}
+    output = [{"id": "rs_1", "summary": [], "type": "reasoning"}, message | {"type": "message"}]
+    return {"id": "resp_1", "created_at": 1.0, "model": model, "object": "response"} | {
+        "output": output
+    }
+
+
+def user(text) -> list[dict]:
+    """Return the messages of a request."""
+    return [{"role": "user", "content": text}]
+
+
+def batch_input(prompts) -> list[dict]:
+    """Return the lines of the input of a Batch, a request per prompt."""
+    return [
+        {
+            "custom_id": f"request-{number}",
+            "method": "POST",
+            "url": "/v1/chat/completions",
+            "body": {"model": "gpt-4o-mini", "messages": user(prompt)},
+        }
+        for number, prompt in enumerate(prompts)
+    ]
+
+
+def batch_output(bodies) -> list[dict]:
+    """Return the lines of the output of a Batch, by the numbers of their requests."""
+    return [
+        {
+            "id": f"batch_req_{number}",
+            "custom_id": f"request-{number}",
+            "response": {"status_code": 200, "request_id": f"req_{number}", "body": body},
+            "error": None,
+        }
+        for number, body in bodies.items()
+    ]
+
+
 def jsonl(rows) -> bytes:
     """Return records as JSONL."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()

@@ -662,6 +662,19 @@ def test_the_reference_answer_is_not_an_output(tmp_path):
     assert _swapped(dp.load(tmp_path / "o.jsonl")) == [("a", "q"), ("b", "q")]
 
 
+def test_tasks_of_lm_eval_have_filters_of_their_own(tmp_path):
+    tasks = {"a": ["none"], "b": ["strict-match", "flexible-extract"]}
+    for task, filters in tasks.items():
+        rows = [
+            {"arguments": [[f"{task}{i}", {}]], "resps": [[f"o{i}"]], "filter": name}
+            for name in filters
+            for i in range(2)
+        ]
+        write(tmp_path, {f"samples_{task}_2026-01-02T03-04-05.678.jsonl": jsonl(rows)})
+    samples = dp.load(tmp_path)
+    assert texts(samples) == [("a0", "o0"), ("a1", "o1"), ("b0", "o0"), ("b1", "o1")]
+
+
 def test_lm_eval_repeats_a_document_for_each_filter(tmp_path):
     rows = [
         {"doc_id": i, "arguments": [[f"p{i}", {}]], "resps": [[f"o{i}"]], "filter": name}

@@ -21,6 +21,8 @@ __all__ = [
     "Fields",
     "Findings",
     "choose_fields",
+    "is_answered",
+    "known_output",
     "kind_of_field",
     "listed",
     "prompt_field_of",
@@ -53,7 +55,8 @@ _TEXTS = (
     *("answer", "answers"),
 )
 _VECTORS = ("embedding", "vector", "features")
-_PROMPTS = ("prompt", "instruction", "question", "text_in", "caption", "query")
+# Last: beside a prompt, messages are the whole conversation.
+_PROMPTS = ("prompt", "instruction", "question", "text_in", "caption", "query", "messages")
 _MODELS = ("model", "generator", "model_name")
 _IDS = ("prompt_id", "id")
 FIELD_NAMES = frozenset((*_TEXTS, *_FILES, *_VECTORS, *_PROMPTS, *_MODELS, *_IDS, "text"))
@@ -247,7 +250,7 @@ def _output_fields(first: dict[str, Any], fields: Fields, source: str) -> tuple[
     outputs = _named(first, fields.output, "output", fields, source)
     if outputs:
         return outputs
-    known = _first_known(first, (*_TEXTS, *_FILES, *_VECTORS))
+    known = known_output(first)
     prompt = fields.prompt or _first_known(first, _PROMPTS)
     if known is None and prompt not in (None, "text"):
         # "text" alone is ambiguous; beside a prompt it is the output.
@@ -261,6 +264,18 @@ def _output_fields(first: dict[str, Any], fields: Fields, source: str) -> tuple[
         f"{source} has no {fields.noun} that is known to hold outputs (it has {listed(first)}); "
         f"name one with `{fields.keyword('output')}`.{hint}"
     )
+
+
+def known_output(record: dict[str, Any]) -> str | None:
+    """Return the field of a record that is known to hold outputs; None without one."""
+    return _first_known(record, (*_TEXTS, *_FILES, *_VECTORS))
+
+
+def is_answered(messages: object) -> bool:
+    """Whether a conversation ends with a message of the assistant."""
+    if not isinstance(messages, list) or not messages:
+        return False
+    return isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant"
 
 
 def _model_fields(first: dict[str, Any], fields: Fields, source: str) -> tuple[str, ...]:
@@ -286,7 +301,11 @@ def prompt_field_of(
     if not outputs or outputs[0] in _FILES:
         # `datasets` calls the caption of an image "text".
         candidates = (*_PROMPTS, "text")
-    return _first_known(first, [name for name in candidates if name not in outputs])
+    known = _first_known(first, [name for name in candidates if name not in outputs])
+    # Messages that end with an answer contain the output.
+    if known is not None and known.lower() == "messages" and is_answered(first[known]):
+        return None
+    return known
 
 
 def _named(

@@ -7,7 +7,7 @@ from divprism.data.readers.guards import shown
 from divprism.data.readers.tables import Record
 from divprism.errors import DataError
 
-__all__ = ["is_lm_eval", "lm_eval_record", "lm_eval_records"]
+__all__ = ["is_lm_eval", "lm_eval_records"]
 
 
 def is_lm_eval(record: Record) -> bool:
@@ -15,27 +15,28 @@ def is_lm_eval(record: Record) -> bool:
     return {"arguments", "resps"} <= record.fields.keys()
 
 
-def lm_eval_records(
-    records: Iterator[Record], kept: object, source: str, findings: Findings
-) -> Iterator[Record]:
-    """Yield the records of one filter of lm-eval as plain records.
+def lm_eval_records(records: Iterator[Record], source: str, findings: Findings) -> Iterator[Record]:
+    """Yield the records of one filter of each file as plain records.
 
-    lm-eval writes a document once for each filter; the responses themselves are the same.
+    lm-eval writes a document once for each filter; the responses themselves are the same. Tasks,
+    which have a file each, have filters of their own.
     """
+    kept: dict[str, object] = {}
     others = set()
     for record in records:
         name = record.fields.get("filter")
         # Files of older versions have no filter: None equals None, and all lines are kept.
-        if name == kept:
-            yield lm_eval_record(record)
-        elif name not in others:
-            others.add(name)
+        first = kept.setdefault(record.source, name)
+        if name == first:
+            yield _plain(record)
+        elif (first, name) not in others:
+            others.add((first, name))
             findings.note(
-                f"{source}: only lines of filter {shown(kept)}; those of {shown(name)} repeat them"
+                f"{source}: only lines of filter {shown(first)}; those of {shown(name)} repeat them"
             )
 
 
-def lm_eval_record(record: Record) -> Record:
+def _plain(record: Record) -> Record:
     """Return a record of lm-eval with the prompt and the responses as plain fields."""
     prompt = record.fields.get("arguments")
     # Old versions write [[prompt, options]], new ones {"gen_args_0": {"arg_0": prompt, ...}}.
@@ -53,7 +54,8 @@ def lm_eval_record(record: Record) -> Record:
             "there is no output to score."
         )
     # The prompt replaces the arguments; the dictionary keeps the order of its keys otherwise.
-    return Record({**record.fields, "arguments": prompt, "resps": responses}, record.where)
+    fields = {**record.fields, "arguments": prompt, "resps": responses}
+    return Record(fields, record.where, record.source)
 
 
 def _all_texts(value: object) -> bool:

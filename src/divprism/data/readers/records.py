@@ -2,12 +2,12 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from divprism.data.readers.decoder import MAX_NAME
+from divprism.data.readers.dialects import dialect_of
 from divprism.data.readers.fields import (
     IDS,
     ChosenFields,
@@ -23,7 +23,7 @@ from divprism.data.readers.fields import (
 )
 from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.hidden_models import UnusedFields
-from divprism.data.readers.lm_eval import is_lm_eval, lm_eval_record, lm_eval_records
+from divprism.data.readers.openai_logs import is_request, request_record
 from divprism.data.readers.tables import Record
 from divprism.data.readers.values import Value, is_blank, outputs_in, prompt_in
 from divprism.data.samples import Item, Samples, Side, clean_text, is_empty
@@ -66,14 +66,13 @@ def samples_from_records(
     """
     head, stream = _peek(records, source)
     # An explicit output field means that the user wants something else from these files.
-    if fields.output is None and is_lm_eval(head):
-        findings.note(
-            f"{source}: samples of lm-eval, prompts from 'arguments', outputs from 'resps'"
-        )
-        stream = lm_eval_records(stream, head.fields.get("filter"), source, findings)
-        head = lm_eval_record(head)
-        texts = {"output_kind": "text", "prompt_kind": "text"}
-        fields = replace(fields, output="resps", prompt="arguments", **texts)
+    dialect = None
+    if fields.output is None:
+        dialect = dialect_of(head)
+    if dialect is not None:
+        findings.note(f"{source}: {dialect.note}")
+        head, stream = _peek(dialect.plain(stream, source, findings), source)
+        fields = dialect.fields(fields, head)
     choice, seen = choose_fields(head, stream, fields, root, source, is_typed=is_typed)
     findings.note(choice.note(source))
     rows = _Rows(choice, root)
@@ -93,6 +92,8 @@ def side_from_records(
 ) -> tuple[tuple[Item, ...], list[object]]:
     """Return the prompts of a table of prompts, empty ones included, and their ids."""
     head, stream = _peek(records, source)
+    if fields.prompt is None and is_request(head):
+        head, stream = _peek(map(request_record, stream), source)
     name = prompt_field_of(head.fields, fields, (), source)
     if name is None:
         raise DataError(

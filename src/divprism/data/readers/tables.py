@@ -49,10 +49,13 @@ class Record:
         Values by field name.
     where : str
         File and line, for messages.
+    source : str
+        The file alone.
     """
 
     fields: dict[str, Any]
     where: str
+    source: str = ""
 
 
 def kind_of(path: Path) -> str:
@@ -98,7 +101,7 @@ def _jsonl(source: Path | bytes, name: str) -> Iterator[Record]:
         if not isinstance(value, dict):
             raise DataError(f"{where} is a {_json_name(value)}, not a JSON object.")
         _check_width(len(value), where)
-        yield Record(value, where)
+        yield Record(value, where, name)
 
 
 def _json(source: Path | bytes, name: str) -> Iterator[Record]:
@@ -116,7 +119,7 @@ def _json(source: Path | bytes, name: str) -> Iterator[Record]:
         if not isinstance(record, dict):
             raise DataError(f"{where} is a {_json_name(record)}, not a JSON object.")
         _check_width(len(record), where)
-        yield Record(record, where)
+        yield Record(record, where, name)
 
 
 def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -173,7 +176,7 @@ def _delimited(source: Path | bytes, name: str, delimiter: str) -> Iterator[Reco
         if len(row) != len(columns):
             cells = counted(len(row), "cell", "cells")
             raise DataError(f"{where} has {cells}, but the header has {len(columns)}.")
-        yield Record(dict(zip(columns, row, strict=True)), where)
+        yield Record(dict(zip(columns, row, strict=True)), where, name)
 
 
 def _cells(
@@ -258,9 +261,9 @@ def _lines(source: Path | bytes, name: str) -> Iterator[Record]:
             blank.append(number)
             continue
         for skipped in blank:
-            yield Record({"prompt": ""}, f"line {skipped:,} of {name}")
+            yield Record({"prompt": ""}, f"line {skipped:,} of {name}", name)
         blank = []
-        yield Record({"prompt": line.strip()}, f"line {number:,} of {name}")
+        yield Record({"prompt": line.strip()}, f"line {number:,} of {name}", name)
 
 
 def _parquet(source: Path | bytes, name: str) -> Iterator[Record]:
@@ -274,7 +277,7 @@ def _arrow(source: Path | bytes, name: str) -> Iterator[Record]:
 
 def _columnar(source: Path | bytes, kind: str, name: str) -> Iterator[Record]:
     for number, row in columnar_rows(source, kind, name):
-        yield Record(row, f"row {number:,} of {name}")
+        yield Record(row, f"row {number:,} of {name}", name)
 
 
 _READERS: dict[str, Callable[[Path | bytes, str], Iterator[Record]]] = {

@@ -20,6 +20,7 @@ __all__ = [
     "image_item",
     "is_blank",
     "is_image",
+    "message_text",
     "outputs_in",
     "prompt_in",
 ]
@@ -74,12 +75,12 @@ def _joined_chat(value: object) -> object:
     # A list of objects without "content" may be files as `datasets` stores them.
     if not all(isinstance(message, dict) and "content" in message for message in value):
         return value
-    contents = [_message_text(message["content"]) for message in value]
+    contents = [message_text(message["content"]) for message in value]
     # Messages without text would leave blank lines between the others.
     return "\n".join(filter(None, contents))
 
 
-def _message_text(content: object) -> str:
+def message_text(content: object) -> str:
     """Return the text of a message: a string, or the texts among its parts."""
     if content is None:  # an assistant message that only calls a tool
         return ""
@@ -191,7 +192,7 @@ def _text_of_object(value: dict[str, Any]) -> object:
     """Return the text of a single chat message or part; any other object unchanged."""
     for name in ("text", "content"):
         if name in value:
-            return _message_text(value[name])
+            return message_text(value[name])
     return value
 
 
