@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +25,26 @@ from fuzz_changes import (
     pick,
 )
 from fuzz_checks import Kind, check_samples, is_one_in, mostly_in_this_process, run_command
-from sample_files import image_bytes, jsonl, records, write_video
+from sample_files import (
+    batch_output,
+    chat_completion,
+    image_bytes,
+    inspect_header,
+    inspect_log,
+    inspect_samples,
+    jsonl,
+    records,
+    user,
+    write_video,
+)
 
 import divprism as dp
 
 ROWS = records(("one", "two"))
 LM_EVAL = [{"arguments": [["p", {}]], "resps": [["a", "b"]], "doc_id": i} for i in range(5)]
+CHATS = [{"messages": user(f"p{i}")} | chat_completion(["a", "b"]) for i in range(3)]
+BATCH = batch_output({i: chat_completion(["a", f"b {i}"]) for i in range(3)})
+TUNING = [{"messages": [*user("p"), {"role": "assistant", "content": f"a {i}"}]} for i in range(3)]
 MAP = {f"{i}.png": "p" for i in range(5)}
 
 
@@ -231,6 +246,14 @@ TABLES = [
     _table("jsonl.gz", lambda: gzip.compress(jsonl(ROWS), mtime=0),
            one_of(compressed(_JSONL), changed_bytes)),
     _table("lm-eval", lambda: jsonl(LM_EVAL), _JSONL, _read_table("a.jsonl")),
+    _table("chats", lambda: jsonl(CHATS), _JSONL, _read_table("a.jsonl"), 0.5),
+    _table("batch", lambda: jsonl(BATCH), _JSONL, _read_table("a.jsonl"), 0.5),
+    _table("fine-tuning", lambda: jsonl(TUNING), _JSONL, _read_table("a.jsonl"), 0.5),
+    _table("eval", lambda: inspect_log(method=zipfile.ZIP_DEFLATED),
+           one_of(changed_members(_JSON), changed_members(changed_bytes), changed_bytes)),
+    _table("zstd", inspect_log, changed_bytes, _read_table("a.eval")),
+    _table("log", lambda: json.dumps(inspect_header() | {"samples": inspect_samples()}).encode(),
+           _JSON, _read_table("a.json")),
     _table("json", lambda: json.dumps(ROWS).encode(), _JSON),
     _table("map", lambda: json.dumps(MAP).encode(), _JSON, _read_map),
     _table("csv", lambda: b"prompt,output\n" + b"p,a b\n" * 20,

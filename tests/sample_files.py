@@ -116,6 +116,85 @@ def batch_output(bodies) -> list[dict]:
     ]
 
 
+def inspect_sample(number, epoch, prompt, answers, model) -> dict:
+    """Return a sample of a log of inspect-ai 0.3.285, of which it writes a member each."""
+    asked = {"id": "u1", "content": prompt, "source": "input", "role": "user"}
+    said = {"id": "a1", "source": "generate", "role": "assistant", "model": model}
+    choices = [{"message": said | {"content": answer}, "stop_reason": "stop"} for answer in answers]
+    completion = "".join(answers[:1])
+    return {
+        "id": number,
+        "epoch": epoch,
+        "input": prompt,
+        "target": "x",
+        "messages": [asked, *(choice["message"] for choice in choices[:1])],
+        "output": {"model": model, "choices": choices, "completion": completion, "time": 0.1},
+        "scores": {"match": {"value": "I", "answer": completion, "history": []}},
+        "metadata": {},
+        "store": {},
+        "events": [{"event": "model", "model": model, "output": {"choices": choices}}],
+        "attachments": {},
+    }
+
+
+def inspect_samples(model="mockllm/model") -> list[dict]:
+    """Return two prompts with two epochs each, in the order in which they are run."""
+    return [
+        inspect_sample(number + 1, epoch + 1, prompt, [ANSWERS[2 * number + epoch]], model)
+        for epoch in range(2)
+        for number, prompt in enumerate(PROMPTS)
+    ]
+
+
+def inspect_header(model="mockllm/model", status="success") -> dict:
+    """Return the header of a log of inspect-ai 0.3.285."""
+    about = {"task": "shapes", "model": model, "dataset": {"samples": 2, "sample_ids": [1, 2]}}
+    return {"version": 2, "status": status, "eval": about | {"config": {"epochs": 2}}}
+
+
+def inspect_log(samples=None, header=None, method=None, start=None) -> bytes:
+    """Return a log in the format .eval; `method` is the compression, zstd by default.
+
+    A run that did not end has a `start` and no header.
+    """
+    from backports.zstd import zipfile
+
+    samples = inspect_samples() if samples is None else samples
+    members = {}
+    if start is not None:
+        members["_journal/start.json"] = start
+    for sample in samples:
+        members[f"samples/{sample['id']}_epoch_{sample['epoch']}.json"] = sample
+    members["summaries.json"] = [{"id": sample["id"]} for sample in samples]
+    if start is None:
+        members["header.json"] = inspect_header() if header is None else header
+    buffer = io.BytesIO()
+    method = zipfile.ZIP_ZSTANDARD if method is None else method
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name, member in members.items():
+            archive.writestr(zipfile.ZipInfo(name), json.dumps(member), method)
+    return buffer.getvalue()
+
+
+def lm_eval_samples(answers=ANSWERS, filters=("first", "upper")) -> list[dict]:
+    """Return the lines of a file of samples of lm-eval 0.4.13: each document once per filter."""
+    return [
+        {
+            "doc_id": number,
+            "doc": {"q": prompt, "a": "x"},
+            "target": "x",
+            "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {"until": ["."]}}},
+            "resps": [answers[2 * number : 2 * number + 2]],
+            "filtered_resps": answers[2 * number],
+            "filter": name,
+            "metrics": ["exact_match"],
+            "exact_match": 0.0,
+        }
+        for name in filters
+        for number, prompt in enumerate(PROMPTS)
+    ]
+
+
 def jsonl(rows) -> bytes:
     """Return records as JSONL."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()

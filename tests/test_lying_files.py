@@ -28,6 +28,7 @@ def _classes():
     """Return the cases by class: file name -> function that returns the content."""
     import lying_columns
     import lying_files
+    import lying_logs
     import lying_media
 
     def named(cases, suffix):
@@ -40,10 +41,11 @@ def _classes():
         "Arrow": named(lying_columns.ARROW, ".arrow"),
         "images": named(lying_media.IMAGES, ".png"),
         "videos": lying_media.VIDEOS,
+        "logs": lying_logs.LOGS,
     }
 
 
-CLASSES = ("arrays", "texts", "Parquet", "Arrow", "images", "videos")
+CLASSES = ("arrays", "texts", "Parquet", "Arrow", "images", "videos", "logs")
 
 
 def _read(kind, path):

@@ -9,9 +9,7 @@ import json
 import math
 import os
 import stat
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +20,7 @@ import numpy as np
 from divprism.data.files import write_whole
 from divprism.data.readers.guards import parse_json, shown
 from divprism.data.wording import first_line, reason
-from divprism.data.zip_files import open_zip
+from divprism.data.zip_files import UNREADABLE, open_zip
 from divprism.errors import DataError
 
 __all__ = ["UNREADABLE", "open_archive", "require_keys", "write_archive"]
@@ -32,12 +30,6 @@ _MOST_MEMBERS = 16  # arrays of an archive; ours have at most four
 _LONGEST_HEADER = 1 << 16  # letters of the JSON; ours have a few hundred
 _LONGEST_NAME = 200  # letters of a path in a message
 
-UNREADABLE = (
-    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError,
-    OSError, RecursionError, RuntimeError, SyntaxError, TypeError, ValueError,
-    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
-"""What NumPy's reader, zipfile and json raise: whatever a damaged file triggers inside them."""
 _HEADER_READERS: Mapping[tuple[int, int], Callable[..., tuple[Any, bool, Any]]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from divprism.data.readers.fields import Fields, Findings
+from divprism.data.readers.inspect_logs import inspect_records, is_inspect
 from divprism.data.readers.lm_eval import is_lm_eval, lm_eval_records
 from divprism.data.readers.openai_logs import is_openai, openai_records
 from divprism.data.readers.tables import Record
@@ -53,6 +54,11 @@ DIALECTS = (
         lm_eval_records,
         output="resps",
         prompt="arguments",
+    ),
+    Dialect(
+        "samples of inspect, prompts from 'input', outputs from 'output', epochs as outputs",
+        is_inspect,
+        inspect_records,
     ),
     Dialect(
         "chats or answers as OpenAI stores them, a prompt from the messages before each answer",

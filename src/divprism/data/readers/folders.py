@@ -8,15 +8,16 @@ from pathlib import Path
 from divprism.data.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.guards import Root, listing, parse_json, read_whole, shown
+from divprism.data.readers.natural_order import natural
 from divprism.data.readers.tables import TABLE_SUFFIXES, kind_of
 from divprism.errors import DataError
 
 __all__ = [
     "MEDIA_SUFFIXES",
     "find_table",
+    "folders_of_models",
     "media_files",
     "name_without_numbers",
-    "natural",
     "note_strays",
     "subfolders",
 ]
@@ -26,25 +27,6 @@ MEDIA_SUFFIXES = IMAGE_SUFFIXES | VIDEO_SUFFIXES
 
 _LM_EVAL = re.compile(r"samples_.+\.jsonl(\.gz)?")
 _LM_EVAL_DATE = re.compile(r"_\d{4}-\d\d-\d\dT.*|\.jsonl(\.gz)?$")
-_DIGITS = "0123456789"
-_AFTER_NUMBERS = 10**18
-
-
-def natural(path: Path) -> tuple[list[tuple[int, str]], str]:
-    """Return a sort key that puts 2.png before 10.png.
-
-    >>> [path.name for path in sorted(map(Path, ["10.png", "2.png", "a.png"]), key=natural)]
-    ['2.png', '10.png', 'a.png']
-    """
-    parts = []
-    for part in re.findall(r"[0-9]+|[^0-9]+", path.name):
-        # ASCII digits only: int() and isdigit() disagree about others, such as superscripts.
-        if part[0] in _DIGITS:
-            parts.append((int(part), ""))
-        else:
-            parts.append((_AFTER_NUMBERS, part.casefold()))
-    # The name itself decides between 1.png and 01.png.
-    return parts, path.name
 
 
 def name_without_numbers(path: Path) -> str:
@@ -82,8 +64,9 @@ def subfolders(folder: Path, root: Root) -> list[Path]:
 def find_table(folder: Path) -> list[Path]:
     """Return the table that describes a folder, or [] without one.
 
-    It is metadata.* if there is one, else the samples of lm-eval (a file per task), else the only
-    table of the folder. Parquet files whose names differ by numbers alone are shards of one table.
+    It is metadata.* if there is one, else the logs of inspect, else the samples of lm-eval (a file
+    per task), else the only table of the folder. Parquet files whose names differ by numbers alone
+    are shards of one table.
     """
     # A text file beside images is a readme or a list of prompts, not their table.
     suffixes = TABLE_SUFFIXES - {".txt"}
@@ -91,8 +74,11 @@ def find_table(folder: Path) -> list[Path]:
     metadata = [path for path in tables if path.name.split(".")[0] == "metadata"]
     described = _without_strays(metadata)
     samples = [path for path in tables if _LM_EVAL.fullmatch(path.name)]
+    logs = [path for path in tables if kind_of(path) == ".eval"]
     if described:
         tables = described
+    elif logs:
+        return logs
     elif samples:
         return _distinct_tasks(samples, folder)
     else:
@@ -106,6 +92,22 @@ def find_table(folder: Path) -> list[Path]:
             f"{shown(folder)} contains {len(tables)} tables ({names}); name the one to read."
         )
     return tables
+
+
+def folders_of_models(folder: Path, root: Root) -> dict[str, list[Path]]:
+    """Return the samples of lm-eval in the folders of a folder, by the names of these folders.
+
+    lm-eval makes a folder for each model that it evaluates.
+    """
+    models = {}
+    for path in listing(folder):
+        # Links that lead out of the root belong to no model; reading media refuses them.
+        if not path.is_dir() or root.leads_outside(path):
+            continue
+        samples = [file for file in listing(path) if _LM_EVAL.fullmatch(file.name)]
+        if samples:
+            models[path.name] = _distinct_tasks(samples, path)
+    return models
 
 
 def _are_shards(tables: list[Path]) -> bool:

@@ -22,6 +22,7 @@ __all__ = [
     "MAX_EXPANSION",
     "MAX_JSON",
     "MAX_LINE",
+    "MAX_TEXT",
     "Root",
     "check_cells",
     "is_hidden",
@@ -42,7 +43,9 @@ MAX_JSON = 512 << 20
 MAX_EXPANSION = 200
 """How many times its size a compressed file may decompress to."""
 
-_FREE_TEXT = 8 << 20  # bytes of text that may decompress from anything: too few to do harm
+MAX_TEXT = 8 << 20
+"""Bytes of text that may decompress from anything: too few to do harm."""
+
 _GZIP = b"\x1f\x8b"  # the first bytes of every gzip file
 
 
@@ -127,6 +130,14 @@ class Root:
                 "pass `allow_outside=True` to read it."
             )
 
+    def leads_outside(self, path: Path | str) -> bool:
+        """Whether a path leads out of the folder."""
+        try:
+            self.require_inside(path, "")
+        except DataError:
+            return True
+        return False
+
     def real(self, path: Path | str) -> str:
         """Return the path with links and `..` resolved; each folder is resolved once."""
         head, tail = os.path.split(path)
@@ -192,7 +203,7 @@ def read_lines(source: Path | bytes, name: str) -> Iterator[tuple[int, str]]:
             size += len(line)
             if compressed is not None:
                 # `tell` of the compressed file is how much of it has been consumed so far.
-                limit = max(_FREE_TEXT, MAX_EXPANSION * compressed.tell())
+                limit = max(MAX_TEXT, MAX_EXPANSION * compressed.tell())
                 if size > limit:
                     raise DataError(
                         f"{name} decompresses to over {MAX_EXPANSION} times its size "

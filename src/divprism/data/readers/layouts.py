@@ -12,12 +12,12 @@ from divprism.data.readers.fields import Fields, Findings
 from divprism.data.readers.folders import (
     MEDIA_SUFFIXES,
     media_files,
-    natural,
     note_strays,
     subfolders,
 )
 from divprism.data.readers.guards import Root, is_hidden, listing, shown
 from divprism.data.readers.hidden_models import warn_about_model_folders
+from divprism.data.readers.natural_order import natural
 from divprism.data.readers.pairing import by_list, by_name
 from divprism.data.readers.tables import read_table
 from divprism.data.readers.values import as_file
@@ -146,20 +146,12 @@ def _outputs_in_folders(folder: Path, root: Root, as_frames: bool) -> dict[Path,
     counts = {}
     for path in listing(folder):
         # A link out of the root is not followed; whether it is an error depends on the layout.
-        if not path.is_dir() or _leads_outside(path, root):
+        if not path.is_dir() or root.leads_outside(path):
             continue
         count = _num_outputs(path, as_frames)
         if count:
             counts[path] = count
     return counts
-
-
-def _leads_outside(path: Path, root: Root) -> bool:
-    try:
-        root.require_inside(path, "")
-    except DataError:
-        return True
-    return False
 
 
 def _num_outputs(folder: Path, as_frames: bool) -> int:

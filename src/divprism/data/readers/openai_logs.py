@@ -8,14 +8,13 @@ package `openai`: `choices[].message` of chat completions, `choices[].text` of c
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from divprism.data.readers.failures import succeeded
 from divprism.data.readers.fields import Findings, known_output
-from divprism.data.readers.guards import shown
 from divprism.data.readers.tables import Record
 from divprism.data.readers.values import message_text
-from divprism.data.wording import agreeing
 from divprism.errors import DataError
 
-__all__ = ["is_openai", "is_request", "openai_records", "request_record"]
+__all__ = ["is_openai", "is_request", "openai_records", "outputs_of_choices", "request_record"]
 
 _CONTENTS = ("messages", "prompt", "input")  # what the interfaces call a prompt, newest last
 
@@ -45,25 +44,8 @@ def openai_records(records: Iterator[Record], source: str, findings: Findings) -
 
     Failed requests of a Batch have no output. They are left out and counted.
     """
-    failures: list[str] = []
-    count = 0
-    for record in records:
-        count += 1
-        problem = _failure(record.fields)
-        if problem is None:
-            yield _plain(record)
-        else:
-            failures.append(f"{record.where}: {problem}")
-    if not failures:
-        return
-    if len(failures) == count:
-        raise DataError(f"every request in {source} failed (first: {failures[0]}).")
-    were = agreeing(len(failures), "was", "were")
-    findings.warn(
-        "requests-failed",
-        f"{len(failures):,} of {count:,} requests in {source} failed and {were} left out "
-        f"(first: {failures[0]}).",
-    )
+    for record in succeeded(records, _failure, "request", source, findings):
+        yield _plain(record)
 
 
 def _plain(record: Record) -> Record:
@@ -89,8 +71,9 @@ def _is_batch_output(fields: Mapping[str, Any]) -> bool:
     return "custom_id" in fields and "response" in fields
 
 
-def _failure(fields: Mapping[str, Any]) -> str | None:
+def _failure(record: Record) -> object:
     """Return why a request of a Batch failed; None for any other record."""
+    fields = record.fields
     if not _is_batch_output(fields):
         return None
     response, error = fields["response"], fields.get("error")
@@ -102,7 +85,7 @@ def _failure(fields: Mapping[str, Any]) -> str | None:
         error = error or f"status {status}"
     if isinstance(error, dict):
         error = error.get("message") or error.get("code")
-    return shown(str(error or "no response")[:200]).rstrip(".")
+    return error or "no response"
 
 
 def _answer(fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -149,15 +132,22 @@ def _is_answer(answer: Mapping[str, Any]) -> bool:
 
 def _outputs(answer: Mapping[str, Any]) -> list[str] | None:
     """Return the texts of an answer, one per choice; None if it is no answer."""
-    choices = answer.get("choices")
-    if isinstance(choices, list) and all(isinstance(choice, dict) for choice in choices):
-        return [_text_of_choice(choice) for choice in choices]
+    texts = outputs_of_choices(answer.get("choices"))
+    if texts is not None:
+        return texts
     items = answer.get("output")
     # Of the Responses interface: reasoning and calls of tools beside the messages.
     if answer.get("object") == "response" and isinstance(items, list):
         messages = [item for item in items if _dict(item).get("type") == "message"]
         return ["\n".join(message_text(message.get("content")) for message in messages)]
     return None
+
+
+def outputs_of_choices(choices: object) -> list[str] | None:
+    """Return the text of each choice of an answer; None if they are no choices."""
+    if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+        return None
+    return [_text_of_choice(choice) for choice in choices]
 
 
 def _text_of_choice(choice: Mapping[str, Any]) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from divprism.data.readers.arrays import ARRAY_SUFFIXES
-from divprism.data.readers.folders import MEDIA_SUFFIXES, name_without_numbers, natural
+from divprism.data.readers.folders import MEDIA_SUFFIXES, name_without_numbers
 from divprism.data.readers.guards import Root, is_hidden, listing, shown
+from divprism.data.readers.natural_order import natural
 from divprism.data.readers.tables import TABLE_SUFFIXES, kind_of
 from divprism.data.samples import Image, Side, Video
 from divprism.errors import DataError

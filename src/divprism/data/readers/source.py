@@ -14,9 +14,16 @@ from divprism.data.readers.checks import check_surplus
 from divprism.data.readers.datasets_folder import is_datasets_folder, read_datasets_folder
 from divprism.data.readers.embedded import EMBEDDING, are_embedded, read_embedded
 from divprism.data.readers.fields import Fields, Findings
-from divprism.data.readers.folders import MEDIA_SUFFIXES, find_table, media_files, note_strays
+from divprism.data.readers.folders import (
+    MEDIA_SUFFIXES,
+    find_table,
+    folders_of_models,
+    media_files,
+    note_strays,
+)
 from divprism.data.readers.formats import STDIN, is_array, starts_with_numbers, table_kind
 from divprism.data.readers.guards import Root, shown, standard_input
+from divprism.data.readers.inspect_logs import one_run_each
 from divprism.data.readers.joined_arrays import read_shards
 from divprism.data.readers.joining import Prompts
 from divprism.data.readers.layouts import read_media_folder
@@ -161,6 +168,9 @@ class Source:
             return self._join(samples, [], prompts)
         tables = find_table(folder)
         if not tables:
+            models = folders_of_models(folder, root)
+            if models:
+                return self._folders_of_models(models, root, prompts)
             arrays = array_shards(folder, root)
             if arrays:
                 note_strays(folder, "", self.findings)
@@ -177,6 +187,8 @@ class Source:
         """Return the samples of the tables in a folder: one, several of lm-eval, or shards."""
         for path in tables:
             root.require_inside(path, shown(path))
+        if kind_of(tables[0]) == ".eval":
+            tables = one_run_each(tables, self.findings)
         if kind_of(tables[0]) == ".parquet":
             self._note_shards(tables)
         name = self.name
@@ -188,6 +200,16 @@ class Source:
         if isinstance(samples.outputs, tuple):
             check_surplus(samples, root, self.findings)
         return self._join(samples, ids, prompts)
+
+    def _folders_of_models(
+        self, models: dict[str, list[Path]], root: Root, prompts: str | Path | None
+    ) -> Samples:
+        """Return the samples of lm-eval in a folder for each model."""
+        for paths in models.values():
+            for path in paths:
+                root.require_inside(path, shown(path))
+        self.findings.note(f"{self.name}: a folder per model, {', '.join(map(shown, models))}")
+        return self._records(_records_of_models(models), root, prompts)
 
     def _arrays(self, paths: Sequence[Path], prompts: str | Path | None) -> Samples:
         outputs = read_shards(paths, "outputs")
@@ -317,6 +339,13 @@ def _records_of(paths: Sequence[Path]) -> Iterator[Record]:
     """Yield the records of several tables, one after the other."""
     for path in paths:
         yield from read_table(path, kind_of(path), shown(path))
+
+
+def _records_of_models(models: dict[str, list[Path]]) -> Iterator[Record]:
+    """Yield the records of the tables of each model, with its name."""
+    for model, paths in models.items():
+        for record in _records_of(paths):
+            yield Record({**record.fields, "model": model}, record.where, record.source)
 
 
 def _known_suffixes() -> str:

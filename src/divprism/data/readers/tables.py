@@ -11,6 +11,7 @@ from typing import Any
 
 from divprism.data.readers.columnar import columnar_rows
 from divprism.data.readers.decoder import MAX_FIELDS
+from divprism.data.readers.eval_files import eval_samples
 from divprism.data.readers.guards import (
     MAX_LINE,
     check_cells,
@@ -107,6 +108,8 @@ def _jsonl(source: Path | bytes, name: str) -> Iterator[Record]:
 def _json(source: Path | bytes, name: str) -> Iterator[Record]:
     """Yield the objects of a list, or the entries of an object that maps files and prompts."""
     value = parse_json(read_whole(source, name), name)
+    if isinstance(value, dict) and {"eval", "samples"} <= value.keys():
+        value = _samples_of_log(value)
     if isinstance(value, dict):
         value = _records_of_map(value, name)
     if not isinstance(value, list):
@@ -120,6 +123,15 @@ def _json(source: Path | bytes, name: str) -> Iterator[Record]:
             raise DataError(f"{where} is a {_json_name(record)}, not a JSON object.")
         _check_width(len(record), where)
         yield Record(record, where, name)
+
+
+def _samples_of_log(log: dict[str, Any]) -> Any:
+    """Return the samples of a log that inspect wrote as JSON, each with its task and model."""
+    samples, run = log["samples"], log["eval"]
+    if not isinstance(samples, list) or not isinstance(run, dict):
+        return log
+    named = {key: run[key] for key in ("task", "model") if isinstance(run.get(key), str)}
+    return [sample | named if isinstance(sample, dict) else sample for sample in samples]
 
 
 def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -275,6 +287,12 @@ def _arrow(source: Path | bytes, name: str) -> Iterator[Record]:
     return _columnar(source, "arrow", name)
 
 
+def _eval(source: Path | bytes, name: str) -> Iterator[Record]:
+    """Yield the samples of a log of inspect."""
+    for where, fields in eval_samples(source, name):
+        yield Record(fields, where, name)
+
+
 def _columnar(source: Path | bytes, kind: str, name: str) -> Iterator[Record]:
     for number, row in columnar_rows(source, kind, name):
         yield Record(row, f"row {number:,} of {name}", name)
@@ -289,6 +307,7 @@ _READERS: dict[str, Callable[[Path | bytes, str], Iterator[Record]]] = {
     ".txt": _lines,
     ".parquet": _parquet,
     ".arrow": _arrow,
+    ".eval": _eval,
 }
 TABLE_SUFFIXES = frozenset(_READERS)
 """Suffixes of the formats that `read_table` reads."""

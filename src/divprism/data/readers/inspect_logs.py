@@ -1,0 +1,93 @@
+"""Samples of inspect-ai: prompts in 'input', outputs in 'output', epochs as further outputs."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from divprism.data.readers.eval_files import run_of
+from divprism.data.readers.failures import succeeded
+from divprism.data.readers.fields import Findings
+from divprism.data.readers.guards import shown
+from divprism.data.readers.openai_logs import outputs_of_choices
+from divprism.data.readers.tables import Record
+from divprism.data.wording import counted
+from divprism.errors import DataError
+
+__all__ = ["inspect_records", "is_inspect", "one_run_each"]
+
+_ATTACHMENT = "attachment://"
+
+
+def is_inspect(record: Record) -> bool:
+    """Whether a record is a sample of a log."""
+    output = record.fields.get("output")
+    return {"epoch", "input"} <= record.fields.keys() and isinstance(output, dict)
+
+
+def inspect_records(records: Iterator[Record], source: str, findings: Findings) -> Iterator[Record]:
+    """Yield samples as plain records; those that ended with an error are left out and counted."""
+    for record in succeeded(records, _failure, "sample", source, findings):
+        fields = record.fields
+        attached = fields.get("attachments")
+        if not isinstance(attached, dict):
+            attached = {}
+        plain = {key: value for key, value in fields.items() if key != "attachments"}
+        plain["prompt"] = _resolved(fields.get("input"), attached)
+        plain["output"] = _outputs(fields.get("output"), attached)
+        yield Record(plain, record.where, record.source)
+
+
+def _failure(record: Record) -> object:
+    error = record.fields.get("error")
+    if isinstance(error, dict):
+        return error.get("message") or "error"
+    return error
+
+
+def _outputs(output: Any, attached: Mapping[str, Any]) -> list[object]:
+    texts = None
+    if isinstance(output, dict):
+        texts = outputs_of_choices(_resolved(output.get("choices"), attached))
+    return list(texts or [""])
+
+
+def _resolved(value: Any, attached: Mapping[str, Any]) -> Any:
+    """Return a value with long texts, which a log may keep apart, in their places."""
+    if isinstance(value, str) and value.startswith(_ATTACHMENT):
+        return attached.get(value.removeprefix(_ATTACHMENT), value)
+    if isinstance(value, list):
+        return [_resolved(entry, attached) for entry in value]
+    if isinstance(value, dict):
+        return {key: _resolved(entry, attached) for key, entry in value.items()}
+    return value
+
+
+def one_run_each(paths: Sequence[Path], findings: Findings) -> list[Path]:
+    """Return the logs of a folder, one for each task and model.
+
+    Of several runs of a task by a model the successful one is read: the others were attempts at
+    the same samples, and together they would look like more outputs.
+    """
+    runs: dict[tuple[str, ...], list[Path]] = defaultdict(list)
+    statuses = {}
+    for path in paths:
+        run, statuses[path] = run_of(path, shown(path))
+        runs[(run.get("task", ""), run.get("model", ""))].append(path)
+    kept: list[Path] = []
+    for (task, model), logs in runs.items():
+        successes = [path for path in logs if statuses[path] == "success"]
+        chosen = logs
+        if len(logs) > 1:
+            chosen = successes
+        if len(chosen) != 1:
+            raise DataError(
+                f"{shown(logs[0].parent)} contains {len(logs)} runs of {shown(task)} by "
+                f"{shown(model)}; name the file to read."
+            )
+        kept += chosen
+    left_out = len(paths) - len(kept)
+    if left_out:
+        logs_of = counted(left_out, "log", "logs")
+        findings.note(f"{logs_of} left out: attempts that did not succeed, beside one that did")
+    return [path for path in paths if path in set(kept)]
