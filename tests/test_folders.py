@@ -131,7 +131,12 @@ def test_names_of_digits_are_not_prompts(tmp_path):
 def test_images_two_folders_deep_are_videos_only_on_request(tmp_path):
     write(
         tmp_path,
-        {f"model {m}/{p}/{i}.png": image_bytes(i) for m in "ab" for p in PROMPTS for i in range(2)},
+        {
+            f"model {m}/video {p}/{i}.png": image_bytes(i)
+            for m in "ab"
+            for p in "12"
+            for i in range(2)
+        },
     )
     with pytest.raises(
         dp.DataError,
@@ -142,7 +147,83 @@ def test_images_two_folders_deep_are_videos_only_on_request(tmp_path):
     samples = dp.load(tmp_path, output_kind="video")
     assert [type(output) for output in samples.outputs] == [Video] * 4
     assert {prompt.text for prompt in samples.prompts} == {"model a", "model b"}
-    assert {prompt.text for prompt in dp.load(tmp_path / "model a").prompts} == set(PROMPTS)
+    assert {prompt.text for prompt in dp.load(tmp_path / "model a").prompts} == {
+        "video 1",
+        "video 2",
+    }
+
+
+def models_and_prompts(*models, prompts=PROMPTS):
+    return {f"{m}/{p}/{i}.png": image_bytes(i) for m in models for p in prompts for i in range(2)}
+
+
+def test_folders_of_models_with_the_same_folders_of_prompts_are_models(tmp_path):
+    write(tmp_path, models_and_prompts("ours", "theirs"))
+    samples = dp.load(tmp_path)
+    parts = samples.by_model()
+    assert list(parts) == ["ours", "theirs"]
+    for name, part in parts.items():
+        alone = dp.load(tmp_path / name)
+        assert [*map(str, part.outputs), *map(str, part.prompts)] == [
+            *map(str, alone.outputs),
+            *map(str, alone.prompts),
+        ]
+    assert "a folder per model (ours, theirs)" in samples.notes[0].text
+    assert samples.warnings == ()
+    # Most prompts in common suffice; an empty folder is reported.
+    write(tmp_path, {"theirs/another prompt/0.png": image_bytes(3), "logs/run.txt": ""})
+    (warning,) = dp.load(tmp_path).warnings
+    assert (warning.code, "(first: logs)" in warning.text) == ("ignored-folders", True)
+    with pytest.raises(dp.DataError, match=r"has a folder per prompt; leave out `prompts`"):
+        (tmp_path / "p.txt").write_text("a\nb\n")
+        dp.load(tmp_path, tmp_path / "p.txt")
+
+
+def test_folders_of_models_with_videos_or_as_geneval_writes_them(tmp_path):
+    for model in "ab":
+        for prompt in PROMPTS:
+            (tmp_path / "v" / model / prompt).mkdir(parents=True)
+            write_video(tmp_path / "v" / model / prompt / "0.mp4")
+        write(tmp_path / "g" / model, geneval())
+    for kind in (None, "video"):
+        videos = dp.load(tmp_path / "v", output_kind=kind)
+        assert videos.models == ("a", "a", "b", "b")
+        assert [prompt.text for prompt in videos.prompts] == sorted(PROMPTS) * 2
+    geneval_models = dp.load(tmp_path / "g").by_model()
+    assert {name: named(part) for name, part in geneval_models.items()} == dict.fromkeys(
+        "ab", named(dp.load(tmp_path / "g" / "a"))
+    )
+
+
+def test_folders_with_different_prompts_are_no_models(tmp_path):
+    write(tmp_path, models_and_prompts("cats", prompts=("a tabby", "a siamese")))
+    write(tmp_path, models_and_prompts("dogs", prompts=("a poodle", "a beagle")))
+    with pytest.raises(dp.DataError, match=r"images two folders deep"):
+        dp.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("a red fox_0", "a red fox_1", "a blue bird_0"),
+        ("a_red_fox_0", "a_red_fox_1", "a_blue_bird_0"),
+    ],
+)
+def test_prompts_are_read_from_names_with_an_underscore_before_the_index(names, tmp_path):
+    write(tmp_path, image_files(*names))
+    samples = dp.load(tmp_path)
+    assert {prompt.text for prompt in samples.prompts} == {"a red fox", "a blue bird"}
+    assert "files named prompt_index, 2 prompts" in samples.notes[-1].text
+
+
+@pytest.mark.parametrize(
+    "names", [("IMG_0001", "IMG_0002"), ("0_1", "1_2"), ("a cat_1", "a dog_1", "cover")]
+)
+def test_names_that_may_hold_no_prompt_are_not_read_as_prompts(names, tmp_path):
+    write(tmp_path, image_files(*names))
+    samples = dp.load(tmp_path)
+    assert samples.prompts is None
+    assert "names contain no prompt" in samples.notes[-1].text
 
 
 @pytest.mark.parametrize("kind", [None, "video"])

@@ -17,6 +17,7 @@ from divprism.data.readers.folders import (
 )
 from divprism.data.readers.guards import Root, is_hidden, listing, shown
 from divprism.data.readers.hidden_models import warn_about_model_folders
+from divprism.data.readers.model_folders import is_geneval, model_folders
 from divprism.data.readers.natural_order import natural
 from divprism.data.readers.pairing import by_list, by_name
 from divprism.data.readers.tables import read_table
@@ -42,8 +43,8 @@ def read_media_folder(
 ) -> Samples:
     """Return the images or videos of a folder with their prompts.
 
-    Prompts come from a folder per prompt, from names of the form `{prompt}-{index}.ext`, or from
-    a list of prompts.
+    Prompts come from a folder per prompt, also below a folder per model, from names of the form
+    `{prompt}-{index}.ext`, or from a list of prompts.
 
     Parameters
     ----------
@@ -61,6 +62,7 @@ def read_media_folder(
     note_strays(folder, "", findings)
     direct = media_files(folder, root)
     paired: Sequence[Item] | None = None
+    models: tuple[str, ...] | None = None
     # Files in the folder itself, or in folders inside it: never a mix of both.
     flat = _are_outputs(direct, fields, root, findings, listed=prompts is not None)
     if flat:
@@ -68,7 +70,11 @@ def read_media_folder(
         items = [_as_item(path) for path in direct]
         unread = _unread(folder, depth=0)
     else:
-        items, paired = _in_folders(folder, fields, root, findings)
+        folders = model_folders(folder, root, as_frames=fields.output_kind == "video")
+        if folders:
+            items, paired, models = _of_models(folders, folder, fields, root, findings)
+        else:
+            items, paired = _in_folders(folder, fields, root, findings)
         # Two levels: a folder per prompt, and folders of frames in it.
         unread = _unread(folder, depth=2)
     if not items:
@@ -88,7 +94,7 @@ def read_media_folder(
     # macOS and Windows merge such names when the folder is copied.
     files = [str(path) for item in items for path in files_of(item)]
     warn_case(files, "file name", findings)
-    return Samples(tuple(items), side, None, shown(folder))
+    return Samples(tuple(items), side, models, shown(folder))
 
 
 def _paired_by_name(
@@ -214,13 +220,38 @@ class _Group:
     unused: list[Path] = field(default_factory=list)
 
 
+def _of_models(
+    folders: Sequence[Path], folder: Path, fields: Fields, root: Root, findings: Findings
+) -> tuple[list[Item], list[Text], tuple[str, ...]]:
+    """Return the outputs, prompts and models of folders that are named after models."""
+    items: list[Item] = []
+    prompts: list[Text] = []
+    models: list[str] = []
+    names = [shown(path.name) for path in folders]
+    findings.note(f"{shown(folder)}: a folder per model ({', '.join(names)})")
+    for path, name in zip(folders, names, strict=True):
+        outputs, paired = _in_folders(path, fields, root, findings)
+        items += outputs
+        prompts += paired or []
+        models += [name] * len(outputs)
+    check_one_kind(_single_files(items), folder)
+    others = [path for path in subfolders(folder, root) if path not in folders]
+    if others:
+        findings.warn(
+            "ignored-folders",
+            f"ignored {counted(len(others), 'folder', 'folders')} without outputs beside the "
+            f"models in {shown(folder)} (first: {shown(others[0].name)}).",
+        )
+    return items, prompts, tuple(models)
+
+
 def _in_folders(
     folder: Path, fields: Fields, root: Root, findings: Findings
 ) -> tuple[list[Item], list[Text] | None]:
     """Return outputs in natural order, and the prompt of each if there is a folder per prompt."""
     folders = subfolders(folder, root)
     read, layout = _folder_of_prompt, "a folder per prompt"
-    if any(_is_geneval(path) for path in folders):
+    if any(is_geneval(path) for path in folders):
         read, layout = _folder_of_geneval, "folders of GenEval, outputs in samples/, grids left out"
     groups = [read(path, fields, root) for path in folders]
     items: list[Item] = []
@@ -313,10 +344,6 @@ def _check_depth(path: Path, files: Sequence[Path], folder: Path, as_frames: boo
             f"{shown(path)} contains images two folders deep; if they are the frames of a video, "
             f"pass `output_kind='video'`; if the folder is a prompt, name {shown(folder)}."
         )
-
-
-def _is_geneval(folder: Path) -> bool:
-    return (folder / "metadata.jsonl").is_file() and (folder / "samples").is_dir()
 
 
 def _folder_of_geneval(folder: Path, fields: Fields, root: Root) -> _Group:

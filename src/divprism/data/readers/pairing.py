@@ -14,6 +14,7 @@ from divprism.errors import DataError
 __all__ = ["by_list", "by_name"]
 
 _NUMBERED = re.compile(r"(?s)(.+)-(\d+)")
+_UNDERSCORED = re.compile(r"(?s)(.+)_(\d+)")
 # Looser than _NUMBERED: with a list of prompts, the rest of the name can be checked against it.
 _COUNTED = re.compile(r"(?s)(.+)[-_ ]\(?\d+\)?")
 _INDEXED = re.compile(r"(\d+)[-_](\d+)")
@@ -29,6 +30,8 @@ _METADATA = "a metadata.jsonl with file_name and prompt"
 
 def by_name(names: Sequence[str], folder: Path, findings: Findings) -> list[Item] | None:
     """Return the prompts in names of the form `{prompt}-{index}`; None if no name has it.
+
+    If all names have the form `{prompt}_{index}`, and with several prompts, it is read as well.
 
     Parameters
     ----------
@@ -47,6 +50,10 @@ def by_name(names: Sequence[str], folder: Path, findings: Findings) -> list[Item
             unmatched.append(name)
         else:
             prompts.append(match[1])
+    if not prompts:
+        underscored = _by_underscore(names, folder, findings)
+        if underscored is not None:
+            return underscored
     # A note and not an error: outputs alone can be scored, too.
     if not prompts:
         findings.note(
@@ -64,6 +71,28 @@ def by_name(names: Sequence[str], folder: Path, findings: Findings) -> list[Item
         )
     count = len(set(prompts))
     findings.note(f"{shown(folder)}: files named prompt-index, {count:,} prompts")
+    return [Text(clean_text(prompt), shown(folder)) for prompt in prompts]
+
+
+def _by_underscore(names: Sequence[str], folder: Path, findings: Findings) -> list[Item] | None:
+    """Return the prompts in names of the form `{prompt}_{index}`; None if they may hold none.
+
+    Cameras and programs name files like this, too, so that all of them must have the form, and
+    IMG_0001 to IMG_0099 hold no prompt.
+    """
+    matches = [_UNDERSCORED.fullmatch(name) for name in names]
+    prompts = [match[1] for match in matches if match is not None]
+    if len(prompts) < len(names) or len(set(prompts)) < 2:
+        return None
+    if any(prompt.isdecimal() for prompt in prompts):
+        return None
+    spaces = ""
+    # Where no name has a blank, underscores stand for them.
+    if not any(" " in prompt for prompt in prompts) and any("_" in prompt for prompt in prompts):
+        prompts = [prompt.replace("_", " ") for prompt in prompts]
+        spaces = ", underscores as spaces"
+    count = len(set(prompts))
+    findings.note(f"{shown(folder)}: files named prompt_index, {count:,} prompts{spaces}")
     return [Text(clean_text(prompt), shown(folder)) for prompt in prompts]
 
 
