@@ -177,6 +177,58 @@ def test_the_error_for_a_list_of_prompts_explains_how_to_score_it(tmp_path):
     assert samples.prompts is None
 
 
+WRONG_VALUES = {
+    "an object": (
+        {"prompt": "p", "output": {"label": 1}},
+        r"line 1 of .* has a dict where a text is expected, in the field 'output'; name another "
+        r"field, or a part of it as 'output\.NAME', with `output_field`",
+    ),
+    "a list of prompts": (
+        {"prompt": ["p", "q"], "output": "a"},
+        r"line 1 of .* has 2 prompts in one field .*, in the field 'prompt'; .* `prompt_field`",
+    ),
+    "a number as a file": (
+        {"prompt": "p", "image": 7},
+        r"line 1 of .* has a int where a file name is expected, in the field 'image'",
+    ),
+    "a URL": (
+        {"prompt": "p", "image": "https://example.org/a.png"},
+        r"line 1 of .* names https://example\.org/a\.png, in the field 'image': nothing is "
+        r"downloaded",
+    ),
+}
+
+
+@pytest.mark.parametrize("row, message", WRONG_VALUES.values(), ids=WRONG_VALUES)
+def test_a_wrong_value_names_its_line_its_field_and_the_way_out(row, message, tmp_path):
+    write(tmp_path, {"a.jsonl": jsonl([row])})
+    with pytest.raises(dp.DataError, match=message):
+        dp.load(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize(
+    "source, message",
+    [
+        ("https://example.org/a.jsonl", r"https://example\.org/a\.jsonl is a URL, and nothing is"),
+        ("hf://datasets/owner/name", r"is a URL, and nothing is downloaded"),
+        ("owner/name", r"no file or folder owner/name, .* datasets\.load_dataset and pass it"),
+    ],
+)
+def test_nothing_is_downloaded(source, message, tmp_path):
+    with pytest.raises(dp.DataError, match=message):
+        dp.load(source)
+    with pytest.raises(dp.DataError, match=message):
+        dp.evaluate(source)
+    write(tmp_path, {"a.jsonl": jsonl(ROWS)})
+    with pytest.raises(dp.DataError, match=message):
+        dp.load(tmp_path / "a.jsonl", source)
+
+
+def test_urls_of_images_are_not_scored_as_texts():
+    with pytest.raises(dp.DataError, match=r"all outputs are URLs of images .*first: https://a/0"):
+        dp.evaluate([f"https://a/{number}.png" for number in range(3)])
+
+
 def test_embeddings_inside_a_table(tmp_path):
     write(
         tmp_path, {"e.jsonl": jsonl({"prompt": "p", "embedding": [float(i), 1]} for i in range(3))}

@@ -120,6 +120,21 @@ def test_a_field_that_is_no_model_gives_no_warning(tmp_path, field, value):
     assert not warned("models-pooled", stderr)
 
 
+def test_an_unused_field_of_few_values_is_noted_with_the_flag_that_uses_it(tmp_path):
+    rows = [{"prompt": f"p {n}", "output": f"o {n}", "variant": "abc"[n % 3]} for n in range(9)]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    status, _, stderr = scored(tmp_path, "--strict")
+    assert status == 0, stderr
+    note = (
+        "the field 'variant' has 3 values (a, b, c) and is not used; if it names the model, pass "
+    )
+    assert note + "--model-field variant" in " ".join(stderr.split())
+    for number, row in enumerate(rows):
+        row["variant"] = str(number)
+    (note,) = dp.load(rows).notes
+    assert "is not used" not in note.text
+
+
 @pytest.mark.parametrize(
     "names, files",
     [

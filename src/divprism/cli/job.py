@@ -18,7 +18,7 @@ from typing import Any, TypeVar, get_args
 import typer
 
 from divprism.cli.config import load_config, typed
-from divprism.cli.messages import say, warn, working
+from divprism.cli.messages import in_flags, say, warn, working
 from divprism.data.files import check_target, require_apart, require_different, write_text
 from divprism.data.readers import load
 from divprism.data.readers.fields import KINDS
@@ -103,7 +103,8 @@ class Reading:
         options = {key: getattr(self, key) for key in inspect.signature(load).parameters}
         samples = load(**(options | changed | {"source": name}))
         require_apart(targets, files_of(samples))
-        say(samples.notes, self.quiet)
+        notes = [in_flags(str(note), self.context.command) for note in samples.notes]
+        say(notes, self.quiet)
         return samples
 
     def run(self, function: Callable[..., R], data: object, **options: object) -> R:

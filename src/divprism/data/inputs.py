@@ -15,6 +15,7 @@ from divprism.data.dask_arrays import computed
 from divprism.data.media import media_kind
 from divprism.data.readers.content_checks import warn_about_content
 from divprism.data.readers.fields import Fields, Findings
+from divprism.data.readers.guards import is_url
 from divprism.data.readers.load import load_fields
 from divprism.data.readers.values import as_file, image_item, is_image
 from divprism.data.samples import Item, Samples, texts
@@ -128,6 +129,8 @@ def as_items(
     if all(isinstance(value, Path) for value in values):
         return _files(list(values), name)
     if all(isinstance(value, str) for value in values):
+        if read_files:
+            _refuse_urls(values, name)
         if read_files and _name_files(values):
             files = _files([Path(value) for value in values], name)
             count = counted(len(files), f"{name} names", f"{name}s name")
@@ -158,6 +161,15 @@ def _is_missing(value: object) -> bool:
     if value is None or (isinstance(value, float) and value != value):
         return True
     return type(value).__name__ in ("NAType", "NaTType")
+
+
+def _refuse_urls(values: Sequence[str], name: str) -> None:
+    """Refuse URLs of images or videos: as texts they would get a score that means nothing."""
+    if all(is_url(value) and media_kind(value) for value in values):
+        raise DataError(
+            f"all {name}s are URLs of images or videos (first: {escaped(values[0])[:200]}), and "
+            "nothing is downloaded: download them, and pass their paths."
+        )
 
 
 def _name_files(values: Sequence[str]) -> bool:

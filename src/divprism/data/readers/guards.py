@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import re
 import stat
 import unicodedata
 import zlib
@@ -26,6 +27,7 @@ __all__ = [
     "Root",
     "check_cells",
     "is_hidden",
+    "is_url",
     "listing",
     "parse_json",
     "read_lines",
@@ -46,6 +48,7 @@ MAX_EXPANSION = 200
 MAX_TEXT = 8 << 20
 """Bytes of text that may decompress from anything: too few to do harm."""
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/{1,2}[^/]")  # a single slash where paths were tidied
 _GZIP = b"\x1f\x8b"  # the first bytes of every gzip file
 
 
@@ -60,6 +63,15 @@ def shown(name: object) -> str:
     if text.isprintable():
         return text
     return repr(text)
+
+
+def is_url(name: object) -> bool:
+    """Whether a name is that of something on the network.
+
+    >>> is_url("https://example.org/a.png"), is_url("hf://datasets/a"), is_url("C:/a.png")
+    (True, True, False)
+    """
+    return isinstance(name, str) and _URL.match(name) is not None
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ _MAX_FIELDS = 1_000  # fields of a record beyond which none is looked at
 _MIN_ROWS = 2  # outputs that each value must have: names that occur once are ids
 _CROSSED = 0.5  # share of the prompts that every value must have
 _SHOWN_VALUES = 3
+_FEW_VALUES = 12  # distinct values that a note mentions
 
 # Families of models whose names hardly occur as prompts, and what names of runs look like. Words
 # that are prompts as well (llama, flux) count only with a version or a variant behind them.
@@ -134,20 +135,42 @@ class UnusedFields:
         candidates = [name for name in self._columns if self._holds_models(name)]
         # A telling name first, then the order of the fields.
         candidates.sort(key=lambda name: not _is_telling(name))
+        noun, keyword = self._fields.noun, self._fields.keyword("model")
         if not candidates:
+            names = [name for name in self._columns if self._has_few_values(name)]
+            if names:
+                name = names[0]
+                findings.note(
+                    f"{source}: the {noun} {name!r} has {self._described(name)} and is not used; "
+                    f"if it names the model, pass `{keyword}={name}`"
+                )
             return
         name = candidates[0]
-        noun, keyword = self._fields.noun, self._fields.keyword("model")
+        findings.warn(
+            "models-pooled",
+            f"the {noun} {name!r} of {source} has {self._described(name)} and looks "
+            f"like the name of the model, but no {noun} of models was recognised, so all outputs "
+            f"count as those of one model. Pass `{keyword}={name}` to tell the models apart.",
+        )
+
+    def _described(self, name: str) -> str:
         values = list(self._columns[name].counts)
         examples = ", ".join(shown(value) for value in values[:_SHOWN_VALUES])
         if len(values) > _SHOWN_VALUES:
             examples += ", ..."
-        findings.warn(
-            "models-pooled",
-            f"the {noun} {name!r} of {source} has {len(values):,} values ({examples}) and looks "
-            f"like the name of the model, but no {noun} of models was recognised, so all outputs "
-            f"count as those of one model. Pass `{keyword}={name}` to tell the models apart.",
-        )
+        return f"{len(values):,} values ({examples})"
+
+    def _has_few_values(self, name: str) -> bool:
+        """Whether a field could name models that answered different prompts.
+
+        It could as well be a topic or a language, so this is worth a note and no warning.
+        """
+        counts = self._columns[name].counts
+        if not 2 <= len(counts) <= _FEW_VALUES or min(counts.values()) < _MIN_ROWS:
+            return False
+        if sum(counts.values()) < self._num_rows:
+            return False
+        return not all(_is_number(value) for value in counts)
 
     def _holds_models(self, name: str) -> bool:
         column = self._columns[name]

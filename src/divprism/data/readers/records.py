@@ -25,7 +25,7 @@ from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.hidden_models import UnusedFields
 from divprism.data.readers.openai_logs import is_request, request_record
 from divprism.data.readers.tables import Record
-from divprism.data.readers.values import Value, is_blank, outputs_in, prompt_in
+from divprism.data.readers.values import Place, Value, is_blank, outputs_in, prompt_in
 from divprism.data.samples import Item, Samples, Side, clean_text, is_empty
 from divprism.errors import DataError
 
@@ -75,7 +75,7 @@ def samples_from_records(
         fields = dialect.fields(fields, head)
     choice, seen = choose_fields(head, stream, fields, root, source, is_typed=is_typed)
     findings.note(choice.note(source))
-    rows = _Rows(choice, root)
+    rows = _Rows(choice, root, fields)
     unused = UnusedFields.beside(choice, fields)
     for record in itertools.chain(seen, stream):
         rows.add(record)
@@ -106,7 +106,8 @@ def side_from_records(
     prompts: list[Value] = []
     ids = []
     for record in itertools.chain(seen, stream):
-        prompts.append(prompt_in(_prompt_value(record, name), kind, record.where, root))
+        place = Place(record.where, root, name, fields.keyword("prompt"))
+        prompts.append(prompt_in(_prompt_value(record, name), kind, place))
         ids.append(prompt_id_of(record.fields))
     return cast(tuple[Item, ...], tuple(prompts)), ids
 
@@ -130,7 +131,8 @@ def _peek(records: Iterable[Record], source: str) -> tuple[Record, Iterator[Reco
 class _Rows:
     """Pairs, as they are read from records."""
 
-    def __init__(self, choice: ChosenFields, root: Root) -> None:
+    def __init__(self, choice: ChosenFields, root: Root, fields: Fields) -> None:
+        self.keywords = {name: fields.keyword(name) for name in ("output", "prompt")}
         self.choice = choice
         self.root = root
         self.outputs: list[Value] = []
@@ -155,13 +157,15 @@ class _Rows:
             if choice.prompt_kind == IDS:
                 prompt = _id_in(value, choice.prompt, where)
             else:
-                prompt = prompt_in(value, choice.prompt_kind, where, self.root)
+                place = Place(where, self.root, choice.prompt, self.keywords["prompt"])
+                prompt = prompt_in(value, choice.prompt_kind, place)
         model = model_name([value_of(record, name) for name in choice.models], where)
         prompt_id = prompt_id_of(record.fields)
         for name in choice.outputs:
             value = value_of(record, name)
             frames = name.lower() == "frames"
-            for output in outputs_in(value, choice.output_kind, where, self.root, frames=frames):
+            place = Place(where, self.root, name, self.keywords["output"])
+            for output in outputs_in(value, choice.output_kind, place, frames=frames):
                 self.outputs.append(output)
                 # The same object for each output: prompts are embedded and compared only once.
                 self.prompts.append(prompt)

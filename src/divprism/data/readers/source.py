@@ -1,5 +1,6 @@
 """The reader of one source: a file, a folder, shards or standard input, with its prompts."""
 
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from divprism.data.readers.folders import (
     note_strays,
 )
 from divprism.data.readers.formats import STDIN, is_array, starts_with_numbers, table_kind
-from divprism.data.readers.guards import Root, shown, standard_input
+from divprism.data.readers.guards import Root, is_url, shown, standard_input
 from divprism.data.readers.inspect_logs import one_run_each
 from divprism.data.readers.joined_arrays import read_shards
 from divprism.data.readers.joining import Prompts
@@ -41,6 +42,8 @@ from divprism.data.samples import Item, Samples, Side, is_empty
 from divprism.errors import ArgumentError, DataError
 
 __all__ = ["Source"]
+
+_HUB = re.compile(r"[A-Za-z0-9][\w-]*/[A-Za-z0-9][\w-]*")
 
 
 class Source:
@@ -82,6 +85,7 @@ class Source:
         try:
             mode = self.path.stat().st_mode
         except (OSError, ValueError) as error:
+            _refuse_download(self.name)
             reason = getattr(error, "strerror", None) or "it is not the name of a file"
             raise DataError(f"cannot read {self.name[:200]}: {reason}.") from None
         if stat.S_ISDIR(mode):
@@ -281,6 +285,8 @@ class Source:
         if str(source) == "-":
             return self._piped_prompts(standard_input())
         path = Path(source)
+        if not path.exists():
+            _refuse_download(shown(source))
         paths = matching(path, allow_outside=self.allow_outside) or [path]
         if path.is_dir():
             return self._folder_of_prompts(path)
@@ -333,6 +339,22 @@ class Source:
         side, keys = self._prompts(prompts)
         separate = Prompts(side, keys, shown(prompts), self.prompt_shards, self.shards)
         return separate.join(samples, ids, self.findings, self.outputs_per_prompt)
+
+
+def _refuse_download(source: str) -> None:
+    """Refuse URLs and names on the Hugging Face Hub, which are no files, by what they are."""
+    if is_url(source):
+        raise DataError(
+            f"{shown(source[:200])} is a URL, and nothing is downloaded: download it, and name the "
+            "file or folder."
+        )
+    # A data set of the Hub is called owner/name.
+    if _HUB.fullmatch(source) and not Path(source).parent.exists():
+        raise DataError(
+            f"there is no file or folder {source}, and nothing is downloaded: if it is a data set "
+            "of the Hugging Face Hub, load it by datasets.load_dataset and pass it to dp.load or "
+            "dp.evaluate, or save it by save_to_disk and name the folder."
+        )
 
 
 def _records_of(paths: Sequence[Path]) -> Iterator[Record]:

@@ -3,10 +3,11 @@
 import io
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from divprism.data.readers.guards import Root, shown
+from divprism.data.readers.guards import Root, is_url, shown
 from divprism.data.samples import Image, Item, Text, Video, clean_text
 from divprism.errors import DataError
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MISSING",
+    "Place",
     "Value",
     "as_file",
     "image_item",
@@ -41,7 +43,36 @@ def is_blank(value: object) -> bool:
     return value == "" or value == []
 
 
-def prompt_in(value: object, kind: str, where: str, root: Root) -> Value:
+@dataclass(frozen=True)
+class Place:
+    """Where a value is, for messages and for the files that it names.
+
+    Attributes
+    ----------
+    where : str
+        The record.
+    root : Root
+        The folder that file names are relative to.
+    field : str
+        The name of the field.
+    keyword : str
+        What names another field instead, such as "output_field".
+    """
+
+    where: str
+    root: Root
+    field: str
+    keyword: str
+
+    def problem(self, text: str) -> DataError:
+        """Return an error about the value, which names its field and how to name another."""
+        return DataError(
+            f"{self.where} has {text}, in the field {self.field!r}; name another field, or a part "
+            f"of it as {self.field + '.NAME'!r}, with `{self.keyword}`."
+        )
+
+
+def prompt_in(value: object, kind: str, place: Place) -> Value:
     """Return the prompt that a field contains; a chat is joined to one text.
 
     Parameters
@@ -50,17 +81,15 @@ def prompt_in(value: object, kind: str, where: str, root: Root) -> Value:
         The value of the field.
     kind : str
         "text", "image", "video" or "embedding".
-    where : str
-        The record, for messages.
-    root : Root
-        The folder that file names are relative to.
+    place : Place
+        Where it is.
     """
-    prompts = list(outputs_in(_joined_chat(value), kind, where, root))
+    prompts = list(outputs_in(_joined_chat(value), kind, place))
     # Which of several prompts an output belongs to cannot be guessed.
     if len(prompts) > 1:
-        raise DataError(
-            f"{where} has {len(prompts)} prompts in one field; a prompt must be one text, image, "
-            "video or vector."
+        raise place.problem(
+            f"{len(prompts)} prompts in one field where one text, image, video or vector is "
+            "expected"
         )
     return prompts[0]
 
@@ -90,9 +119,7 @@ def message_text(content: object) -> str:
     return "\n".join(text for text in parts if isinstance(text, str))
 
 
-def outputs_in(
-    value: object, kind: str, where: str, root: Root, *, frames: bool = False
-) -> Iterator[Value]:
+def outputs_in(value: object, kind: str, place: Place, *, frames: bool = False) -> Iterator[Value]:
     """Yield the outputs that a field contains: one, or those of a list.
 
     Parameters
@@ -101,10 +128,8 @@ def outputs_in(
         The value of the field.
     kind : str
         "text", "image", "video" or "embedding".
-    where : str
-        The record, for messages.
-    root : Root
-        The folder that file names are relative to.
+    place : Place
+        Where it is.
     frames : bool, optional
         Whether a list of image files is one video.
 
@@ -116,49 +141,47 @@ def outputs_in(
     """
     value = _joined_chat(value)
     if kind == "embedding":
-        yield from _vectors(value, where)
+        yield from _vectors(value, place)
     elif isinstance(value, list):
-        yield from _from_list(value, kind, where, root, frames)
+        yield from _from_list(value, kind, place, frames)
     elif kind == "text":
-        yield _text(value, where)
+        yield _text(value, place)
     elif is_blank(value):
-        yield Text("", where)
+        yield Text("", place.where)
     # Before the check for a file name: `datasets` stores images as objects.
     elif isinstance(value, dict):
-        yield _embedded_file(value, kind, where, root)
+        yield _embedded_file(value, kind, place)
     elif kind == "image" and is_image(value):
-        yield image_item(value, where)
+        yield image_item(value, place.where)
     else:
-        yield as_file(root.find(_file_name(value, where), where), kind, where)
+        yield as_file(_file(value, place), kind, place.where)
 
 
-def _from_list(
-    values: list[object], kind: str, where: str, root: Root, frames: bool
-) -> Iterator[Value]:
+def _from_list(values: list[object], kind: str, place: Place, frames: bool) -> Iterator[Value]:
     if not values:
-        yield Text("", where)
+        yield Text("", place.where)
     elif kind == "video" and frames and not isinstance(values[0], list):
-        paths = [root.find(_file_name(name, where), where) for name in values]
-        yield Video(tuple(paths), where)
+        paths = [_file(name, place) for name in values]
+        yield Video(tuple(paths), place.where)
     else:
         # A list of lists of frames is several videos; below any other list, lists are outputs.
         inner_frames = kind == "video" and frames
         for value in values:
-            yield from outputs_in(value, kind, where, root, frames=inner_frames)
+            yield from outputs_in(value, kind, place, frames=inner_frames)
 
 
-def _vectors(value: object, where: str) -> Iterator[list[float]]:
+def _vectors(value: object, place: Place) -> Iterator[list[float]]:
     if not isinstance(value, list) or not value:
-        raise DataError(f"{where} has no list of numbers where an embedding is expected.")
+        raise place.problem("no list of numbers where an embedding is expected")
     if isinstance(value[0], list):
         for vector in value:
-            yield from _vectors(vector, where)
+            yield from _vectors(vector, place)
     elif all(_is_number(number) for number in value):
         if not _all_finite(value):
-            raise DataError(f"{where} has an embedding with NaN or infinite values.")
+            raise DataError(f"{place.where} has an embedding with NaN or infinite values.")
         yield value
     else:
-        raise DataError(f"{where} has an embedding with values that are not numbers.")
+        raise place.problem("an embedding with values that are not numbers")
 
 
 def _is_number(value: object) -> bool:
@@ -177,15 +200,15 @@ def _all_finite(vector: list[float]) -> bool:
         return True  # an integer too large for a float, which is reported later
 
 
-def _text(value: object, where: str) -> Text:
+def _text(value: object, place: Place) -> Text:
     if isinstance(value, dict):
         value = _text_of_object(value)
     if is_blank(value):
-        return Text("", where)
+        return Text("", place.where)
     # str() of these would score the notation of Python instead of a text.
     if isinstance(value, dict | list | bytes):
-        raise DataError(f"{where} has a {type(value).__name__} where a text is expected.")
-    return Text(clean_text(str(value)), where)
+        raise place.problem(f"a {type(value).__name__} where a text is expected")
+    return Text(clean_text(str(value)), place.where)
 
 
 def _text_of_object(value: dict[str, Any]) -> object:
@@ -196,16 +219,16 @@ def _text_of_object(value: dict[str, Any]) -> object:
     return value
 
 
-def _embedded_file(value: dict[str, Any], kind: str, where: str, root: Root) -> Item:
+def _embedded_file(value: dict[str, Any], kind: str, place: Place) -> Item:
     """Return a file inside a table as Hugging Face datasets stores it: its bytes or its path."""
     content = value.get("bytes")
     # Only images: `Video` takes files, which it opens once to count and once to decode.
     if isinstance(content, bytes) and kind == "image":
-        return Image(content, where)
+        return Image(content, place.where)
     path = value.get("path")
     if isinstance(path, str):
-        return as_file(root.find(path, where), kind, where)
-    raise DataError(f"{where} has neither the bytes nor the path of the {kind}.")
+        return as_file(_file(path, place), kind, place.where)
+    raise place.problem(f"neither the bytes nor the path of the {kind}")
 
 
 def is_image(value: object) -> bool:
@@ -229,12 +252,18 @@ def _png_bytes(image: "PIL.Image.Image") -> bytes:
     return buffer.getvalue()
 
 
-def _file_name(value: object, where: str) -> str:
+def _file(value: object, place: Place) -> Path:
+    """Return the file that a value names."""
     if isinstance(value, Path):  # in tables in memory
-        return str(value)
+        value = str(value)
     if not isinstance(value, str):
-        raise DataError(f"{where} has a {type(value).__name__} where a file name is expected.")
-    return value
+        raise place.problem(f"a {type(value).__name__} where a file name is expected")
+    if is_url(value):
+        raise DataError(
+            f"{place.where} names {shown(value[:200])}, in the field {place.field!r}: nothing is "
+            "downloaded. Download the files, and name them instead."
+        )
+    return place.root.find(value, place.where)
 
 
 def as_file(path: Path, kind: str, where: str = "") -> Item:
