@@ -7,7 +7,7 @@ from its start, `samples/<id>_epoch_<n>.json`; compressed by zstd, by deflate in
 import importlib
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,7 +19,7 @@ from divprism.data.wording import first_line
 from divprism.data.zip_files import UNREADABLE, open_zip
 from divprism.errors import DataError, MissingExtraError
 
-__all__ = ["eval_samples", "run_of"]
+__all__ = ["eval_samples", "member_of", "run_of"]
 
 _HEADERS = ("header.json", "_journal/start.json")  # the first there is
 _SAMPLES = "samples/"
@@ -49,6 +49,11 @@ def eval_samples(source: Path | bytes, name: str) -> Iterator[tuple[str, dict[st
             sample = log.read(entry)
             fields = {key: value for key, value in sample.items() if key not in _UNUSED}
             yield where, fields | run
+
+
+def member_of(sample: Mapping[str, Any]) -> str:
+    """Return the name that the member of a sample has in a log."""
+    return f"{_SAMPLES}{sample.get('id')}_epoch_{sample.get('epoch')}.json"
 
 
 def run_of(path: Path, name: str) -> tuple[dict[str, str], str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from divprism.data.readers.columnar import columnar_rows
 from divprism.data.readers.decoder import MAX_FIELDS
-from divprism.data.readers.eval_files import eval_samples
+from divprism.data.readers.eval_files import eval_samples, member_of
 from divprism.data.readers.guards import (
     MAX_LINE,
     check_cells,
@@ -20,6 +20,7 @@ from divprism.data.readers.guards import (
     read_whole,
     shown,
 )
+from divprism.data.readers.natural_order import natural
 from divprism.data.wording import counted
 from divprism.errors import DataError
 
@@ -130,8 +131,12 @@ def _samples_of_log(log: dict[str, Any]) -> Any:
     samples, run = log["samples"], log["eval"]
     if not isinstance(samples, list) or not isinstance(run, dict):
         return log
+    if not all(isinstance(sample, dict) for sample in samples):
+        return samples
     named = {key: run[key] for key in ("task", "model") if isinstance(run.get(key), str)}
-    return [sample | named if isinstance(sample, dict) else sample for sample in samples]
+    # In the order of the members of an .eval log, so that both give the same score to the bit.
+    ordered = sorted(samples, key=lambda sample: natural(Path(member_of(sample))))
+    return [sample | named for sample in ordered]
 
 
 def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
