@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from command_line import run
@@ -211,6 +212,7 @@ CONTAINERS = {
     "Series of another index": lambda values: pd.Series(values, index=range(5, 5 + len(values))),
     "categorical Series": lambda values: pd.Series(values, dtype="category"),
     "Index": pd.Index,
+    "polars Series": pl.Series,
     "pyarrow Array": pa.array,
     "pyarrow ChunkedArray": lambda values: pa.chunked_array([values[:3], values[3:]]),
 }
@@ -231,7 +233,7 @@ def test_every_container_of_texts_gives_the_answer_of_the_list(container):
 
 def test_a_column_of_any_library_is_a_container_like_any_other():
     class Series:
-        """What divprism uses of a Series of polars, which the tests do not install."""
+        """What divprism uses of a Series."""
 
         def __init__(self, values):
             self.values, self.shape = values, (len(values),)

@@ -155,11 +155,12 @@ def _rows_of_frame(frame: Any, name: str) -> Iterator[dict[str, Any]]:
 
 def _values(column: Any) -> list[Any]:
     """Return a column as Python values, None where one is missing."""
-    missing = column.is_null().to_list()
     values = [_plain(value) for value in column.to_list()]
-    return [
-        None if is_missing else value for value, is_missing in zip(values, missing, strict=True)
-    ]
+    # Libraries have markers of their own for what is missing, such as NaN and pandas.NA.
+    for row, is_missing in enumerate(column.is_null().to_list()):
+        if is_missing:
+            values[row] = None
+    return values
 
 
 def _rows_of_data_set(table: Any) -> Iterator[dict[str, Any]]:

@@ -19,7 +19,7 @@ from divprism.data.wording import first_line
 from divprism.data.zip_files import UNREADABLE, open_zip
 from divprism.errors import DataError, MissingExtraError
 
-__all__ = ["eval_samples", "member_of", "run_of"]
+__all__ = ["eval_samples", "member_of", "named_run", "run_of"]
 
 _HEADERS = ("header.json", "_journal/start.json")  # the first there is
 _SAMPLES = "samples/"
@@ -56,6 +56,13 @@ def member_of(sample: Mapping[str, Any]) -> str:
     return f"{_SAMPLES}{sample.get('id')}_epoch_{sample.get('epoch')}.json"
 
 
+def named_run(about: object) -> dict[str, str]:
+    """Return the task and the model in the header of a log, as far as it names them."""
+    if not isinstance(about, dict):
+        return {}
+    return {key: about[key] for key in ("task", "model") if isinstance(about.get(key), str)}
+
+
 def run_of(path: Path, name: str) -> tuple[dict[str, str], str]:
     """Return the task and the model of a log, and its status."""
     with _Log.open(path, name) as log:
@@ -89,20 +96,12 @@ class _Log:
                 yield cls(archive, size, name)
         except DataError:  # which is a ValueError, too
             raise
-        except MissingExtraError:
-            raise
         except errors as error:
             raise DataError(f"{name} is not a readable log: {first_line(error)}.") from None
 
     def run(self) -> dict[str, str]:
         """Return the task and the model; each is left out where the header does not name it."""
-        about = self._header().get("eval")
-        run = {}
-        for key in ("task", "model"):
-            value = about.get(key) if isinstance(about, dict) else None
-            if isinstance(value, str):
-                run[key] = value
-        return run
+        return named_run(self._header().get("eval"))
 
     def status(self) -> str:
         """Return how the run ended: "success", or something else."""

@@ -1,13 +1,13 @@
 """The fields of a table: which contain prompts, outputs and models, and of what kind."""
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from divprism.data.media import media_kind
+from divprism.data.readers.field_paths import value_at
 from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.tables import Record
 from divprism.data.readers.values import MISSING, is_blank, is_image
@@ -62,7 +62,6 @@ _IDS = ("prompt_id", "id")
 FIELD_NAMES = frozenset((*_TEXTS, *_FILES, *_VECTORS, *_PROMPTS, *_MODELS, *_IDS, "text"))
 """Known field names; in the first line of a CSV file, they distinguish a table from numbers."""
 
-_INDEX = re.compile(r"-?[0-9]{1,9}")
 _LISTED = 12  # field names that a message lists
 _SHOWN_NAME = 60  # characters of a name that a message shows
 
@@ -239,7 +238,7 @@ def until_filled(stream: Iterator[Record], names: Sequence[str]) -> list[Record]
     missing = set(names)
     for record in stream:
         seen.append(record)
-        missing = {name for name in missing if is_blank(_dotted(record.fields, name))}
+        missing = {name for name in missing if is_blank(value_at(record.fields, name))}
         if not missing:
             break
     return seen
@@ -327,7 +326,7 @@ def _named(
     if names not in first:
         wanted = [name.strip() for name in names.split(",")]
     for name in wanted:
-        if _dotted(first, name) is MISSING:
+        if value_at(first, name) is MISSING:
             raise DataError(
                 f"{source} has no {fields.noun} {name!r} (`{keyword}`); it has {listed(first)}."
             )
@@ -352,32 +351,9 @@ def listed(record: dict[str, Any]) -> str:
     return ", ".join(names)
 
 
-def _dotted(record: dict[str, Any], name: str) -> Any:
-    """Return a field by its name, or by a path of names and indices with dots; else MISSING."""
-    # A field whose own name contains a dot comes first.
-    if name in record:
-        return record[name]
-    value: Any = record
-    for part in name.split("."):
-        value = _entry(value, part)
-    return value
-
-
-def _entry(value: Any, part: str) -> Any:
-    """Return an entry of an object by its name, or of a list by its index; else MISSING."""
-    if isinstance(value, dict):
-        return value.get(part, MISSING)
-    # Indices may count from the end: messages.-1.content is the last message.
-    if isinstance(value, list) and _INDEX.fullmatch(part):
-        index = int(part)
-        if -len(value) <= index < len(value):
-            return value[index]
-    return MISSING
-
-
 def value_of(record: Record, name: str) -> Any:
     """Return the value of a field; raise DataError if the record does not have it."""
-    value = _dotted(record.fields, name)
+    value = value_at(record.fields, name)
     if value is MISSING:
         raise DataError(
             f"{record.where} has no field {name!r}, unlike the first record; add it, or remove "
@@ -428,7 +404,7 @@ def kind_of_field(name: str, seen: list[Record], root: Root) -> str:
 
 def _first_value(name: str, seen: list[Record]) -> object:
     for record in seen:
-        value = _dotted(record.fields, name)
+        value = value_at(record.fields, name)
         if not is_blank(value):
             return value
     return None

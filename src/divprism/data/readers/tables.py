@@ -11,7 +11,7 @@ from typing import Any
 
 from divprism.data.readers.columnar import columnar_rows
 from divprism.data.readers.decoder import MAX_FIELDS
-from divprism.data.readers.eval_files import eval_samples, member_of
+from divprism.data.readers.eval_files import eval_samples, member_of, named_run
 from divprism.data.readers.guards import (
     MAX_LINE,
     check_cells,
@@ -128,15 +128,15 @@ def _json(source: Path | bytes, name: str) -> Iterator[Record]:
 
 def _samples_of_log(log: dict[str, Any]) -> Any:
     """Return the samples of a log that inspect wrote as JSON, each with its task and model."""
-    samples, run = log["samples"], log["eval"]
-    if not isinstance(samples, list) or not isinstance(run, dict):
+    samples = log["samples"]
+    if not isinstance(samples, list):
         return log
     if not all(isinstance(sample, dict) for sample in samples):
         return samples
-    named = {key: run[key] for key in ("task", "model") if isinstance(run.get(key), str)}
+    run = named_run(log["eval"])
     # In the order of the members of an .eval log, so that both give the same score to the bit.
     ordered = sorted(samples, key=lambda sample: natural(Path(member_of(sample))))
-    return [sample | named for sample in ordered]
+    return [sample | run for sample in ordered]
 
 
 def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
