@@ -62,7 +62,7 @@ def typical_distance(rows: np.ndarray) -> float:
 
     Pairs of a row with itself count, too.
 
-    >>> typical_distance(np.array([[0.0], [2.0], [4.0], [6.0]])) ** 2
+    >>> round(typical_distance(np.array([[0.0], [2.0], [4.0], [6.0]])) ** 2, 12)
     10.0
     """
     centred = rows - rows.mean(axis=0)
