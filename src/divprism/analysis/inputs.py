@@ -1,11 +1,13 @@
 """From what a user passes to embedded samples and pooled bandwidths: steps that analyses share."""
 
+import textwrap
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 from divprism.core.kernels import Gaussian
 from divprism.data.inputs import as_samples
+from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
 from divprism.embedders.embedding import embed, resolve_embedder
 from divprism.engines import Resources
@@ -20,6 +22,7 @@ __all__ = [
     "describe_source",
     "embed_model",
     "embed_samples",
+    "named_model",
     "pool_bandwidths",
     "require_model",
     "require_one_model",
@@ -181,3 +184,14 @@ def require_one_model(samples: Samples, purpose: str) -> None:
         f"{samples.source} contains outputs of {count:,} models, but {purpose} of one model: "
         "select it with dp.load(...).by_model()[name], or score each with dp.evaluate_models."
     )
+
+
+def named_model(samples: Samples, model: str | None) -> str | None:
+    """The model, which must be named where there are several; None where there is one."""
+    if model is None and len(set(samples.models or [])) < 2:
+        return None
+    parts = samples.by_model()
+    if model in parts:
+        return model
+    names = textwrap.shorten(", ".join(map(shown, parts)), 300, placeholder=" ...")
+    raise ArgumentError(f"`model` must be one of the models of {samples.source}: {names}.")

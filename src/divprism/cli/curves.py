@@ -4,7 +4,8 @@ import json
 
 from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.convergence import converge as converge_samples
-from divprism.cli.job import ASSESSMENT, Job, check_model, command, flag
+from divprism.analysis.inputs import named_model
+from divprism.cli.job import ASSESSMENT, Job, command, flag
 from divprism.errors import ArgumentError
 from divprism.report.tables import convergence_table, curves_table, sweep_table
 
@@ -25,7 +26,7 @@ def converge(
     subsets = {"sizes": _numbers(sizes, "--sizes"), "num_repeats": num_repeats}
     samples = job.read()
     options = {"settings": job.settings(samples), "memory": job.max_memory, "tolerance": tolerance}
-    options |= {"model": check_model(samples, model)}
+    options |= {"model": named_model(samples, model)}
     result = job.run(converge_samples, samples, **subsets, **options)
     document = result.to_dict()
     job.show(result, document, convergence_table(document, job.wide), curves_table(document))
@@ -44,7 +45,7 @@ def bandwidth(
     grids |= {"bandwidths_t": _numbers(bandwidths_t, "--bandwidths-t")}
     samples = job.read()
     if model is not None:
-        check_model(samples, model)
+        named_model(samples, model)
     if getattr(samples.prompts, "ndim", 2) == 1:
         raise ArgumentError("these prompts are ids, which have no bandwidth; give their texts.")
     options = {"max_rows": max_rows, "settings": job.settings(samples), "model": model}

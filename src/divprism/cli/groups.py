@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from divprism.analysis import groups as library
-from divprism.cli.job import ASSESSMENT, Job, check_model, command, flag
+from divprism.analysis.inputs import named_model
+from divprism.cli.job import ASSESSMENT, Job, command, flag
 from divprism.data.readers import read_arrays
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
@@ -38,7 +39,7 @@ def groups(
     if nested and by == "directions" and labels is None:
         raise ArgumentError("--nested needs groups that do not overlap; directions overlap.")
     samples, values = _read(job, by, model, labels)
-    model = check_model(samples, model)
+    model = named_model(samples, model)
     options = {"settings": job.settings(samples), "memory": job.max_memory, "model": model}
     sizes = {"num_groups": num_groups, "min_size": min_size}
     shown_of_each = {"num_modes": num_modes, "num_examples": num_examples, **sizes}
@@ -72,7 +73,7 @@ def _read(job: Job, by: str, model: str | None, labels: str | None) -> tuple[Sam
         raise ArgumentError(f"--by must be {ways} or a field; got {shown(by)}: {reason}") from None
     if values is None or len(values) != len(whole):
         raise ArgumentError(f"--by {shown(by)}: {whole.source} has no such field per output.")
-    wanted = check_model(whole, model)
+    wanted = named_model(whole, model)
     labelled = zip(whole.models or values, values, strict=True)
     kept = [value for name, value in labelled if wanted in (None, name)]
     return samples, kept[: job.limit]

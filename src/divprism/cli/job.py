@@ -5,10 +5,8 @@ The first parameter of a command is a `Job` or a `Reading`; `command` offers its
 
 import functools
 import inspect
-import io
 import shlex
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +20,6 @@ from divprism.cli.messages import in_flags, say, warn, working
 from divprism.data.files import check_target, require_apart, require_different, write_text
 from divprism.data.readers import load
 from divprism.data.readers.fields import KINDS
-from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples, files_of
 from divprism.data.wording import json_text
 from divprism.embedders import OpenAI
@@ -32,11 +29,11 @@ from divprism.report import report_page
 from divprism.report.config_files import check_embedder
 from divprism.report.details import detailed
 from divprism.report.streams import attempt_all, deliver
-from divprism.report.style import styled
+from divprism.report.style import image_bytes
 from divprism.report.table import Table, stdout_has_color, stdout_width
 from divprism.scores import registry
 from divprism.scores.presets import PRESETS
-from divprism.scores.settings import AUTO, UNITS, Settings
+from divprism.scores.settings import UNITS, Settings
 
 R = TypeVar("R")
 Document = dict[str, Any]
@@ -202,7 +199,7 @@ class Job(Reading):
         """The settings that the flags spell."""
         plain = {key: getattr(self, key) for key in Settings().to_dict()}
         plain["interval"] = self.interval or None  # 0 is how a flag spells None
-        plain["truncation"] = _truncation(self.truncation)
+        plain["truncation"] = self.truncation and registry.truncation(self.truncation)
         for side in ("x", "t"):
             plain[f"normalize_{side}"] = bool(self.normalize or plain[f"normalize_{side}"])
             plain[f"embedder_{side}"] = None  # they have options of its own, see below
@@ -219,12 +216,10 @@ class Job(Reading):
         scaling = ("normalize", f"normalize_{side}")
         config = self.context.default_map or {}
         is_scaled_now = any(typed(self.context, name) for name in scaling)
-        was_scaled = any(
-            config.get(name) == "True" for name in scaling
-        )  # as `load_config` writes it
-        if is_scaled_now and not was_scaled:
-            return True
-        return any(typed(self.context, name) for name in (f"kernel_{side}", "bandwidth_rule"))
+        # `load_config` writes values as they would be typed.
+        was_scaled = any(config.get(name) == "True" for name in scaling)
+        is_other = any(typed(self.context, name) for name in (f"kernel_{side}", "bandwidth_rule"))
+        return is_other or (is_scaled_now and not was_scaled)
 
     def show(
         self, result: Any, document: Document, table: Table, records: Table, labels: object = None
@@ -253,26 +248,12 @@ class Job(Reading):
     def _plot(self, result: Any) -> None:
         if self.plot is not None:
             figure, _ = result.plot()
-            image, form = io.BytesIO(), self.plot.suffix[1:].lower()
-            with styled():
-                figure.savefig(image, format=form, dpi=150, bbox_inches="tight")
-            write_text(self.plot, image.getvalue())
+            write_text(self.plot, image_bytes(figure, self.plot.suffix[1:].lower()))
 
     def _page(self, full: Document) -> None:
         if self.report is not None:
             write_text(self.report, report_page(full))
             say([f"wrote {self.report}; open it in a browser"], self.quiet)
-
-
-def _truncation(text: str | None) -> int | str | None:
-    if text is None or text == AUTO:
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise ArgumentError(
-            f"--truncation must be a whole number, or auto; got {text!r}."
-        ) from None
 
 
 def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -304,14 +285,3 @@ def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None
 def _panel(parameter: inspect.Parameter) -> int:
     # The context and arguments have no panel and come first.
     return (None, *_PANELS).index(getattr(parameter.default, "rich_help_panel", None))
-
-
-def check_model(samples: Samples, model: str | None) -> str | None:
-    """The model, which must be named where there are several, and None where there is one."""
-    if model is None and len(set(samples.models or [])) < 2:
-        return None
-    parts = samples.by_model()
-    if model in parts:
-        return model
-    names = textwrap.shorten(", ".join(map(shown, parts)), 300, placeholder=" ...")
-    raise ArgumentError(f"--model must be one of the models of {samples.source}: {names}.")

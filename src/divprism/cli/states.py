@@ -7,10 +7,11 @@ import typer
 
 from divprism.analysis.evaluation import Results
 from divprism.analysis.gates import check_gates, parse_gates
+from divprism.analysis.inputs import named_model
 from divprism.analysis.states import add_samples, merge_states, metric_for
 from divprism.cli.config import typed
 from divprism.cli.convert import SHARD
-from divprism.cli.job import Job, Reading, check_model, command, flag
+from divprism.cli.job import Job, Reading, command, flag
 from divprism.cli.messages import echo, warn, working
 from divprism.data.files import check_target, require_apart
 from divprism.data.parts import Shard
@@ -41,7 +42,7 @@ def state(
     check_target(target)
     part = shard and Shard.parse(shard)
     samples = job.read(written=[target])
-    wanted = check_model(samples, model)
+    wanted = named_model(samples, model)
     if wanted is not None:
         samples = samples.by_model()[wanted]
     if part:

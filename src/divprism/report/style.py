@@ -1,5 +1,6 @@
 """The look of all plots: colours, fonts and lines, set only while a plot is drawn."""
 
+import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +9,7 @@ from typing import Any
 from divprism.data.wording import first_line
 from divprism.errors import DataError, MissingExtraError
 
-__all__ = ["FAMILY_COLORS", "GRID", "INK", "PAPER", "family_color", "styled"]
+__all__ = ["FAMILY_COLORS", "GRID", "INK", "PAPER", "family_color", "image_bytes", "styled"]
 
 # PAPER is not quite white: `svg` finds colours by their spelling, and #ffffff is not only ours.
 INK, GRID, PAPER = "#333333", "#dddddd", "#fffffe"
@@ -84,3 +85,11 @@ def styled(**more: Any) -> Iterator[None]:
                 del settings[name]
         with matplotlib.rc_context(settings | _SETTINGS | more):
             yield
+
+
+def image_bytes(figure: Any, form: str) -> bytes:
+    """Return a figure as a file of a format, such as "png" or "pdf"."""
+    image = io.BytesIO()
+    with styled():
+        figure.savefig(image, format=form, dpi=150, bbox_inches="tight")
+    return image.getvalue()

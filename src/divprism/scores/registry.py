@@ -47,6 +47,7 @@ __all__ = [
     "plugins",
     "spell",
     "purpose",
+    "truncation",
 ]
 
 
@@ -217,6 +218,22 @@ def spell_kernel(kernel: Kernel) -> tuple[str, float | None]:
     (('gaussian', 2.0), ('cosine', None))
     """
     return spell(kernel, leave_out="bandwidth"), kernel.bandwidth
+
+
+def truncation(text: str) -> int | str:
+    """A number of eigenvalues as it is typed, or "auto" (see `Settings`).
+
+    >>> truncation("10"), truncation("auto")
+    (10, 'auto')
+    """
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentError(
+            f"`truncation` must be a whole number, or auto; got {text!r}."
+        ) from None
 
 
 def formula(spelling: str) -> str:

@@ -111,7 +111,8 @@ class _Log:
         """Return the members of samples in natural order."""
         names = [name for name in self._entries if name.startswith(_SAMPLES)]
         names = [name for name in names if name.endswith(".json")]
-        return [self._entries[name] for name in sorted(names, key=lambda name: natural(Path(name)))]
+        names.sort(key=lambda name: natural(Path(name)))
+        return [self._entries[name] for name in names]
 
     def _header(self) -> dict[str, Any]:
         for header in _HEADERS:

@@ -88,7 +88,9 @@ def _by_underscore(names: Sequence[str], folder: Path, findings: Findings) -> li
         return None
     spaces = ""
     # Where no name has a blank, underscores stand for them.
-    if not any(" " in prompt for prompt in prompts) and any("_" in prompt for prompt in prompts):
+    has_blank = any(" " in prompt for prompt in prompts)
+    has_underscore = any("_" in prompt for prompt in prompts)
+    if has_underscore and not has_blank:
         prompts = [prompt.replace("_", " ") for prompt in prompts]
         spaces = ", underscores as spaces"
     count = len(set(prompts))
