@@ -645,6 +645,28 @@ def test_prompts_without_an_id_cannot_be_joined(tmp_path):
         dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
 
 
+@pytest.mark.parametrize(
+    "last", [{}, {"prompt_id": None}, {"prompt_id": ""}, {"id": 2}], ids=["no", "null", "", "id"]
+)
+def test_outputs_without_an_id_cannot_be_joined(tmp_path, last):
+    ids = [{"prompt_id": 2}, {"prompt_id": 1}, last]
+    write(
+        tmp_path,
+        {
+            "o.jsonl": jsonl({"output": f"o{i}", **key} for i, key in enumerate(ids)),
+            "p.jsonl": jsonl({"prompt": f"p{i}", "prompt_id": i} for i in range(3)),
+            # A missing id on both sides is no id that they share.
+            "q.jsonl": jsonl({"prompt": f"p{i}", **key} for i, key in enumerate(ids)),
+        },
+    )
+    for prompts in ("p.jsonl", "q.jsonl"):
+        with pytest.raises(
+            dp.DataError,
+            match=r"1 of 3 outputs in .*o.jsonl has no prompt_id to join the prompts by; add it",
+        ):
+            dp.load(tmp_path / "o.jsonl", tmp_path / prompts)
+
+
 def test_rows_that_contradict_their_ids_are_refused(tmp_path):
     outputs = [{"output": f"o{i}", "prompt_id": i % 2} for i in range(4)]
     write(tmp_path, {"o.jsonl": jsonl(outputs), "p.txt": "a\na\nb\nb\n", "q.txt": "a\nb\na\nb\n"})
