@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import pty
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from sample_files import jsonl, records, write
 
 import divprism as dp
 from divprism import cli
+from divprism.analysis.gates import check_gates
 from divprism.cli.messages import in_flags, say, working
 from divprism.report import page
 from divprism.report.table import SCORE, Column, Measured
@@ -538,6 +541,12 @@ def test_a_sweep_refuses_flags_that_it_would_ignore(flags, message, folder):
 
 
 # --- gates
+
+
+def test_a_score_that_is_not_a_number_passes_no_gate():
+    found = SimpleNamespace(scores={"vendi": math.nan})
+    with pytest.raises(dp.GateError, match="vendi is nan, which is not at least 4"):
+        check_gates({"": found}, {"vendi": 4.0})
 
 
 def test_a_score_below_its_gate_ends_with_5_after_the_result(folder, tmp_path):

@@ -157,6 +157,14 @@ ARGUMENTS = [
         r"`scale` must be positive and finite, or None for 1 / d; got 'a'",
     ),
     (lambda: dp.Polynomial(offset="a"), r"`offset` must be finite and not negative; got 'a'"),
+    (
+        lambda: dp.Polynomial(scale=1e-80),
+        r"`scale` must be between 1e-30 and 1e\+30, or None for 1 / d; got 1e-80",
+    ),
+    (
+        lambda: dp.Polynomial(offset=1e77),
+        r"`offset` must be 0, or between 1e-30 and 1e\+30; got 1e\+77",
+    ),
     (lambda: dp.Gaussian(float("inf")), r"`bandwidth` must be positive and finite"),
     (lambda: dp.Gaussian.from_gamma(-1), r"`gamma` must be positive and finite; got -1"),
     (lambda: dp.Polynomial(degree=0), r"`degree` must be a whole number of at least 1; got 0"),

@@ -47,9 +47,16 @@ def check_gates(results: Results, gates: dict[str, float]) -> None:
             value = result.scores.get(name)
             if value is None:
                 raise ArgumentError(_UNCHECKED.format(name, " and ".join(score_spec(name).needs)))
-            if value < least:
+            # "not >=" rather than "<", so that NaN does not pass.
+            if not value >= least:
                 subject = f"{name} of {shown(model)}" if model else name  # "" if not named
-                low.append(f"{subject} is {value:.4g}, below {least:g}")
+                low.append(f"{subject} is {value:.4g}, {_relation(value)} {least:g}")
         if low:
             others = f", as for {len(low):,} of {len(results):,} models" * (len(low) > 1)
             raise GateError(f"{low[0]}{others} (`fail_under`).")
+
+
+def _relation(value: float) -> str:
+    if math.isnan(value):
+        return "which is not at least"
+    return "below"

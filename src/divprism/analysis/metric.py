@@ -170,7 +170,13 @@ class Metric:
         """Number of exact features of each operator; those of pairs are products."""
         sizes = {}
         for name, width in widths.items():
-            sizes[name] = self._kernels[name].feature_dimension(width) or 0
+            size = self._kernels[name].feature_dimension(width)
+            if size is None:
+                raise ArgumentError(
+                    f"`kernel_{name}` has too many features, or too large ones, for rows of "
+                    f"{width:,} numbers; use a Gaussian kernel, or evaluate."
+                )
+            sizes[name] = size
         if "t" in sizes:
             sizes["joint"] = sizes["x"] * sizes["t"]
         largest = max(sizes.values())
