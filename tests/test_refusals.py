@@ -9,6 +9,7 @@ import divprism as dp
 
 X = np.random.default_rng(0).standard_normal((6, 3))
 T = np.arange(6) // 2
+RAGGED = [[1.0], [2.0, 3.0]]
 
 
 def _with_nan(rows):
@@ -80,7 +81,13 @@ DATA = [
         r"`x` must have shape \(n, d\), a row per item; got shape \(2,\). For a single feature",
     ),
     (lambda: dp.vendi(np.zeros((2, 3, 4))), r"got shape \(2, 3, 4\). Flatten each item"),
-    (lambda: dp.vendi([[1.0], [2.0, 3.0]]), r"`x` is not a rectangular array"),
+    (lambda: dp.vendi(RAGGED), r"`x` is not a rectangular array"),
+    (lambda: dp.evaluate(RAGGED), r"`x` is not a rectangular array"),
+    (lambda: dp.evaluate(X, RAGGED * 3), r"`t` is not a rectangular array"),
+    (lambda: dp.converge(RAGGED), r"`x` is not a rectangular array"),
+    (lambda: dp.bandwidth_sweep(RAGGED), r"`x` is not a rectangular array"),
+    (lambda: dp.prompt_groups(RAGGED, [0, 1]), r"`x` is not a rectangular array"),
+    (lambda: dp.compare({"a": RAGGED, "b": RAGGED}), r"`x` is not a rectangular array"),
     (lambda: dp.vendi(np.ma.masked_less(X, 0)), r"`x` is a masked array with masked entries"),
     (
         lambda: dp.evaluate(X, np.linspace(0, 1, 6)),

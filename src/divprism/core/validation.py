@@ -26,6 +26,7 @@ from divprism.errors import ArgumentError, DataError
 
 __all__ = [
     "as_float",
+    "as_numpy",
     "check_memory",
     "check_order",
     "check_pairing",
@@ -82,11 +83,19 @@ def _as_array(x: Any, name: str) -> Array:
         return x.detach()
     if is_array_api_obj(x) and not is_numpy_array(x):
         return x
+    return as_numpy(x, name)
+
+
+def as_numpy(x: Any, name: str) -> np.ndarray:
+    """`x` as a plain NumPy array; a DataError for rows of different lengths."""
     try:
         # Subclasses of ndarray, such as matrices and memory maps, become plain arrays.
         return np.asarray(x)
-    except ValueError as error:  # rows of different lengths
+    except ValueError as error:
         raise DataError(f"`{name}` is not a rectangular array: {error}.") from None
+    # Lists of tensors on a device, or of tensors that require gradients.
+    except (TypeError, RuntimeError) as error:
+        raise DataError(f"`{name}` cannot be converted to an array: {error}.") from None
 
 
 def require_dense(x: Any, name: str) -> None:
