@@ -39,6 +39,7 @@ __all__ = [
     "like",
     "require_dense",
     "require_one_type",
+    "text_ids",
     "whole_number",
 ]
 
@@ -263,7 +264,7 @@ def clean_ids(t: Any, name: str) -> np.ndarray | None:
     ids = to_numpy(t)
     if ids.size == 0:
         raise DataError(f"`{name}` is empty. Scores need at least one item.")
-    texts = _text_ids(given, ids, name)
+    texts = text_ids(given, ids, name)
     if texts is not None:
         numbers: dict[str, int] = {}
         return np.array([numbers.setdefault(text, len(numbers)) for text in texts])
@@ -279,8 +280,8 @@ def clean_ids(t: Any, name: str) -> np.ndarray | None:
     return rank[inverse]
 
 
-def _text_ids(given: Any, ids: np.ndarray, name: str) -> list[str] | None:
-    """Ids that are texts, as they were given; None for others."""
+def text_ids(given: Any, ids: np.ndarray, name: str) -> list[str] | None:
+    """Ids that are texts, as they were given; None for others. `ids` are the same as an array."""
     values: Sequence[Any] | np.ndarray = ids
     if isinstance(given, list | tuple):
         values = given

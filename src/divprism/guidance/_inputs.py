@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from divprism.core.arrays import Array, array_namespace, device_of, is_array_api_obj, to_numpy
-from divprism.core.validation import as_numpy, clean_ids, clean_rows, require_dense
+from divprism.core.validation import as_numpy, clean_ids, clean_rows, require_dense, text_ids
 from divprism.errors import DataError
 
 __all__ = ["Prompts", "clean_prompts", "flat_rows", "require_shape", "require_together"]
@@ -77,9 +77,11 @@ def clean_prompts(t: Array, name: str) -> Prompts:
     ids = np.asarray(t)
     if ids.dtype.kind in "iub":
         return Prompts(ids.astype(np.int64), "numbers")
+    # As they were given, because NumPy drops null characters at the end of a text.
+    texts = text_ids(t, ids, name) or ids.tolist()
     # Python's own hash differs between processes, and saved banks outlive theirs.
     # Eight bytes fill an int64. Among n texts two collide with a chance of about n^2 / 2^65.
-    digests = [hashlib.blake2b(_encoded(text), digest_size=8).digest() for text in ids]
+    digests = [hashlib.blake2b(_encoded(text), digest_size=8).digest() for text in texts]
     return Prompts(np.frombuffer(b"".join(digests), np.int64), "texts")
 
 
