@@ -540,6 +540,13 @@ def test_a_sweep_refuses_flags_that_it_would_ignore(flags, message, folder):
     assert message in refused.stderr.decode()
 
 
+def test_a_curve_has_at_most_a_thousand_points(folder):
+    write(folder, {"many.json": json.dumps({"bandwidths_x": [1.5] * 1001})})
+    done = run("bandwidth", folder / "x.npy", "--config", folder / "many.json")
+    assert done.returncode == 2
+    assert done.stderr == b"divprism: --bandwidths-x must be at most 1,000 numbers; got 1,001.\n"
+
+
 # --- gates
 
 

@@ -273,6 +273,9 @@ BAD_FILES = {
     "code in a kernel": ('{"kernel_x": "gaussian(bandwidth=__import__(\'os\'))"}', 2),
     "kernel that overflows": ('{"kernel_x": "polynomial(offset=1e308)", "order": 2}', 2),
     "kernel that vanishes": ('{"kernel_x": "polynomial(offset=1e-300, scale=1e300)"}', 2),
+    "many features": ('{"estimator": "fourier(num_features=20000000)", "bandwidth_x": 1}', 2),
+    "many landmarks": ('{"estimator": "nystrom(num_landmarks=5000)"}', 2),
+    "wide rule": ('{"bandwidth_rule": "stable(max_rows=100000)"}', 2),
     "deep kernel": ('{"kernel_x": "polynomial(degree=' + "(" * 400 + '"}', 2),
 }
 

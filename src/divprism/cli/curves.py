@@ -11,6 +11,7 @@ from divprism.report.tables import convergence_table, curves_table, sweep_table
 
 # A sweep sets the kernels itself, and computes all eigenvalues of matrices of --max-rows rows.
 _NOT_SWEPT = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t", "estimator", "max_memory")
+_MOST_NUMBERS = 1000  # points of a curve
 _ONE_MACHINE = ("workers", "scheduler", "resume")  # subsets are small
 
 
@@ -60,6 +61,14 @@ def _numbers(text: str | None, name: str) -> list[float] | None:
     if text is None:
         return None
     try:
-        return list(json.loads(f"[{text}]"))  # JSON tells 5, a size, from 5.0
-    except ValueError:
-        raise ArgumentError(f"{name} must be numbers separated by commas; got {text!r}.") from None
+        numbers = list(json.loads(f"[{text}]"))  # JSON tells 5, a size, from 5.0
+    except (ValueError, RecursionError):
+        raise ArgumentError(
+            f"{name} must be numbers separated by commas; got {text[:80]!r}."
+        ) from None
+    # A config may hold a hundred thousand, each of which takes a computation of its own.
+    if len(numbers) > _MOST_NUMBERS:
+        raise ArgumentError(
+            f"{name} must be at most {_MOST_NUMBERS:,} numbers; got {len(numbers):,}."
+        )
+    return numbers
