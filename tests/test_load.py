@@ -579,7 +579,7 @@ def test_the_join_is_checked(tmp_path):
     write(tmp_path / "case", {"A dog-0.png": image_bytes(0), "a dog-0.png": image_bytes(1)})
     assert [notice.text.split(" (")[0] for notice in dp.load(tmp_path / "case").warnings] == [
         "1 group of file names differs only by case",
-        "1 group of prompts differs only by case or white space",
+        "1 group of prompts differs only by case, white space or Unicode form",
     ]
     write(tmp_path / "mixed", {"a-0.png": image_bytes(0), "b.png": image_bytes(1)})
     with pytest.raises(
