@@ -540,6 +540,19 @@ def test_a_sweep_refuses_flags_that_it_would_ignore(flags, message, folder):
     assert message in refused.stderr.decode()
 
 
+def test_a_kernel_with_a_bandwidth_takes_no_other(folder):
+    kernel = ("--kernel-x", "gaussian(bandwidth=1e5)")
+    both = run("score", folder / "x.npy", *kernel, "--bandwidth-x", 3)
+    assert (both.returncode, both.stdout) == (2, b"")
+    message = "has the bandwidth 100000.0, and 3.0 is given beside it; leave out one of them."
+    assert message in both.stderr.decode()
+    # A flag overrides a config, however the config spells the bandwidth.
+    write(folder, {"wide.json": json.dumps({"kernel_x": kernel[1]})})
+    flags = ("--config", folder / "wide.json", "--bandwidth-x", 3, "--format", "json", "-q")
+    overridden = run("score", folder / "x.npy", *flags)
+    assert json.loads(overridden.stdout)["settings"]["bandwidth_x"] == 3
+
+
 def test_a_curve_has_at_most_a_thousand_points(folder):
     write(folder, {"many.json": json.dumps({"bandwidths_x": [1.5] * 1001})})
     done = run("bandwidth", folder / "x.npy", "--config", folder / "many.json")

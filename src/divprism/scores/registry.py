@@ -48,6 +48,7 @@ __all__ = [
     "spell",
     "purpose",
     "truncation",
+    "without_bandwidth",
 ]
 
 
@@ -110,7 +111,14 @@ def parse(text: str, table: dict[str, type], noun: str, **given: Any) -> Any:
     name, arguments = match[1], match[2] or ""
     kind = table[name]
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    values = keywords(arguments, text, noun) | given
+    spelled = keywords(arguments, text, noun)
+    for key, value in given.items():
+        if spelled.get(key, value) != value:
+            raise ArgumentError(
+                f"{noun} {text!r} has the {key} {spelled[key]!r}, and {value!r} is given beside "
+                "it; leave out one of them."
+            )
+    values = spelled | given
     for key in values:
         if key not in fields:
             takes = ", ".join(fields) or "no settings"
@@ -218,6 +226,19 @@ def spell_kernel(kernel: Kernel) -> tuple[str, float | None]:
     (('gaussian', 2.0), ('cosine', None))
     """
     return spell(kernel, leave_out="bandwidth"), kernel.bandwidth
+
+
+def without_bandwidth(name: str | None) -> str | None:
+    """The spelling of a kernel whose bandwidth is given beside it.
+
+    >>> without_bandwidth("gaussian(bandwidth=3)"), without_bandwidth("cosine")
+    ('gaussian', 'cosine')
+    """
+    spelled = kernel(name, None)
+    if spelled is None:
+        return name
+    plain, _ = spell_kernel(spelled)
+    return plain
 
 
 def truncation(text: str) -> int | str:
