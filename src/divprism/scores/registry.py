@@ -7,6 +7,7 @@ its name and its fields, as in `gaussian(bandwidth=25.0)`; a name alone stands f
 import ast
 import dataclasses
 import importlib.metadata
+import json
 import math
 import re
 from collections.abc import Callable
@@ -43,6 +44,7 @@ __all__ = [
     "is_registered",
     "kernel",
     "keywords",
+    "numbers_of",
     "parse",
     "plugins",
     "spell",
@@ -50,6 +52,9 @@ __all__ = [
     "truncation",
     "without_bandwidth",
 ]
+
+# Points of a curve.
+_MOST_NUMBERS = 1000
 
 
 def _by_class_name(room: ModuleType, contract: type) -> dict[str, Any]:
@@ -239,6 +244,28 @@ def without_bandwidth(name: str | None) -> str | None:
         return name
     plain, _ = spell_kernel(spelled)
     return plain
+
+
+def numbers_of(text: str | None, name: str) -> list[float] | None:
+    """The numbers of a flag, separated by commas.
+
+    >>> numbers_of("5,0.5", "--sizes")
+    [5, 0.5]
+    """
+    if text is None:
+        return None
+    try:
+        numbers = list(json.loads(f"[{text}]"))  # JSON tells 5, a size, from 5.0
+    except (ValueError, RecursionError):
+        raise ArgumentError(
+            f"{name} must be numbers separated by commas; got {text[:80]!r}."
+        ) from None
+    # A config may hold a hundred thousand, each of which takes a computation of its own.
+    if len(numbers) > _MOST_NUMBERS:
+        raise ArgumentError(
+            f"{name} must be at most {_MOST_NUMBERS:,} numbers; got {len(numbers):,}."
+        )
+    return numbers
 
 
 def truncation(text: str) -> int | str:
