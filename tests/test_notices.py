@@ -340,7 +340,7 @@ def test_prompts_that_differ_by_white_space_or_case_are_counted(tmp_path):
 
 
 def test_prompts_in_two_unicode_forms_are_counted():
-    t = ["caf\u00e9", "cafe\u0301", "tea", "tea"]
+    t = ["a\u00f1o", "an\u0303o", "tea", "tea"]
     for prompts in (t, np.array(t)):
         found = dp.evaluate(np.eye(4), prompts)
         assert "prompts-nearly-equal" in [notice.code for notice in found.warnings]
