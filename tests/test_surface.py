@@ -32,6 +32,7 @@ ROOMS = [
     "report",
     "guidance",
     "integrations",  # adapters for other libraries, imported on demand
+    "testing",
     "cli",
     "__main__",
 ]
