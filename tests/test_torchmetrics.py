@@ -16,7 +16,8 @@ from divprism.integrations import torchmetrics as metrics
 from divprism.scores.spec import available
 
 STREAMED = {spec.name: spec for spec in available(["x", "t", "joint"])}
-CLASSES = {name: getattr(metrics, name) for name in metrics.__all__ if name != "StreamedScore"}
+BASES = {"AllScores", "StreamedScore"}
+CLASSES = {name: getattr(metrics, name) for name in metrics.__all__ if name not in BASES}
 
 
 def filled(name, kernels="gaussian", cuts=(120,), **settings):
@@ -55,6 +56,20 @@ def test_the_number_is_that_of_metric(kernels, order):
             settings["order"] = order
         found = filled(name, kernels, [7, 60, 120], **settings)
         assert found.compute().item() == pytest.approx(right[cls.spec.name].value, rel=1e-9)
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+def test_all_scores_at_once_are_those_of_their_own_metrics(kernels):
+    found = filled("AllScores", kernels, [40, 120]).compute()
+    assert list(found) == list(STREAMED)
+    for name, cls in CLASSES.items():
+        assert found[cls.spec.name] == filled(name, kernels, [40, 120]).compute()
+    outputs_alone = metrics.AllScores(dp.Cosine())
+    outputs_alone.update(X, T)
+    assert list(outputs_alone.compute()) == ["vendi", "rke"]
+    # Collections and loggers take dictionaries apart.
+    collection = MetricCollection([filled("AllScores", kernels)])
+    assert set(collection.compute()) == set(STREAMED)
 
 
 def test_two_processes_equal_one(tmp_path):

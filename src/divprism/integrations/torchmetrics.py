@@ -5,7 +5,7 @@ For the same kernels and seed both give the same number.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from divprism.core.moments import FeatureMoments
 from divprism.core.validation import check_truncation
 from divprism.errors import ArgumentError, DataError, MissingExtraError
 from divprism.scores.settings import Settings
-from divprism.scores.spec import PROMPTS, ScoreSpec, score_spec
+from divprism.scores.spec import PROMPTS, ScoreSpec, available, score_spec
 
 try:
     import torch
@@ -34,6 +34,7 @@ except ImportError:
     ) from None
 
 __all__ = [
+    "AllScores",
     "RKE",
     "ConditionalRKE",
     "ConditionalVendi",
@@ -52,8 +53,8 @@ _DIFFERENT = (
 )
 
 
-class StreamedScore(Metric):
-    """A score of all items of all processes; the base of the metrics in this module.
+class AllScores(Metric):
+    """Every score of all items of all processes, as a dictionary by name; each spectrum once.
 
     Memory does not depend on the number of items. For Gaussian kernels the features are random
     Fourier features, Cosine and Polynomial have exact ones. `update` costs O(n size^2) for n items
@@ -66,13 +67,12 @@ class StreamedScore(Metric):
     Parameters
     ----------
     kernel_x, kernel_t : Kernel
-        Kernels of outputs and prompts, both Gaussian or neither, with their bandwidths. `Vendi`
-        and `RKE` need no `kernel_t`, and then ignore prompts. With it they share their states with
-        the other scores of a `MetricCollection`.
+        Kernels of outputs and prompts, both Gaussian or neither, with their bandwidths. Without
+        `kernel_t` there are only scores of the outputs, and prompts are ignored.
     num_features : int
         Number of random frequencies.
     order : float, optional
-        Order of the entropies, 1 by default; the RKE metrics have order 2 and take none.
+        Order of the entropies, 1 by default; the RKE scores have order 2 whatever it is.
     truncation : int, optional
         As in `vendi`.
     rng : int or Generator
@@ -83,14 +83,25 @@ class StreamedScore(Metric):
     Raises
     ------
     ArgumentError
-        For a missing `kernel_t`, or kernels that a stream cannot use.
+        For kernels that a stream cannot use.
     DataError
         For rows that cannot be scored, or processes that were constructed differently.
+
+    Examples
+    --------
+    Two prompts with two outputs each, all different:
+
+    >>> import torch, divprism as dp
+    >>> from divprism.integrations.torchmetrics import AllScores
+    >>> metric = AllScores(dp.Cosine(), dp.Cosine())
+    >>> metric.update(torch.eye(4), torch.eye(2).repeat_interleave(2, dim=0))
+    >>> scores = metric.compute()
+    >>> round(scores["conditional_vendi"].item(), 6), round(scores["vendi"].item(), 6)
+    (2.0, 4.0)
     """
 
-    spec: ClassVar[ScoreSpec]
     is_differentiable = False
-    higher_is_better: bool | None = True
+    higher_is_better: bool | None = None
     full_state_update = False
     # All scores but Information are at least 1, and that is not far below.
     plot_lower_bound = 0.0
@@ -98,6 +109,7 @@ class StreamedScore(Metric):
     n: Tensor
     noise: Tensor
     identity: Tensor
+    moments_x: Tensor
 
     def __init__(
         self,
@@ -111,11 +123,6 @@ class StreamedScore(Metric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        name = type(self).__name__
-        if kernel_t is None and PROMPTS in self.spec.needs:
-            raise ArgumentError(f"{name} needs `kernel_t`, the kernel of the prompts.")
-        if order is not None and self.spec.order is not None:
-            raise ArgumentError(f"{name} has order {self.spec.order:g}: leave `order` out.")
         if order is None:
             order = 1.0
         self._features = StreamFeatures(kernel_x, kernel_t, num_features, rng)
@@ -166,24 +173,29 @@ class StreamedScore(Metric):
         self.noise = self.noise.clamp(min=noise)
         self.n = self.n + len(rows["x"])
 
-    def compute(self) -> Tensor:
-        """The score of all items so far, of all processes."""
+    def compute(self) -> Any:
+        """The scores of all items so far, of all processes, by name."""
+        return self._scores(available(operators_of(self._features.kernels)))
+
+    def _scores(self, specs: Sequence[ScoreSpec]) -> dict[str, Tensor]:
+        """Some scores as tensors like the states."""
         n, noise = int(self.n), float(self.noise)
-        order = self.spec.order_under(self._settings.order)
+        like = self.moments_x
+        # From order 1 on, eigenvalues at the level of rounding add as little as they are.
+        is_sensitive = any(spec.order_under(self._settings.order) < 1 for spec in specs)
+        if is_sensitive and like.dtype == torch.float32:
+            noise = max(noise, torch.finfo(torch.float32).eps)
         moments = {}
-        for operator in self.spec.terms:
-            total = getattr(self, _state_of(operator))
-            # From order 1 on, eigenvalues at the level of rounding add as little as they are.
-            if order < 1 and total.dtype == torch.float32:
-                noise = max(noise, torch.finfo(torch.float32).eps)
+        for operator in dict.fromkeys(name for spec in specs for name in spec.terms):
+            total = to_numpy(getattr(self, _state_of(operator))).astype(np.float64)
             empty = FeatureMoments(len(total), self._features.is_random)
-            moments[operator] = empty.restored(to_numpy(total).astype(np.float64), float(n))
+            moments[operator] = empty.restored(total, float(n))
         state = StreamState(n=n, noise=noise, moments=moments)
-        score = stream_scores(state, [self.spec], self._settings)[self.spec.name]
-        return torch.tensor(float(score), dtype=total.dtype, device=total.device)
+        scores = stream_scores(state, specs, self._settings)
+        return {name: like.new_tensor(score.value) for name, score in scores.items()}
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Plot the score, or a list of earlier ones, as all metrics of torchmetrics do."""
+        """Plot the scores, or a list of earlier ones, as all metrics of torchmetrics do."""
         return self._plot(val, ax)
 
     def _sync_dist(
@@ -197,6 +209,50 @@ class StreamedScore(Metric):
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
         # torchmetrics recognises casts by the text of the function, which a partial contains.
         return super()._apply(partial(_moved, fn), exclude_state)
+
+
+class StreamedScore(AllScores):
+    """One score of all items of all processes, as a number; the base of the classes below.
+
+    In a `MetricCollection` scores share their states if all of them have the same arguments,
+    `kernel_t` included, but each computes its own spectra: for several, `AllScores` is faster.
+
+    Parameters
+    ----------
+    kernel_x, kernel_t : Kernel
+        As in `AllScores`; only `Vendi` and `RKE` do without `kernel_t`.
+    order : float, optional
+        Order of the entropies, 1 by default; the RKE metrics have order 2 and take none.
+    **kwargs
+        As in `AllScores`.
+
+    Raises
+    ------
+    ArgumentError
+        For a missing `kernel_t`, or an order that the score does not take.
+    """
+
+    spec: ClassVar[ScoreSpec]
+    higher_is_better: bool | None = True
+
+    def __init__(
+        self,
+        kernel_x: Kernel,
+        kernel_t: Kernel | None = None,
+        *,
+        order: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        name = type(self).__name__
+        if kernel_t is None and PROMPTS in self.spec.needs:
+            raise ArgumentError(f"{name} needs `kernel_t`, the kernel of the prompts.")
+        if order is not None and self.spec.order is not None:
+            raise ArgumentError(f"{name} has order {self.spec.order:g}: leave `order` out.")
+        super().__init__(kernel_x, kernel_t, order=order, **kwargs)
+
+    def compute(self) -> Tensor:
+        """The score of all items so far, of all processes."""
+        return self._scores([self.spec])[self.spec.name]
 
 
 class Vendi(StreamedScore):
