@@ -201,3 +201,46 @@ def test_a_killed_command_continues_where_it_was(tmp_path):
     assert json.loads(resumed.stdout)["scores"] == json.loads(undisturbed.stdout)["scores"]
     after = state_of(folder)
     assert {name: after[name] for name in before} == before
+
+
+def test_a_prepared_link_is_not_written_through(tmp_path):
+    folder, target = tmp_path / "resume", tmp_path / "target"
+    folder.mkdir()
+    target.write_bytes(b"kept")
+    dp.evaluate(*pairs(), resume=folder, **OPTIONS)
+    names = list(state_of(folder))
+    for name in names:
+        (folder / name).unlink()
+        # The name of a file that is finished, and what an unfinished one was called.
+        (folder / name).symlink_to(target)
+        (folder / name).with_suffix(f".{os.getpid()}").symlink_to(target)
+    dp.evaluate(*pairs(), resume=folder, **OPTIONS)
+    assert target.read_bytes() == b"kept"
+    assert not any((folder / name).is_symlink() for name in names)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "too large"])
+def test_what_is_no_checkpoint_is_computed_again(tmp_path, kind):
+    x, t = pairs()
+    expected = numbers(dp.evaluate(x, t, resume=tmp_path, **OPTIONS))
+    name, *_ = state_of(tmp_path)
+    (tmp_path / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(tmp_path / name)
+    elif kind == "device":
+        (tmp_path / name).symlink_to("/dev/zero")
+    else:
+        with open(tmp_path / name, "wb") as file:
+            file.truncate(1 << 40)
+    program = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from test_checkpoints import OPTIONS, dp, numbers, pairs
+print(numbers(dp.evaluate(*pairs(), resume={str(tmp_path)!r}, **OPTIONS)))
+"""
+    # In a process of its own, which may not hang or take all memory.
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=True
+    )
+    assert json.loads(done.stdout) == expected

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import pty
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from sample_files import jsonl, records, write
 
 import divprism as dp
 from divprism import cli
+from divprism.analysis.gates import check_gates
 from divprism.cli.messages import in_flags, say, working
 from divprism.report import page
 from divprism.report.table import SCORE, Column, Measured
@@ -537,7 +540,33 @@ def test_a_sweep_refuses_flags_that_it_would_ignore(flags, message, folder):
     assert message in refused.stderr.decode()
 
 
+def test_a_kernel_with_a_bandwidth_takes_no_other(folder):
+    kernel = ("--kernel-x", "gaussian(bandwidth=1e5)")
+    both = run("score", folder / "x.npy", *kernel, "--bandwidth-x", 3)
+    assert (both.returncode, both.stdout) == (2, b"")
+    message = "has the bandwidth 100000.0, and 3.0 is given beside it; leave out one of them."
+    assert message in both.stderr.decode()
+    # A flag overrides a config, however the config spells the bandwidth.
+    write(folder, {"wide.json": json.dumps({"kernel_x": kernel[1]})})
+    flags = ("--config", folder / "wide.json", "--bandwidth-x", 3, "--format", "json", "-q")
+    overridden = run("score", folder / "x.npy", *flags)
+    assert json.loads(overridden.stdout)["settings"]["bandwidth_x"] == 3
+
+
+def test_a_curve_has_at_most_a_thousand_points(folder):
+    write(folder, {"many.json": json.dumps({"bandwidths_x": [1.5] * 1001})})
+    done = run("bandwidth", folder / "x.npy", "--config", folder / "many.json")
+    assert done.returncode == 2
+    assert done.stderr == b"divprism: --bandwidths-x must be at most 1,000 numbers; got 1,001.\n"
+
+
 # --- gates
+
+
+def test_a_score_that_is_not_a_number_passes_no_gate():
+    found = SimpleNamespace(scores={"vendi": math.nan})
+    with pytest.raises(dp.GateError, match="vendi is nan, which is not at least 4"):
+        check_gates({"": found}, {"vendi": 4.0})
 
 
 def test_a_score_below_its_gate_ends_with_5_after_the_result(folder, tmp_path):

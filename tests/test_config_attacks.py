@@ -271,6 +271,11 @@ BAD_FILES = {
     "schema of another kind": ('{"schema": [[2]], "settings": {}}', 4),
     "gates as a text": ('{"fail_under": "vendi=0"}', 2),
     "code in a kernel": ('{"kernel_x": "gaussian(bandwidth=__import__(\'os\'))"}', 2),
+    "kernel that overflows": ('{"kernel_x": "polynomial(offset=1e308)", "order": 2}', 2),
+    "kernel that vanishes": ('{"kernel_x": "polynomial(offset=1e-300, scale=1e300)"}', 2),
+    "many features": ('{"estimator": "fourier(num_features=20000000)", "bandwidth_x": 1}', 2),
+    "many landmarks": ('{"estimator": "nystrom(num_landmarks=5000)"}', 2),
+    "wide rule": ('{"bandwidth_rule": "stable(max_rows=100000)"}', 2),
     "deep kernel": ('{"kernel_x": "polynomial(degree=' + "(" * 400 + '"}', 2),
 }
 

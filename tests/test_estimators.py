@@ -84,6 +84,31 @@ def test_every_estimator_on_every_library(name, name_x, name_t, truncation, pair
     _check_contract(ESTIMATORS[name], name_x, name_t, truncation, *map(library, pairs))
 
 
+@pytest.mark.parametrize("precision", [np.float16, np.float32, np.float64])
+def test_extreme_settings_of_a_kernel_have_the_scores_of_their_limits(precision):
+    """Without an offset the kernel is a power of the cosine; with a huge one all rows are alike."""
+    x = np.random.default_rng(0).standard_normal((20, 3)).astype(precision)
+    x = np.vstack([x, np.zeros((1, 3), precision)])
+    for order in (1, 2):
+        wide = dp.Polynomial(2, scale=1e-30, offset=1e30)
+        assert dp.vendi(x, kernel=wide, order=order) == pytest.approx(1)
+        narrow = dp.Polynomial(2, scale=1e30, offset=1e-30)
+        powers = np.zeros((21, 21))
+        powers[:20, :20] = reference.polynomial(x[:20].astype(np.float64), 2, 1.0, 0.0)
+        powers[20, 20] = 1  # a row of zeros is similar to itself only
+        right = dp.vendi(powers, kernel=dp.Precomputed(), order=order)
+        assert dp.vendi(x, kernel=narrow, order=order) == pytest.approx(right, rel=1e-5)
+
+
+def test_degrees_too_high_for_features_are_scored_by_the_kernel():
+    x = np.random.default_rng(0).standard_normal((1200, 1))
+    kernel = dp.Polynomial(1100)
+    right = dp.vendi(x, kernel=kernel, estimator=dp.Exact())
+    assert dp.vendi(x, kernel=kernel) == pytest.approx(right)
+    with pytest.raises(dp.ArgumentError, match="Dual\\(\\) needs a finite feature map"):
+        dp.vendi(x, kernel=kernel, estimator=dp.Dual())
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_rows_and_tables_are_the_dense_matrix(name, pairs, library):
     kernel, plain = KERNELS[name]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import divprism as dp
 from divprism.core.arrays import to_numpy
 from divprism.guidance import Bank, Objective, marginal_gain, objectives, score_gradient
+from divprism.guidance._latents import prompt_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -683,6 +684,17 @@ def test_bandwidths_whose_square_leaves_the_range_give_the_limits(bandwidth, val
 def test_texts_with_lone_surrogates_are_accepted():
     result = score_gradient(NEW[:2], ["a\ud800", "b"])
     assert result.value == score_gradient(NEW[:2], ["a", "b"]).value
+
+
+def test_texts_that_differ_by_a_null_character_are_different_prompts():
+    t = ["a", "a\0", "a", "b"]
+    score = math.log(dp.conditional_rke(NEW, t, kernel_x=dp.Gaussian(1.0)))
+    result = score_gradient(NEW, t, score="conditional_rke", kernel_x=dp.Gaussian(1.0))
+    assert result.value == pytest.approx(score)
+    # As the callback of a pipeline takes them, too.
+    rows = prompt_rows(t, 4, torch.device("cpu"))
+    result = score_gradient(NEW, rows, score="conditional_rke", kernel_x=dp.Gaussian(1.0))
+    assert result.value == pytest.approx(score)
 
 
 def test_infinity_may_be_spelled_without_quotes():

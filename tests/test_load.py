@@ -579,7 +579,7 @@ def test_the_join_is_checked(tmp_path):
     write(tmp_path / "case", {"A dog-0.png": image_bytes(0), "a dog-0.png": image_bytes(1)})
     assert [notice.text.split(" (")[0] for notice in dp.load(tmp_path / "case").warnings] == [
         "1 group of file names differs only by case",
-        "1 group of prompts differs only by case or white space",
+        "1 group of prompts differs only by case, white space or Unicode form",
     ]
     write(tmp_path / "mixed", {"a-0.png": image_bytes(0), "b.png": image_bytes(1)})
     with pytest.raises(
@@ -643,6 +643,28 @@ def test_prompts_without_an_id_cannot_be_joined(tmp_path):
         dp.DataError, match=r"1 of 2 prompts in .*p.jsonl has no prompt_id to join the outputs by"
     ):
         dp.load(tmp_path / "o.jsonl", tmp_path / "p.jsonl")
+
+
+@pytest.mark.parametrize(
+    "last", [{}, {"prompt_id": None}, {"prompt_id": ""}, {"id": 2}], ids=["no", "null", "", "id"]
+)
+def test_outputs_without_an_id_cannot_be_joined(tmp_path, last):
+    ids = [{"prompt_id": 2}, {"prompt_id": 1}, last]
+    write(
+        tmp_path,
+        {
+            "o.jsonl": jsonl({"output": f"o{i}", **key} for i, key in enumerate(ids)),
+            "p.jsonl": jsonl({"prompt": f"p{i}", "prompt_id": i} for i in range(3)),
+            # A missing id on both sides is no id that they share.
+            "q.jsonl": jsonl({"prompt": f"p{i}", **key} for i, key in enumerate(ids)),
+        },
+    )
+    for prompts in ("p.jsonl", "q.jsonl"):
+        with pytest.raises(
+            dp.DataError,
+            match=r"1 of 3 outputs in .*o.jsonl has no prompt_id to join the prompts by; add it",
+        ):
+            dp.load(tmp_path / "o.jsonl", tmp_path / prompts)
 
 
 def test_rows_that_contradict_their_ids_are_refused(tmp_path):

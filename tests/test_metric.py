@@ -186,6 +186,10 @@ def test_far_data_keep_their_precision():
             "features together, above 4,096",
         ),
         (
+            lambda: dp.Metric(dp.Polynomial(500)).update(np.ones((3, 40))),
+            "`kernel_x` has too many features, or too large ones, for rows of 40 numbers",
+        ),
+        (
             lambda: dp.Metric(dp.Cosine()).merge(dp.Metric(dp.Cosine(), rng=1)),
             "same kernels, order, features and seed",
         ),

@@ -335,8 +335,15 @@ def test_prompts_that_differ_by_white_space_or_case_are_counted(tmp_path):
     rows[1]["prompt"] = rows[1]["prompt"].replace(" ", "\u00a0")
     rows[3]["prompt"] = rows[3]["prompt"].lower()
     write(tmp_path, {"o.jsonl": jsonl(rows)})
-    fragments = "2 groups of prompts differ only by case or white space", "write them alike"
-    assert_warns_once_or_refuses(tmp_path, "prompts-nearly-equal", *fragments)
+    differ = "2 groups of prompts differ only by case, white space or Unicode form"
+    assert_warns_once_or_refuses(tmp_path, "prompts-nearly-equal", differ, "write them alike")
+
+
+def test_prompts_in_two_unicode_forms_are_counted():
+    t = ["caf\u00e9", "cafe\u0301", "tea", "tea"]
+    for prompts in (t, np.array(t)):
+        found = dp.evaluate(np.eye(4), prompts)
+        assert "prompts-nearly-equal" in [notice.code for notice in found.warnings]
 
 
 def test_long_prompts_that_are_nearly_equal_are_shown_where_they_differ(tmp_path):
@@ -474,7 +481,7 @@ def test_vectors_of_different_widths_are_refused_as_such():
 def test_prompts_that_differ_only_by_spelling_are_said_to():
     other = dp.data.samples.texts([" A", "B ", " A", "B "])
     models = {"first": dp.Samples(np.eye(4), TEXTS), "second": dp.Samples(np.eye(4), other)}
-    with pytest.raises(dp.DataError, match="2 prompts differ only by case or white space"):
+    with pytest.raises(dp.DataError, match="2 prompts differ only by case, white space or"):
         dp.compare(models)
 
 

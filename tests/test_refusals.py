@@ -9,6 +9,7 @@ import divprism as dp
 
 X = np.random.default_rng(0).standard_normal((6, 3))
 T = np.arange(6) // 2
+RAGGED = [[1.0], [2.0, 3.0]]
 
 
 def _with_nan(rows):
@@ -80,7 +81,13 @@ DATA = [
         r"`x` must have shape \(n, d\), a row per item; got shape \(2,\). For a single feature",
     ),
     (lambda: dp.vendi(np.zeros((2, 3, 4))), r"got shape \(2, 3, 4\). Flatten each item"),
-    (lambda: dp.vendi([[1.0], [2.0, 3.0]]), r"`x` is not a rectangular array"),
+    (lambda: dp.vendi(RAGGED), r"`x` is not a rectangular array"),
+    (lambda: dp.evaluate(RAGGED), r"`x` is not a rectangular array"),
+    (lambda: dp.evaluate(X, RAGGED * 3), r"`t` is not a rectangular array"),
+    (lambda: dp.converge(RAGGED), r"`x` is not a rectangular array"),
+    (lambda: dp.bandwidth_sweep(RAGGED), r"`x` is not a rectangular array"),
+    (lambda: dp.prompt_groups(RAGGED, [0, 1]), r"`x` is not a rectangular array"),
+    (lambda: dp.compare({"a": RAGGED, "b": RAGGED}), r"`x` is not a rectangular array"),
     (lambda: dp.vendi(np.ma.masked_less(X, 0)), r"`x` is a masked array with masked entries"),
     (
         lambda: dp.evaluate(X, np.linspace(0, 1, 6)),
@@ -157,6 +164,14 @@ ARGUMENTS = [
         r"`scale` must be positive and finite, or None for 1 / d; got 'a'",
     ),
     (lambda: dp.Polynomial(offset="a"), r"`offset` must be finite and not negative; got 'a'"),
+    (
+        lambda: dp.Polynomial(scale=1e-80),
+        r"`scale` must be between 1e-30 and 1e\+30, or None for 1 / d; got 1e-80",
+    ),
+    (
+        lambda: dp.Polynomial(offset=1e77),
+        r"`offset` must be 0, or between 1e-30 and 1e\+30; got 1e\+77",
+    ),
     (lambda: dp.Gaussian(float("inf")), r"`bandwidth` must be positive and finite"),
     (lambda: dp.Gaussian.from_gamma(-1), r"`gamma` must be positive and finite; got -1"),
     (lambda: dp.Polynomial(degree=0), r"`degree` must be a whole number of at least 1; got 0"),

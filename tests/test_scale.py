@@ -763,6 +763,28 @@ def test_budgets_that_cannot_be_met_are_refused(many):
             dp.vendi(x, kernel=dp.Gaussian(1.0), estimator=estimator, memory="1 MB")
 
 
+@pytest.mark.parametrize(
+    ("kernel", "estimator"),
+    [(dp.Gaussian(1.0), dp.Fourier(10**7)), (dp.Polynomial(30), dp.Dual())],
+    ids=["fourier", "dual"],
+)
+def test_what_no_machine_holds_is_refused_before_any_work(kernel, estimator, many):
+    tracemalloc.start()
+    try:
+        with pytest.raises(dp.ArgumentError, match="above the memory of this machine"):
+            dp.vendi(many[0][:30], kernel=kernel, estimator=estimator)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+def test_a_tolerance_that_no_number_of_probes_meets_is_no_error(many):
+    estimator = dp.Lanczos(depth=2, tolerance=1e-300)
+    score = dp.vendi(many[0][:300], kernel=dp.Gaussian(1.0), estimator=estimator)
+    assert math.isfinite(score)
+
+
 @pytest.mark.parametrize("memory", ["much", "-3", 0, 0.5, "4 parsecs", True, "nan"])
 def test_memory_is_a_number_of_bytes(memory, many):
     with pytest.raises(

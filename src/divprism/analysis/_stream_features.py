@@ -104,7 +104,13 @@ class StreamFeatures:
             return dict.fromkeys(operators_of(widths), 2 * self.num_features)
         sizes = {}
         for name, width in widths.items():
-            sizes[name] = self.kernels[name].feature_dimension(width) or 0
+            size = self.kernels[name].feature_dimension(width)
+            if size is None:
+                raise ArgumentError(
+                    f"`kernel_{name}` has too many features, or too large ones, for rows of "
+                    f"{width:,} numbers; use a Gaussian kernel, or evaluate."
+                )
+            sizes[name] = size
         if "t" in sizes:
             # The exact features of pairs are products.
             sizes["joint"] = sizes["x"] * sizes["t"]

@@ -108,7 +108,9 @@ def prompts_of(samples: Samples) -> Array:
     if prompts.ndim == 2 or given is None or not isinstance(given.prompts, tuple):
         return prompts
     # Such numbers follow the order of rows, which must not matter.
-    return np.array([item.text for item in given.prompts if isinstance(item, Text)])
+    # As objects, because NumPy drops null characters at the end of its own texts.
+    texts = [item.text for item in given.prompts if isinstance(item, Text)]
+    return np.array(texts, dtype=object)
 
 
 def side_hashes(data: Array, operator: KernelOperator, rows: np.ndarray) -> np.ndarray:

@@ -54,7 +54,8 @@ def low_scores(
                 # Unchecked is not passed.
                 needs = " and ".join(score_spec(name).needs)
                 raise ArgumentError(_UNCHECKED.format(argument.format(name), needs))
-            if value < least:
+            # "not >=" rather than "<", so that NaN does not pass.
+            if not value >= least:
                 low.append((model, name))
     return low
 
@@ -73,4 +74,12 @@ def check_gates(results: Results, gates: dict[str, float]) -> None:
     if count > 1:
         others = f", as for {count:,} of {len(results):,} models"
     value = results[model].scores[name]
-    raise GateError(f"{subject} is {value:.4g}, below {gates[name]:g}{others} (`fail_under`).")
+    relation = _relation(value)
+    limit = f"{gates[name]:g}{others}"
+    raise GateError(f"{subject} is {value:.4g}, {relation} {limit} (`fail_under`).")
+
+
+def _relation(value: float) -> str:
+    if math.isnan(value):
+        return "which is not at least"
+    return "below"

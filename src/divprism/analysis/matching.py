@@ -9,7 +9,7 @@ import numpy as np
 
 from divprism.core.arrays import to_numpy
 from divprism.data.samples import Item, Samples, Side, Text
-from divprism.data.wording import counted, hint_of_models
+from divprism.data.wording import counted, hint_of_models, loose_spelling
 from divprism.errors import DataError, Notice
 
 __all__ = ["inequality_warnings", "match_prompts", "prompt_keys"]
@@ -158,7 +158,8 @@ def _nothing_in_common(counts: Mapping[str, Counter[Key]]) -> str:
     num_alike = len(set.intersection(*spellings))
     if num_alike:
         differ = counted(num_alike, "prompt differs", "prompts differ")
-        return f"{reason}. {differ} only by case or white space: write them alike."
+        differ += " only by case, white space or Unicode form"
+        return f"{reason}. {differ}: write them alike."
     partners = _most_in_common(counts)
     if partners is not None:
         return f"{reason}. {partners}."
@@ -166,9 +167,9 @@ def _nothing_in_common(counts: Mapping[str, Counter[Key]]) -> str:
 
 
 def _plain(key: Key) -> Key:
-    """A text without case and white space, and any other key as it is."""
+    """The loose spelling of a text, and any other key as it is."""
     if isinstance(key, str):
-        return " ".join(key.casefold().split())
+        return loose_spelling(key)
     return key
 
 

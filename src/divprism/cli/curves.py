@@ -1,13 +1,12 @@
 """`divprism converge` and `divprism bandwidth`: scores against sample size, and bandwidth."""
 
-import json
-
 from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.convergence import converge as converge_samples
 from divprism.analysis.inputs import named_model
 from divprism.cli.job import ASSESSMENT, Job, command, flag
 from divprism.errors import ArgumentError
 from divprism.report.tables import convergence_table, curves_table, sweep_table
+from divprism.scores.registry import numbers_of
 
 # A sweep sets the kernels itself, and computes all eigenvalues of matrices of --max-rows rows.
 _NOT_SWEPT = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t", "estimator", "max_memory")
@@ -23,7 +22,7 @@ def converge(
     tolerance: float = flag("Scoring", 0.01, "Relative error that is small enough."),
 ) -> None:
     """Score growing subsets: for which scores are there enough samples?"""
-    subsets = {"sizes": _numbers(sizes, "--sizes"), "num_repeats": num_repeats}
+    subsets = {"sizes": numbers_of(sizes, "--sizes"), "num_repeats": num_repeats}
     samples = job.read()
     options = {"settings": job.settings(samples), "memory": job.max_memory, "tolerance": tolerance}
     options |= {"model": named_model(samples, model)}
@@ -41,8 +40,8 @@ def bandwidth(
     max_rows: int = flag("Scoring", 1000, "Score at most this many pairs.", min=2),
 ) -> None:
     """Show how the scores depend on the bandwidth of the outputs and of the prompts."""
-    grids = {"bandwidths_x": _numbers(bandwidths_x, "--bandwidths-x")}
-    grids |= {"bandwidths_t": _numbers(bandwidths_t, "--bandwidths-t")}
+    grids = {"bandwidths_x": numbers_of(bandwidths_x, "--bandwidths-x")}
+    grids |= {"bandwidths_t": numbers_of(bandwidths_t, "--bandwidths-t")}
     samples = job.read()
     if model is not None:
         named_model(samples, model)
@@ -53,13 +52,3 @@ def bandwidth(
     document = sweep.to_dict()
     table = sweep_table(document)
     job.show(sweep, document, table, table)  # which is complete, so it serves CSV as well
-
-
-def _numbers(text: str | None, name: str) -> list[float] | None:
-    """The numbers of a flag, separated by commas."""
-    if text is None:
-        return None
-    try:
-        return list(json.loads(f"[{text}]"))  # JSON tells 5, a size, from 5.0
-    except ValueError:
-        raise ArgumentError(f"{name} must be numbers separated by commas; got {text!r}.") from None

@@ -199,15 +199,23 @@ class Job(Reading):
         """The settings that the flags spell."""
         plain = {key: getattr(self, key) for key in Settings().to_dict()}
         plain["interval"] = self.interval or None  # 0 is how a flag spells None
-        plain["truncation"] = self.truncation and registry.truncation(self.truncation)
         for side in ("x", "t"):
             plain[f"normalize_{side}"] = bool(self.normalize or plain[f"normalize_{side}"])
             plain[f"embedder_{side}"] = None  # they have options of its own, see below
             if self._replaces_bandwidth(side):
                 plain[f"bandwidth_{side}"] = None
+            elif typed(self.context, f"bandwidth_{side}"):
+                plain[f"kernel_{side}"] = self._kernel_without_bandwidth(side)
         if self.kernel_t == "gaussian" and getattr(samples.prompts, "ndim", 2) == 1:
             raise ArgumentError("--kernel-t gaussian needs vectors, and these prompts are ids.")
         return replace(Settings.from_dict(plain), **self.embedders(samples))
+
+    def _kernel_without_bandwidth(self, side: str) -> str | None:
+        """The kernel, of a config without the bandwidth that a flag replaces."""
+        spelling: str | None = getattr(self, f"kernel_{side}")
+        if typed(self.context, f"kernel_{side}"):
+            return spelling
+        return registry.without_bandwidth(spelling)
 
     def _replaces_bandwidth(self, side: str) -> bool:
         """Whether flags replace what the bandwidth of a config file belongs to."""

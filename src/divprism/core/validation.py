@@ -26,6 +26,7 @@ from divprism.errors import ArgumentError, DataError
 
 __all__ = [
     "as_float",
+    "as_numpy",
     "check_memory",
     "check_order",
     "check_pairing",
@@ -38,6 +39,7 @@ __all__ = [
     "like",
     "require_dense",
     "require_one_type",
+    "text_ids",
     "whole_number",
 ]
 
@@ -82,11 +84,19 @@ def _as_array(x: Any, name: str) -> Array:
         return x.detach()
     if is_array_api_obj(x) and not is_numpy_array(x):
         return x
+    return as_numpy(x, name)
+
+
+def as_numpy(x: Any, name: str) -> np.ndarray:
+    """`x` as a plain NumPy array; a DataError for rows of different lengths."""
     try:
         # Subclasses of ndarray, such as matrices and memory maps, become plain arrays.
         return np.asarray(x)
-    except ValueError as error:  # rows of different lengths
+    except ValueError as error:
         raise DataError(f"`{name}` is not a rectangular array: {error}.") from None
+    # Lists of tensors on a device, or of tensors that require gradients.
+    except (TypeError, RuntimeError) as error:
+        raise DataError(f"`{name}` cannot be converted to an array: {error}.") from None
 
 
 def require_dense(x: Any, name: str) -> None:
@@ -254,7 +264,7 @@ def clean_ids(t: Any, name: str) -> np.ndarray | None:
     ids = to_numpy(t)
     if ids.size == 0:
         raise DataError(f"`{name}` is empty. Scores need at least one item.")
-    texts = _text_ids(given, ids, name)
+    texts = text_ids(given, ids, name)
     if texts is not None:
         numbers: dict[str, int] = {}
         return np.array([numbers.setdefault(text, len(numbers)) for text in texts])
@@ -270,8 +280,8 @@ def clean_ids(t: Any, name: str) -> np.ndarray | None:
     return rank[inverse]
 
 
-def _text_ids(given: Any, ids: np.ndarray, name: str) -> list[str] | None:
-    """Ids that are texts, as they were given; None for others."""
+def text_ids(given: Any, ids: np.ndarray, name: str) -> list[str] | None:
+    """Ids that are texts, as they were given; None for others. `ids` are the same as an array."""
     values: Sequence[Any] | np.ndarray = ids
     if isinstance(given, list | tuple):
         values = given

@@ -9,7 +9,7 @@ import numpy as np
 
 from divprism.core.arrays import Array, is_array_api_obj, to_numpy
 from divprism.core.kernels import Categorical, Kernel
-from divprism.core.validation import check_pairing
+from divprism.core.validation import as_numpy, check_pairing
 from divprism.data.columns import plain_column
 from divprism.data.dask_arrays import computed
 from divprism.data.media import media_kind
@@ -71,14 +71,20 @@ def as_samples(
         raise ArgumentError("give outputs and prompts as dp.Samples(x, t), not as a tuple.")
     else:
         samples = _samples_in_memory(x, t, as_ids=isinstance(kernel_t, Categorical))
-    samples = replace(samples, outputs=_native(samples.outputs), prompts=_native(samples.prompts))
+    outputs, prompts = _native(samples.outputs, "x"), _native(samples.prompts, "t")
+    samples = replace(samples, outputs=outputs, prompts=prompts)
     if isinstance(kernel_t, Categorical):
         return samples.with_prompt_ids()
     return samples
 
 
-def _native(side: Any) -> Any:
-    """Return a NumPy array in the byte order of this machine: hashes depend on bytes."""
+def _native(side: Any, name: str) -> Any:
+    """Return a NumPy array in the byte order of this machine: hashes depend on bytes.
+
+    A list that `Samples` could not make an array of is refused.
+    """
+    if isinstance(side, list) and side:
+        side = as_numpy(side, name)
     if isinstance(side, np.ndarray) and not side.dtype.isnative:
         return side.astype(side.dtype.newbyteorder("="))
     return side

@@ -25,6 +25,7 @@ __all__ = [
     "hint_of_models",
     "is_harmful",
     "json_text",
+    "loose_spelling",
     "reason",
 ]
 
@@ -117,6 +118,17 @@ def excerpts(first: str, second: str, width: int) -> str:
     if differs_at > 2 * width // 3:
         start = differs_at - width // 2
     return f"{excerpt(first, width, start)} and {excerpt(second, width, start)}"
+
+
+def loose_spelling(text: str) -> str:
+    r"""Return a text without what readers hardly see: case, white space, and the form of accents.
+
+    An accent is a letter of its own (NFD, as macOS writes it) or part of its letter (NFC).
+
+    >>> loose_spelling("Cafe\u0301  noir ") == loose_spelling("caf\u00e9 noir")
+    True
+    """
+    return unicodedata.normalize("NFC", " ".join(text.casefold().split()))
 
 
 def is_harmful(letter: str) -> bool:

@@ -4,6 +4,8 @@ import hashlib
 import io
 import os
 import pickle
+import secrets
+import stat
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -25,6 +27,10 @@ T = TypeVar("T")
 _FORMAT = b"divprism checkpoint 1"
 
 _DIGEST_BYTES = 32
+
+# Windows has a flag for bytes, since it opens files as text by default, and none of the others.
+_BINARY = getattr(os, "O_BINARY", 0)
+_NO_LINK_NO_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 # Packages whose code changes with their versions only.
 _LIBRARIES = {"divprism", "numpy", "torch", "array_api_compat", "array_api_strict"}
@@ -173,9 +179,12 @@ def _write(path: Path, total: Total) -> None:
         file.write(_header(array))
         file.write(np.ascontiguousarray(array).tobytes())
     content = file.getbuffer()
-    unfinished = path.with_suffix(f".{os.getpid()}")
+    # A name that nobody can foresee, and no file or link that exists: others may write to the
+    # folder, and a link under a known name would lead to a file of their choice.
+    unfinished = path.with_suffix(f".{secrets.token_hex(8)}")
     try:
-        with unfinished.open("wb") as target:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
+        with os.fdopen(descriptor, "wb") as target:
             target.write(hashlib.sha256(content).digest())
             target.write(content)
             target.flush()
@@ -189,9 +198,9 @@ def _write(path: Path, total: Total) -> None:
 def _read(path: Path, empty: Total) -> Total | None:
     """A total as large as `empty`; None without a whole file of it."""
     expected = empty.arrays()
-    try:
-        content = path.read_bytes()
-    except OSError:
+    size = _DIGEST_BYTES + sum(len(_header(like)) + like.nbytes for like in expected)
+    content = _content(path, size)
+    if content is None:
         return None
     digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != digest:
@@ -209,6 +218,23 @@ def _read(path: Path, empty: Total) -> Total | None:
         arrays.append(array.reshape(like.shape).copy())
         position = end
     return empty.with_arrays(arrays)
+
+
+def _content(path: Path, size: int) -> bytes | None:
+    """The content of a regular file of a size; None for anything else under its name."""
+    try:
+        # A pipe could wait for ever, and a link lead to a device that never ends. Without a flag
+        # for links (on Windows) they are recognised by name.
+        if path.is_symlink():
+            return None
+        descriptor = os.open(path, os.O_RDONLY | _BINARY | _NO_LINK_NO_WAIT)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size != size:
+                return None
+            return file.read(size)
+    except OSError:
+        return None
 
 
 def _header(array: np.ndarray) -> bytes:

@@ -22,6 +22,7 @@ __all__ = [
     "Resources",
     "as_engine",
     "free_memory",
+    "machine_memory",
     "spell_bytes",
     "spell_seconds",
 ]
@@ -37,6 +38,9 @@ Progress = Callable[[str, float], None]
 
 # Share of the free memory to use when no budget is given.
 _DEFAULT_SHARE = 0.5
+
+# Bytes that every machine has: to ask for its memory, psutil has to be imported.
+_SMALL = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -80,11 +84,19 @@ class Resources:
         return self.memory
 
     def require(self, needed: float, subject: str, way_out: str) -> None:
-        """Raise ArgumentError, before any work, if `subject` needs more than the given memory."""
+        """Raise ArgumentError, before any work, if `subject` needs more than the given memory.
+
+        Without a budget, the limit is the memory of the machine: what needs more cannot end well.
+        """
         if self.memory is not None and needed > self.memory:
             raise ArgumentError(
                 f"{subject} needs {spell_bytes(needed)}, above the memory budget of "
                 f"{spell_bytes(self.memory)}. Allow more, or {way_out}."
+            )
+        if needed > _SMALL and needed > machine_memory():
+            raise ArgumentError(
+                f"{subject} needs {spell_bytes(needed)}, above the memory of this machine, "
+                f"{spell_bytes(machine_memory())}; {way_out}."
             )
 
     def report_progress(self, text: str, fraction: float) -> None:
@@ -170,13 +182,30 @@ def free_memory() -> int:
     return min(available, container)
 
 
+def machine_memory() -> int:
+    """Bytes of memory that the machine has, used or not, within the limit of its container."""
+    import psutil
+
+    total = int(psutil.virtual_memory().total)
+    container = _container_number("memory.max")
+    if container is None:
+        return total
+    return min(total, container)
+
+
 def _container_memory() -> int | None:
-    """Bytes left below the memory limit of the container (cgroup v2); None without a limit."""
+    """Bytes left below the memory limit of the container; None without a limit."""
+    limit, used = _container_number("memory.max"), _container_number("memory.current")
+    if limit is None or used is None:
+        return None
+    return max(0, limit - used)
+
+
+def _container_number(name: str) -> int | None:
+    """A number of bytes that describes the container (cgroup v2); None without a limit."""
     # psutil reports the memory of the host, whatever the limit of the container.
     try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        used = Path("/sys/fs/cgroup/memory.current").read_text().strip()
-        return max(0, int(limit) - int(used))
+        return int((Path("/sys/fs/cgroup") / name).read_text().strip())
     except (OSError, ValueError):  # no such files, or the text "max" for no limit
         return None
 

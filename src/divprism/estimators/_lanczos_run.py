@@ -199,7 +199,9 @@ class Run:
             return direct_spectra(self.given, self.resources)
         while error > tolerance and probes < _MOST_PROBES:
             # The variance falls as one over the number of probes.
-            wanted = math.ceil(probes * ((error / tolerance) ** 2 - 1) / 8) * 8
+            # Bounded, because the square of a large ratio overflows.
+            ratio = min(error / tolerance, _MOST_PROBES)
+            wanted = math.ceil(probes * (ratio**2 - 1) / 8) * 8
             depth = self._deepest()
             most = min(MOST_IN_BATCH, _MOST_PROBES - probes, max(8, _MOST_COLUMNS // depth))
             more = min(max(wanted, 8), most)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from divprism.core.arrays import Array, array_namespace, device_of, is_array_api_obj, to_numpy
-from divprism.core.validation import clean_ids, clean_rows, require_dense
+from divprism.core.validation import as_numpy, clean_ids, clean_rows, require_dense, text_ids
 from divprism.errors import DataError
 
 __all__ = ["Prompts", "clean_prompts", "flat_rows", "require_shape", "require_together"]
@@ -18,7 +18,7 @@ def flat_rows(x: Array, name: str) -> tuple[Array, tuple[int, ...]]:
     Shape (n, 4, 8, 8) becomes rows of shape (n, 256), and (4, 8, 8).
     """
     if not is_array_api_obj(x):
-        x = _as_numpy(x, name)
+        x = as_numpy(x, name)
     # Before the reshape below, which such tensors refuse with errors of their own.
     require_dense(x, name)
     # An empty list is one-dimensional too, and gets the message about empty data below.
@@ -33,13 +33,6 @@ def flat_rows(x: Array, name: str) -> tuple[Array, tuple[int, ...]]:
     shape = tuple(int(side) for side in x.shape[1:])
     flat = array_namespace(x).reshape(x, (x.shape[0], int(np.prod(shape))))
     return clean_rows(flat, name), shape
-
-
-def _as_numpy(x: object, name: str) -> np.ndarray:
-    try:
-        return np.asarray(x)
-    except ValueError as error:  # rows of different lengths
-        raise DataError(f"`{name}` is not a rectangular array: {error}.") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +77,11 @@ def clean_prompts(t: Array, name: str) -> Prompts:
     ids = np.asarray(t)
     if ids.dtype.kind in "iub":
         return Prompts(ids.astype(np.int64), "numbers")
+    # As they were given, because NumPy drops null characters at the end of a text.
+    texts = text_ids(t, ids, name) or ids.tolist()
     # Python's own hash differs between processes, and saved banks outlive theirs.
     # Eight bytes fill an int64. Among n texts two collide with a chance of about n^2 / 2^65.
-    digests = [hashlib.blake2b(_encoded(text), digest_size=8).digest() for text in ids]
+    digests = [hashlib.blake2b(_encoded(text), digest_size=8).digest() for text in texts]
     return Prompts(np.frombuffer(b"".join(digests), np.int64), "texts")
 
 

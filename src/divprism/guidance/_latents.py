@@ -103,7 +103,10 @@ def as_prompts(prompts: Array) -> Array:
         return prompts
     # A single text is the prompt of the whole batch.
     if isinstance(prompts, str):
-        return np.array([prompts])
+        prompts = [prompts]
+    if _are_texts(prompts):
+        # As objects, because NumPy drops null characters at the end of its own texts.
+        return np.array(prompts, dtype=object)
     if _is_list_of_arrays(prompts):
         return _stacked([torch.as_tensor(prompt) for prompt in prompts])
     try:
@@ -117,6 +120,13 @@ def as_prompts(prompts: Array) -> Array:
         # torch supports neither long doubles nor the byte order of other machines.
         return array.astype(np.float64)
     return array
+
+
+def _are_texts(prompts: Array) -> bool:
+    is_column = isinstance(prompts, np.ndarray) and prompts.ndim == 1 and prompts.dtype == object
+    if not is_column and not isinstance(prompts, list | tuple):
+        return False
+    return len(prompts) > 0 and all(isinstance(prompt, str) for prompt in prompts)
 
 
 def _is_list_of_arrays(prompts: Array) -> bool:

@@ -5,6 +5,7 @@ A config is data. `--config` takes the result of somebody else, so a file may on
 the texts is decided on the command line alone.
 """
 
+import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +26,16 @@ from divprism.report.checks import (
     whole,
 )
 from divprism.report.result_files import read_result
+from divprism.scores import registry
 from divprism.scores.presets import PRESETS
 from divprism.scores.settings import AUTO, UNITS
 
 __all__ = ["ALLOWED", "Config", "check_embedder", "check_value", "read_config"]
 
 _LONGEST = 1000  # letters of a text; ours have fewer than a hundred
+# Whole numbers of an estimator or a bandwidth rule: matrices of that size take a minute.
+_LARGEST_SETTING = 4096
+_LARGEST_SETTINGS = {"num_rows": 100_000}  # of which only a few tiles are in memory
 _LARGEST_SEED = 2**63 - 1
 # Embedders that are installed with divprism: no file names them, and they send nothing.
 _INSTALLED = ("wordllama", "efficientnet-lite0", "efficientnet-lite0-frames")
@@ -40,6 +45,24 @@ def _short_text(value: object, path: str) -> None:
     text(value, path)
     if len(str(value)) > _LONGEST:
         refuse(path, f"a text of at most {_LONGEST:,} letters", value)
+
+
+def _spelling(table: dict[str, type], noun: str) -> Check:
+    """Return a check for an object that bounds its whole numbers, and so memory and time."""
+
+    def check(value: object, path: str) -> None:
+        _short_text(value, path)
+        try:
+            chosen = registry.parse(str(value), table, noun)
+        except ArgumentError:
+            return  # refused where it is used, in the words for a flag
+        for field in dataclasses.fields(chosen):
+            setting = getattr(chosen, field.name)
+            most = _LARGEST_SETTINGS.get(field.name, _LARGEST_SETTING)
+            if isinstance(setting, int) and setting > most:
+                refuse(f"{path} {field.name}", f"at most {most:,} in a config", setting)
+
+    return check
 
 
 def _check_order(value: object, path: str) -> None:
@@ -97,13 +120,13 @@ ALLOWED: dict[str, Check] = {
     "kernel_t": _short_text,
     "bandwidth_x": positive,
     "bandwidth_t": positive,
-    "bandwidth_rule": _short_text,
+    "bandwidth_rule": _spelling(registry.BANDWIDTH_RULES, "bandwidth rule"),
     "order": _check_order,
     "truncation": _check_truncation,
     "interval": number(0.0, 1.0),
     "unit": _check_unit,
     "num_permutations": _between(0, 100_000),
-    "estimator": _short_text,
+    "estimator": _spelling(registry.ESTIMATORS, "estimator"),
     "rng": _check_seed,
     "preset": one_of(*PRESETS),
     "normalize": boolean,

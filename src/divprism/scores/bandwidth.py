@@ -386,7 +386,8 @@ class _DistinctRows:
         """Number of outputs of each distinct prompt (rows) and model (columns)."""
         if models is None:
             return np.bincount(self.inverse)[:, None].astype(float)
-        names, codes = np.unique(np.asarray(models), return_inverse=True)
+        # As objects, because NumPy drops null characters at the end of its own texts.
+        names, codes = np.unique(np.array(models, dtype=object), return_inverse=True)
         num_prompts = int(self.inverse.max()) + 1
         cells = np.bincount(self.inverse * names.size + codes, minlength=num_prompts * names.size)
         return cells.reshape(num_prompts, names.size).astype(float)

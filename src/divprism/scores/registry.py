@@ -7,6 +7,7 @@ its name and its fields, as in `gaussian(bandwidth=25.0)`; a name alone stands f
 import ast
 import dataclasses
 import importlib.metadata
+import json
 import math
 import re
 from collections.abc import Callable
@@ -43,12 +44,17 @@ __all__ = [
     "is_registered",
     "kernel",
     "keywords",
+    "numbers_of",
     "parse",
     "plugins",
     "spell",
     "purpose",
     "truncation",
+    "without_bandwidth",
 ]
+
+# Points of a curve.
+_MOST_NUMBERS = 1000
 
 
 def _by_class_name(room: ModuleType, contract: type) -> dict[str, Any]:
@@ -110,7 +116,14 @@ def parse(text: str, table: dict[str, type], noun: str, **given: Any) -> Any:
     name, arguments = match[1], match[2] or ""
     kind = table[name]
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    values = keywords(arguments, text, noun) | given
+    spelled = keywords(arguments, text, noun)
+    for key, value in given.items():
+        if spelled.get(key, value) != value:
+            raise ArgumentError(
+                f"{noun} {text!r} has the {key} {spelled[key]!r}, and {value!r} is given beside "
+                "it; leave out one of them."
+            )
+    values = spelled | given
     for key in values:
         if key not in fields:
             takes = ", ".join(fields) or "no settings"
@@ -218,6 +231,41 @@ def spell_kernel(kernel: Kernel) -> tuple[str, float | None]:
     (('gaussian', 2.0), ('cosine', None))
     """
     return spell(kernel, leave_out="bandwidth"), kernel.bandwidth
+
+
+def without_bandwidth(name: str | None) -> str | None:
+    """The spelling of a kernel whose bandwidth is given beside it.
+
+    >>> without_bandwidth("gaussian(bandwidth=3)"), without_bandwidth("cosine")
+    ('gaussian', 'cosine')
+    """
+    spelled = kernel(name, None)
+    if spelled is None:
+        return name
+    plain, _ = spell_kernel(spelled)
+    return plain
+
+
+def numbers_of(text: str | None, name: str) -> list[float] | None:
+    """The numbers of a flag, separated by commas.
+
+    >>> numbers_of("5,0.5", "--sizes")
+    [5, 0.5]
+    """
+    if text is None:
+        return None
+    try:
+        numbers = list(json.loads(f"[{text}]"))  # JSON tells 5, a size, from 5.0
+    except (ValueError, RecursionError):
+        raise ArgumentError(
+            f"{name} must be numbers separated by commas; got {text[:80]!r}."
+        ) from None
+    # A config may hold a hundred thousand, each of which takes a computation of its own.
+    if len(numbers) > _MOST_NUMBERS:
+        raise ArgumentError(
+            f"{name} must be at most {_MOST_NUMBERS:,} numbers; got {len(numbers):,}."
+        )
+    return numbers
 
 
 def truncation(text: str) -> int | str:

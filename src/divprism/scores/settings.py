@@ -271,6 +271,8 @@ class Settings:
             if f"embedder_{side}" in values:
                 text = values[f"embedder_{side}"]
                 values[f"embedder_{side}"] = registry.embedder(text, precision=precision)
+        if isinstance(values.get("truncation"), str):
+            values["truncation"] = registry.truncation(values["truncation"])
         rules, estimators = registry.BANDWIDTH_RULES, registry.ESTIMATORS
         if "bandwidth_rule" in values:
             text = values["bandwidth_rule"]

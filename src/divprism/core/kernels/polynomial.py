@@ -26,6 +26,13 @@ __all__ = ["Polynomial"]
 # Beyond it, the rounding of a cosine is as large as its power: no similarity is left.
 _MAX_DEGREE = 1_000_000
 
+# From its inverse to itself, settings have a sqrt(offset / scale) that single precision holds: it
+# must not overflow, nor vanish beside a row of zeros.
+_LARGEST_SETTING = 1e30
+
+# Above it, a multinomial coefficient may be larger than any float.
+_MOST_BITS = 1000
+
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
@@ -50,6 +57,10 @@ class Polynomial(Kernel):
             scale = finite_number(self.scale, "scale", requirement)
             if scale <= 0:
                 raise ArgumentError(f"`scale` must be {requirement}; got {self.scale!r}.")
+            if not _is_moderate(scale):
+                raise ArgumentError(
+                    f"`scale` must be {_RANGE}, or None for 1 / d; got {self.scale!r}."
+                )
             object.__setattr__(self, "scale", scale)
         offset = finite_number(self.offset, "offset", "finite and not negative")
         if offset < 0:
@@ -57,6 +68,8 @@ class Polynomial(Kernel):
                 "`offset` must be finite and not negative, or the kernel is indefinite; "
                 f"got {self.offset!r}."
             )
+        if offset > 0 and not _is_moderate(offset):
+            raise ArgumentError(f"`offset` must be 0, or {_RANGE}; got {self.offset!r}.")
         object.__setattr__(self, "offset", offset)
 
     def clean(self, x: object, name: str) -> Array:
@@ -79,11 +92,19 @@ class Polynomial(Kernel):
         """Inner products of unit rows, to the power `degree`."""
         return (a.rows @ b.rows.T) ** self.degree
 
-    def feature_dimension(self, width: int) -> int:
-        """Number of monomials of degree `degree` in the entries of a unit row."""
+    def feature_dimension(self, width: int) -> int | None:
+        """Number of monomials of degree `degree` in the entries of a unit row.
+
+        None where their coefficients may overflow: there are far too many of them, or the kernel is
+        hardly more than equality.
+        """
         # A positive offset adds an entry to every row.
         # Homogeneous: lower powers appear as products with the constant entry.
         entries = width + (self.offset > 0)
+        # A coefficient is at most entries^degree. One entry more, because a factorial of a high
+        # degree takes long even where the quotient is one.
+        if self.degree * math.log2(entries + 1) > _MOST_BITS:
+            return None
         return math.comb(entries + self.degree - 1, self.degree)
 
     def features(self, points: Points) -> Array:
@@ -95,6 +116,13 @@ class Polynomial(Kernel):
             columns = upload(monomials[:, factor], points.rows)
             product = product * xp.take(points.rows, columns, axis=1)
         return product
+
+
+_RANGE = f"between {1 / _LARGEST_SETTING:g} and {_LARGEST_SETTING:g}"
+
+
+def _is_moderate(setting: float) -> bool:
+    return 1 / _LARGEST_SETTING <= setting <= _LARGEST_SETTING
 
 
 @lru_cache(maxsize=4)

@@ -12,7 +12,7 @@ from divprism.data.media import media_kind
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples, Side, Text
-from divprism.data.wording import agreeing, counted, excerpt, excerpts
+from divprism.data.wording import agreeing, counted, excerpt, excerpts, loose_spelling
 
 __all__ = ["is_refusal", "warn_about_content"]
 
@@ -131,8 +131,7 @@ def _warn_about_refusals(
 def _warn_about_near_copies(prompts: Sequence[str], findings: Findings) -> None:
     spellings: dict[str, dict[str, None]] = {}
     for prompt in dict.fromkeys(prompts):
-        key = " ".join(prompt.casefold().split())
-        spellings.setdefault(key, {})[prompt] = None
+        spellings.setdefault(loose_spelling(prompt), {})[prompt] = None
     groups = [list(group) for group in spellings.values() if len(group) > 1]
     if not groups:
         return
@@ -140,6 +139,6 @@ def _warn_about_near_copies(prompts: Sequence[str], findings: Findings) -> None:
     differ = counted(len(groups), "group of prompts differs", "groups of prompts differ")
     findings.warn(
         "prompts-nearly-equal",
-        f"{differ} only by case or white space (first: {first}). They count as different prompts; "
-        "write them alike if they are the same.",
+        f"{differ} only by case, white space or Unicode form (first: {first}). They count as "
+        "different prompts; write them alike if they are the same.",
     )

@@ -20,13 +20,13 @@ __all__ = [
     "ChosenFields",
     "Fields",
     "Findings",
+    "JoinIds",
     "choose_fields",
     "is_answered",
     "known_output",
     "kind_of_field",
     "listed",
     "prompt_field_of",
-    "prompt_id_of",
     "until_filled",
     "value_of",
 ]
@@ -362,13 +362,34 @@ def value_of(record: Record, name: str) -> Any:
     return value
 
 
-def prompt_id_of(record: dict[str, Any]) -> object:
-    """Return the id that joins a record with its prompt; None without one."""
-    name = _first_known(record, _IDS)
-    # Some tables store a list under "id"; joining by it would match nothing.
-    if name is None or isinstance(record[name], list | dict):
-        return None
-    return record[name]
+class JoinIds:
+    """The ids that join the records of a table with their prompts, as the records are read."""
+
+    def __init__(self) -> None:
+        # A record that lacks `prompt_id` may have an `id` that numbers something else, so all ids
+        # come from one field, which is known when all records are read.
+        self._by_field: dict[str, list[object]] = {name: [] for name in _IDS}
+        self._present: set[str] = set()
+
+    def add(self, record: dict[str, Any], count: int = 1) -> None:
+        """Add a record that `count` outputs or prompts come from."""
+        for name, ids in self._by_field.items():
+            field_name = _first_known(record, (name,))
+            value = None
+            if field_name is not None:
+                self._present.add(name)
+                value = record[field_name]
+            # Some tables store a list under "id"; joining by it would match nothing. A blank cell
+            # is no id either: two of them would match each other.
+            if isinstance(value, list | dict) or is_blank(value):
+                value = None
+            ids.extend([value] * count)
+
+    @property
+    def values(self) -> list[object]:
+        """An id for each output or prompt; None for one without."""
+        names = [name for name in _IDS if name in self._present]
+        return self._by_field[(*names, _IDS[0])[0]]
 
 
 def kind_of_field(name: str, seen: list[Record], root: Root) -> str:

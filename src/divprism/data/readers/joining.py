@@ -55,17 +55,12 @@ class Prompts:
         each : int, optional
             Number of consecutive outputs that may share a prompt.
         """
-        # Ids are used only if every output has one; a prompt without its id is then a mistake.
-        if ids and self.keys and None not in ids:
-            num_missing = list(self.keys).count(None)
-            if num_missing == 0:
-                return replace(samples, prompts=self._by_id(samples.source, ids, findings))
-            if num_missing < len(self.keys):
-                have = agreeing(num_missing, "has", "have")
-                raise DataError(
-                    f"{num_missing:,} of {len(self.keys):,} prompts in {self.name} {have} no "
-                    "prompt_id to join the outputs by."
-                )
+        # Where both sides have ids, one that is missing is a mistake: row by row, the others would
+        # get prompts that their ids contradict.
+        if _has_ids(ids) and _has_ids(self.keys):
+            _require_ids(ids, f"outputs in {samples.source}", "join the prompts by")
+            _require_ids(self.keys, f"prompts in {self.name}", "join the outputs by")
+            return replace(samples, prompts=self._by_id(samples.source, ids, findings))
         return self._row_by_row(samples, ids, findings, each)
 
     def _row_by_row(
@@ -111,6 +106,20 @@ class Prompts:
             )
         findings.note(f"{source}: prompts joined from {name} by id")
         return tuple(self.side[row_of[str(key)]] for key in ids)
+
+
+def _has_ids(ids: Sequence[object]) -> bool:
+    return any(key is not None for key in ids)
+
+
+def _require_ids(ids: Sequence[object], subject: str, purpose: str) -> None:
+    num_missing = list(ids).count(None)
+    if num_missing:
+        have = agreeing(num_missing, "has", "have")
+        raise DataError(
+            f"{num_missing:,} of {len(ids):,} {subject} {have} no prompt_id to {purpose}; add it, "
+            "or leave the ids out of all to pair row by row."
+        )
 
 
 def _repeated(side: Side, each: int) -> Side:

@@ -13,11 +13,11 @@ from divprism.data.readers.fields import (
     ChosenFields,
     Fields,
     Findings,
+    JoinIds,
     choose_fields,
     kind_of_field,
     listed,
     prompt_field_of,
-    prompt_id_of,
     until_filled,
     value_of,
 )
@@ -84,7 +84,7 @@ def samples_from_records(
         if limit is not None and not choice.models and rows.num_full >= limit:
             break
     unused.warn(source, findings)
-    return rows.samples(source), rows.ids
+    return rows.samples(source), rows.ids.values
 
 
 def side_from_records(
@@ -104,12 +104,12 @@ def side_from_records(
     seen = until_filled(stream, (name,))
     kind = fields.prompt_kind or kind_of_field(name, seen, root)
     prompts: list[Value] = []
-    ids = []
+    ids = JoinIds()
     for record in itertools.chain(seen, stream):
         place = Place(record.where, root, name, fields.keyword("prompt"))
         prompts.append(prompt_in(_prompt_value(record, name), kind, place))
-        ids.append(prompt_id_of(record.fields))
-    return cast(tuple[Item, ...], tuple(prompts)), ids
+        ids.add(record.fields)
+    return cast(tuple[Item, ...], tuple(prompts)), ids.values
 
 
 def _peek(records: Iterable[Record], source: str) -> tuple[Record, Iterator[Record]]:
@@ -138,7 +138,7 @@ class _Rows:
         self.outputs: list[Value] = []
         self.prompts: list[Value | int | None] = []
         self.models: list[str] = []
-        self.ids: list[object] = []
+        self.ids = JoinIds()
         self.num_full = 0  # pairs that are not empty
 
     def add(self, record: Record) -> None:
@@ -160,7 +160,7 @@ class _Rows:
                 place = Place(where, self.root, choice.prompt, self.keywords["prompt"])
                 prompt = prompt_in(value, choice.prompt_kind, place)
         model = model_name([value_of(record, name) for name in choice.models], where)
-        prompt_id = prompt_id_of(record.fields)
+        num_before = len(self.outputs)
         for name in choice.outputs:
             value = value_of(record, name)
             frames = name.lower() == "frames"
@@ -170,8 +170,8 @@ class _Rows:
                 # The same object for each output: prompts are embedded and compared only once.
                 self.prompts.append(prompt)
                 self.models.append(model)
-                self.ids.append(prompt_id)
                 self.num_full += not is_empty(output) and not is_empty(prompt)
+        self.ids.add(record.fields, len(self.outputs) - num_before)
 
     @property
     def last_prompt(self) -> str | None:
