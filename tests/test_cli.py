@@ -580,6 +580,8 @@ def test_a_score_below_its_gate_ends_with_5_after_the_result(folder, tmp_path):
     assert (failed.returncode, failed.stdout) == (5, passed.stdout)
     message = f"divprism: conditional_vendi is {value:.4g}, below 30 (--fail-under).\n"
     assert failed.stderr.decode() == message
+    both = run(*arguments, "--fail-under", "conditional_vendi=30", "--fail-under", "rke=1000")
+    assert both.stderr.decode() == message  # one model, however many of its scores are low
     write(tmp_path, {"o.jsonl": jsonl(records(("one", "two")))})
     several = run("score", tmp_path / "o.jsonl", "-q", "--fail-under", "rke=30")
     assert several.returncode == 5 and several.stdout

@@ -31,7 +31,8 @@ ROOMS = [
     "analysis",
     "report",
     "guidance",
-    "integrations",  # empty so far: adapters for other libraries, imported on demand
+    "integrations",  # adapters for other libraries, imported on demand
+    "testing",
     "cli",
     "__main__",
 ]
@@ -41,6 +42,7 @@ IMPORTED_BY_METHODS = {"report"}
 
 HEAVY_MODULES = [
     "torch",
+    "torchmetrics",
     "pandas",
     "narwhals",
     "sklearn",

@@ -191,6 +191,30 @@ class Evaluation:
             document["fidelity"] = self.fidelity.to_dict()
         return document
 
+    def log_dict(self, prefix: str = "divprism/") -> dict[str, float]:
+        """The scores as plain floats by name, as loggers of experiments take them.
+
+        An interval adds its ends as `..._low` and `..._high`.
+
+        Parameters
+        ----------
+        prefix : str
+            Beginning of each name; most loggers make a section of what precedes a slash.
+
+        Examples
+        --------
+        >>> import numpy as np, divprism as dp
+        >>> dp.evaluate(np.eye(4), kernel_x=dp.Cosine()).log_dict()
+        {'divprism/vendi': 4.0, 'divprism/rke': 4.0}
+        """
+        logged = {}
+        for name, score in self.scores.items():
+            logged[prefix + name] = score.value
+            if name in self.intervals:
+                logged[f"{prefix}{name}_low"] = float(self.intervals[name].low)
+                logged[f"{prefix}{name}_high"] = float(self.intervals[name].high)
+        return logged
+
     def _score_to_dict(self, name: str) -> dict[str, Any]:
         entry = self.scores[name].to_dict() | {"interval": None, "bound": None}
         if name in self.intervals:
@@ -277,6 +301,18 @@ class Results(Mapping[str, Evaluation]):
         if len(self) == 1:
             return self.first.to_dict()
         return {"schema": SCHEMA, "models": self.documents()}
+
+    def log_dict(self, prefix: str = "divprism/") -> dict[str, float]:
+        """`Evaluation.log_dict` of all models, as "divprism/MODEL/vendi".
+
+        A single model goes without its name, so that runs of different models share a chart.
+        """
+        if len(self) == 1:
+            return self.first.log_dict(prefix)
+        logged: dict[str, float] = {}
+        for model, result in self.items():
+            logged |= result.log_dict(f"{prefix}{model}/")
+        return logged
 
     def to_json(self) -> str:
         """The result document as JSON text."""

@@ -7,9 +7,10 @@ from divprism.data.readers.guards import shown
 from divprism.errors import ArgumentError, GateError
 from divprism.scores.spec import LABELS, PROMPTS, REPEATED_PROMPTS, score_spec
 
-__all__ = ["check_gates", "check_possible", "parse_gates"]
+__all__ = ["check_gates", "check_possible", "low_scores", "parse_gates"]
 
-_UNCHECKED = "`fail_under={}` cannot be checked: the score needs {}."
+_UNCHECKED = "{} cannot be checked: the score needs {}."
+_FAIL_UNDER = "`fail_under={}`"  # how messages call a gate
 
 
 def parse_gates(texts: list[str], *, labels: bool) -> dict[str, float]:
@@ -29,31 +30,53 @@ def parse_gates(texts: list[str], *, labels: bool) -> dict[str, float]:
     return gates
 
 
-def check_possible(gates: dict[str, float], *, labels: bool, prompts: bool = True) -> None:
+def check_possible(
+    gates: dict[str, float], *, labels: bool, prompts: bool = True, argument: str = _FAIL_UNDER
+) -> None:
     """Refuse gates on scores that will not be computed, before anything is computed."""
     # Whether prompts repeat is not known before they are compared.
     present = {PROMPTS: prompts, REPEATED_PROMPTS: prompts, LABELS: labels}
     for name in gates:
         lacking = score_spec(name).missing_need([need for need in present if present[need]])
         if lacking is not None:
-            raise ArgumentError(_UNCHECKED.format(name, lacking))
+            raise ArgumentError(_UNCHECKED.format(argument.format(name), lacking))
 
 
-def check_gates(results: Results, gates: dict[str, float]) -> None:
-    """Refuse results with a score below its gate, or without it: unchecked is not passed."""
+def low_scores(
+    results: Results, gates: dict[str, float], argument: str = _FAIL_UNDER
+) -> list[tuple[str, str]]:
+    """Model and score wherever a score is below its gate; one that is missing is refused."""
+    low = []
     for name, least in gates.items():
-        low = []
         for model, result in results.items():
             value = result.scores.get(name)
             if value is None:
-                raise ArgumentError(_UNCHECKED.format(name, " and ".join(score_spec(name).needs)))
+                # Unchecked is not passed.
+                needs = " and ".join(score_spec(name).needs)
+                raise ArgumentError(_UNCHECKED.format(argument.format(name), needs))
             # "not >=" rather than "<", so that NaN does not pass.
             if not value >= least:
-                subject = f"{name} of {shown(model)}" if model else name  # "" if not named
-                low.append(f"{subject} is {value:.4g}, {_relation(value)} {least:g}")
-        if low:
-            others = f", as for {len(low):,} of {len(results):,} models" * (len(low) > 1)
-            raise GateError(f"{low[0]}{others} (`fail_under`).")
+                low.append((model, name))
+    return low
+
+
+def check_gates(results: Results, gates: dict[str, float]) -> None:
+    """Refuse results with a score below its gate, or without it."""
+    low = low_scores(results, gates)
+    if not low:
+        return
+    model, name = low[0]
+    subject = name
+    if model:  # "" if not named
+        subject = f"{name} of {shown(model)}"
+    others = ""
+    count = sum(each == name for _, each in low)
+    if count > 1:
+        others = f", as for {count:,} of {len(results):,} models"
+    value = results[model].scores[name]
+    relation = _relation(value)
+    limit = f"{gates[name]:g}{others}"
+    raise GateError(f"{subject} is {value:.4g}, {relation} {limit} (`fail_under`).")
 
 
 def _relation(value: float) -> str:

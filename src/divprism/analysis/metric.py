@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from divprism.analysis._stream_features import StreamFeatures
+from divprism.analysis._stream_scores import stream_scores
 from divprism.analysis._stream_state import (
     MOST_ITEMS,
     StreamState,
@@ -17,28 +19,18 @@ from divprism.analysis._stream_state import (
     operators_of,
 )
 from divprism.analysis.evaluation import Evaluation, runtime_since
-from divprism.core.arrays import Array, array_namespace
-from divprism.core.entropy import truncation_of
-from divprism.core.estimates import entropy_estimate
-from divprism.core.features import FourierMap, draw_frequencies
-from divprism.core.kernels import Kernel, Points
-from divprism.core.moments import FeatureMoments
-from divprism.core.validation import check_order, check_pairing, check_seed, check_truncation
+from divprism.core.kernels import Kernel
+from divprism.core.validation import check_order, check_truncation
 from divprism.data.archives import open_archive, require_keys, write_archive
 from divprism.errors import ArgumentError, DataError
-from divprism.estimators import Dual, Entropy, Estimator, Fourier
 from divprism.scores import registry
-from divprism.scores.score import Score, combine, kinds_in
 from divprism.scores.settings import Settings
 from divprism.scores.spec import available
 
 __all__ = ["Metric"]
 
 _FORMAT = 1  # version of the files that `save` writes
-# Each of up to three moments of this size takes 134 MB, and its spectrum O(size^3).
-_MOST_FEATURES = 4096  # a second moment of more features is refused
 _WIDEST = 1 << 20  # largest width that a file may claim
-_ROUNDING_OF_SUMS = 4 * float(np.finfo(np.float64).eps)  # of one term, relative to the sum
 
 
 class Metric:
@@ -86,34 +78,14 @@ class Metric:
         truncation: int | None = None,
         rng: int | np.random.Generator = 0,
     ) -> None:
-        self._kernels = {"x": kernel_x}
-        if kernel_t is not None:
-            self._kernels["t"] = kernel_t
-        for name, kernel in self._kernels.items():
-            _require_features(kernel, f"kernel_{name}")
-        self._is_random = kernel_x.has_fourier_features
-        for kernel in self._kernels.values():
-            if kernel.has_fourier_features != self._is_random:
-                raise ArgumentError(
-                    "`kernel_x` and `kernel_t` must both be Gaussian or neither: random features "
-                    "of one do not multiply exact features of the other."
-                )
-        self._num_features = 0
-        self._estimator: Estimator = Dual()
-        if self._is_random:
-            fourier = Fourier(num_features)
-            self._num_features = fourier.num_features
-            self._estimator = fourier
+        self._stream = StreamFeatures(kernel_x, kernel_t, num_features, rng)
         self._order = check_order(order)
         self._truncation = check_truncation(truncation)
-        self._seed = check_seed(rng)
         self.reset()
 
     def reset(self) -> None:
         """Forget all chunks."""
         self._state = StreamState()
-        # Frequencies for some widths: drawn from the seed, so they are no part of the state.
-        self._maps: tuple[Mapping[str, int], dict[str, FourierMap]] = ({}, {})
 
     @property
     def n(self) -> int:
@@ -125,97 +97,13 @@ class Metric:
 
         A chunk that is refused, or interrupted, changes nothing.
         """
-        if (t is None) != ("t" not in self._kernels):
-            raise ArgumentError("`t` goes with `kernel_t`: give both or neither.")
-        rows = {"x": self._kernels["x"].clean(x, "x")}
-        if t is not None:
-            rows["t"] = self._kernels["t"].clean(t, "t")
-        for name, side in rows.items():
-            check_pairing(rows["x"].shape[0], side.shape[0], name)
-            width = self._state.widths.get(name, side.shape[1])
-            if side.shape[1] != width:
-                raise DataError(
-                    f"`{name}` has {side.shape[1]} columns; earlier chunks had {width}."
-                )
-        state, maps = self._state, self._maps
+        rows = self._stream.clean(x, t, self._state.widths)
+        state = self._state
         if state.n == 0:
-            state = self._begun({name: int(side.shape[1]) for name, side in rows.items()})
-        if self._is_random and maps[0] != state.widths:
-            maps = (state.widths, self._drawn(state.widths))
-        features, noise = self._features(rows, maps[1])
-        _require_finite(features)
+            state = self._stream.begun({name: int(side.shape[1]) for name, side in rows.items()})
+        features, noise = self._stream.features(rows)
         # The last statement replaces the whole state, so a chunk is added whole or not at all.
-        state = state.updated(features, noise)
-        self._maps = maps
-        self._state = state
-
-    def _begun(self, widths: dict[str, int]) -> StreamState:
-        """A state without items, once the widths are known."""
-        names = operators_of(widths)
-        sizes = dict.fromkeys(names, 2 * self._num_features)
-        if not self._is_random:
-            sizes = self._exact_sizes(widths)
-        moments = {name: FeatureMoments(sizes[name], self._is_random) for name in names}
-        return StreamState(widths=widths, moments=moments)
-
-    def _drawn(self, widths: Mapping[str, int]) -> dict[str, FourierMap]:
-        """Frequencies, from the seed and the widths alone, so that all workers have the same."""
-        rng = np.random.default_rng(self._seed)
-        maps = {}
-        for name, width in widths.items():
-            maps[name] = FourierMap(draw_frequencies(width, self._num_features, rng))
-        return maps
-
-    def _exact_sizes(self, widths: dict[str, int]) -> dict[str, int]:
-        """Number of exact features of each operator; those of pairs are products."""
-        sizes = {}
-        for name, width in widths.items():
-            size = self._kernels[name].feature_dimension(width)
-            if size is None:
-                raise ArgumentError(
-                    f"`kernel_{name}` has too many features, or too large ones, for rows of "
-                    f"{width:,} numbers; use a Gaussian kernel, or evaluate."
-                )
-            sizes[name] = size
-        if "t" in sizes:
-            sizes["joint"] = sizes["x"] * sizes["t"]
-        largest = max(sizes.values())
-        if largest > _MOST_FEATURES:
-            raise ArgumentError(
-                f"these kernels have {largest:,} features together, above {_MOST_FEATURES:,}; "
-                "use Gaussian kernels, or evaluate."
-            )
-        return sizes
-
-    def _features(
-        self, rows: dict[str, Array], maps: Mapping[str, FourierMap]
-    ) -> tuple[dict[str, Array], float]:
-        """Features of the outputs, the prompts and the pairs, and the noise of their moments."""
-        if self._is_random:
-            return self._random_features(rows, maps), 0.0
-        features, noise = {}, 0.0
-        for name, side in rows.items():
-            kernel = self._kernels[name]
-            points = kernel.points(side, array_namespace(side).float64, name)
-            # A second moment squares the features, which doubles their relative rounding.
-            noise = max(noise, 2 * points.noise)
-            features[name] = kernel.features(points)
-        if "t" in features:
-            # The features of a product of kernels are the products of their features.
-            product = features["x"][:, :, None] * features["t"][:, None, :]
-            features["joint"] = array_namespace(product).reshape(product, (product.shape[0], -1))
-        return features, noise
-
-    def _random_features(
-        self, rows: dict[str, Array], maps: Mapping[str, FourierMap]
-    ) -> dict[str, Array]:
-        """Random Fourier features. The phases of a pair add up, because its kernels multiply."""
-        phases = {}
-        for name, side in rows.items():
-            phases[name] = maps[name].phases(_in_bandwidths(side, self._kernels[name]))
-        if "t" in phases:
-            phases["joint"] = phases["x"] + phases["t"]
-        return {name: FourierMap.features(block) for name, block in phases.items()}
+        self._state = state.updated(features, noise)
 
     def merge(self, other: "Metric") -> None:
         """Add what another metric with the same settings has seen."""
@@ -235,55 +123,28 @@ class Metric:
             widths = f"{dict(self._state.widths)} and {dict(state.widths)}"
             raise DataError(f"metrics of different widths cannot be merged: {widths}.")
         try:
-            check_state(state, self._kernels)
+            check_state(state, self._stream.kernels)
         except (ValueError, AttributeError, KeyError, TypeError) as error:
             raise DataError(f"the other metric is not a valid state: {error}.") from None
         own = self._state
         if own.n == 0:
-            own = self._begun(dict(state.widths))
+            own = self._stream.begun(dict(state.widths))
         if own.n + state.n >= MOST_ITEMS:
             raise DataError(f"a metric counts to {MOST_ITEMS:,} items.")
         self._state = own.merged(state)
 
     def compute(self) -> Evaluation:
         """The scores of all chunks so far."""
-        if self.n == 0:
-            raise DataError("nothing has been seen yet: call update first.")
         start = time.perf_counter()
-        # Sums of n terms round by about sqrt(n) of that, in an order that chunks decide.
-        noise = max(self._state.noise, _ROUNDING_OF_SUMS * math.sqrt(self.n))
-        spectra = {}
-        for name, moments in self._state.moments.items():
-            spectra[name] = moments.spectrum(noise)
         settings = Settings(
-            kernel_x=self._kernels["x"],
-            kernel_t=self._kernels.get("t"),
+            kernel_x=self._stream.kernels["x"],
+            kernel_t=self._stream.kernels.get("t"),
             order=self._order,
             truncation=self._truncation,
-            estimator=self._estimator,
-            rng=self._seed,
+            estimator=self._stream.estimator,
+            rng=self._stream.seed,
         )
-        truncation = truncation_of(self._truncation, self.n)
-        scores = {}
-        for spec in available(spectra):
-            order = spec.order_under(self._order)
-            entropies = {}
-            for name in spec.terms:
-                estimate = entropy_estimate(spectra[name], order, truncation)
-                if self._is_random:
-                    # An extrapolation may leave the entropies that n items can have.
-                    value = min(max(estimate.value, 0.0), math.log(self.n))
-                    estimate = replace(estimate, value=value)
-                entropies[name] = Entropy(estimate, spectra[name].method)
-            entropy = combine(spec, entropies)
-            scores[spec.name] = Score(
-                spec.name,
-                entropy,
-                order=order,
-                n=self.n,
-                settings=settings,
-                prompt_kinds=kinds_in(spec, entropies),
-            )
+        scores = stream_scores(self._state, available(self._state.moments), settings)
         data = {"n": self.n, "outputs": None, "prompts": None, "hash": None, "skipped": 0}
         return Evaluation(scores=scores, settings=settings, data=data, runtime=runtime_since(start))
 
@@ -292,12 +153,13 @@ class Metric:
         order: float | str = self._order
         if math.isinf(self._order):
             order = "inf"
+        kernels = self._stream.kernels
         return {
-            "kernels": {name: registry.spell(kernel) for name, kernel in self._kernels.items()},
-            "num_features": self._num_features,
+            "kernels": {name: registry.spell(kernel) for name, kernel in kernels.items()},
+            "num_features": self._stream.num_features,
             "order": order,
             "truncation": self._truncation,
-            "rng": self._seed,
+            "rng": self._stream.seed,
         }
 
     def save(self, path: str | Path) -> None:
@@ -362,7 +224,7 @@ class Metric:
         n, widths = header["n"], header["widths"]
         state = StreamState(n=n, noise=header["noise"])
         # An empty metric has no widths yet, because these come with the first chunk.
-        sides: Mapping[str, Kernel] = self._kernels
+        sides: Mapping[str, Kernel] = self._stream.kernels
         operators = operators_of(sides)
         if n == 0:
             sides, operators = {}, []
@@ -372,12 +234,12 @@ class Metric:
             totals = {name: archive[f"total_{name}"] for name in operators}
             self._check_sizes(widths, totals)
             # In the order of the kernels, in which the frequencies are drawn.
-            empty = self._begun({name: widths[name] for name in sides})
+            empty = self._stream.begun({name: widths[name] for name in sides})
             moments = {}
             for name, total in totals.items():
                 moments[name] = empty.moments[name].restored(total, float(n))
             state = replace(state, widths=empty.widths, moments=moments)
-        check_state(state, self._kernels)
+        check_state(state, self._stream.kernels)
         return state
 
     def _check_sizes(self, widths: Mapping[str, Any], totals: Mapping[str, np.ndarray]) -> None:
@@ -386,39 +248,5 @@ class Metric:
             if type(width) is not int or not 0 < width <= _WIDEST:
                 raise ValueError("its header does not fit its arrays")
         sizes = {len(total) for total in totals.values()}
-        if self._is_random and sizes != {2 * self._num_features}:
+        if self._stream.is_random and sizes != {2 * self._stream.num_features}:
             raise ValueError("its header does not fit its arrays")
-
-
-def _require_features(kernel: object, name: str) -> None:
-    """Refuse kernels that have neither random nor exact features."""
-    if not isinstance(kernel, Kernel):
-        raise ArgumentError(f"`{name}` must be an object such as dp.Gaussian(1.0); got {kernel!r}.")
-    if not kernel.has_fourier_features and kernel.feature_dimension(1) is None:
-        raise ArgumentError(
-            f"a stream needs a kernel with features; {type(kernel).__name__} has none. "
-            "Use evaluate."
-        )
-
-
-def _require_finite(features: Mapping[str, Array]) -> None:
-    """Refuse features that overflow."""
-    for block in features.values():
-        xp = array_namespace(block)
-        if not bool(xp.all(xp.isfinite(block))):
-            raise DataError(
-                "the features of a chunk overflow: its values are too large for these bandwidths."
-            )
-
-
-def _in_bandwidths(rows: Array, kernel: Kernel) -> Points:
-    """Rows divided by the bandwidth.
-
-    They are not centred: workers could not agree on a centre, and the spectrum does not depend on
-    it.
-    """
-    assert kernel.bandwidth is not None
-    xp = array_namespace(rows)
-    # In double precision also for single precision data: sums in single precision would depend on
-    # the cut into chunks, and leave spurious eigenvalues that count below order 1.
-    return Points(xp.astype(rows, xp.float64) / kernel.bandwidth)

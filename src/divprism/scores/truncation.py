@@ -15,6 +15,7 @@ import numpy as np
 from divprism.core.arrays import (
     Array,
     content_hashes,
+    distinct_rows,
     eigvalsh,
     scrambled,
     single_hashes,
@@ -46,6 +47,9 @@ _TOLERANCE = 0.02
 
 # Numbers of eigenvalues are tried from the largest down, each this share of the one before.
 _STEP = 0.97
+
+# Times that pairs learn what is in the groups of the pairs in their groups.
+_ROUNDS = 2
 
 Spectra = dict[str, Spectrum]
 """The spectra of the outputs ("x") and, with prompts, of these ("t") and of the pairs ("joint")."""
@@ -180,16 +184,38 @@ def _hashes(
 ) -> np.ndarray:
     """A hash of each pair by its content, which no order of rows changes."""
     hashes = weights.view(np.uint64)
-    ids = []
+    groups = []
     for name, operator in operators.items():
         if isinstance(operator.kernel, Categorical):
-            ids.append(operator.index)
-        else:
-            hashes = scrambled(scrambled(hashes) + _row_hashes(operator, data[name]))
-    for codes in ids:
-        # Groups are known by their members: names must not matter, nor the numbers for them.
-        hashes = scrambled(scrambled(hashes) + _sums(codes, hashes)[codes])
+            groups.append(operator.index)
+            continue
+        hashes = scrambled(scrambled(hashes) + _row_hashes(operator, data[name]))
+        if isinstance(operator.kernel, Precomputed):
+            # Sorted rows do not tell items apart that are alike from others like them.
+            groups.append(distinct_rows(np.asarray(to_numpy(data[name])))[1])
+    # Groups are known by their members: names must not matter, nor the numbers for them.
+    for _ in range(_ROUNDS):
+        for codes in groups:
+            hashes = scrambled(scrambled(hashes) + _sums(codes, hashes)[codes])
+    # Groups with equal members can be exchanged. They are kept apart, or their pairs would be dealt
+    # to the halves in the order of rows.
+    for codes in groups:
+        ranks = _ranks_of_equal(_sums(codes, hashes), codes)[codes]
+        hashes = scrambled(scrambled(hashes) + ranks)
     return hashes
+
+
+def _ranks_of_equal(sums: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """For each group its number among those with the same hash, in order of appearance."""
+    present, first = np.unique(codes, return_index=True)
+    appearance = np.full(sums.size, codes.size)
+    appearance[present] = first
+    order = np.lexsort((appearance, sums))
+    is_new = np.append(True, np.diff(sums[order].view(np.int64)) != 0)
+    starts = np.flatnonzero(is_new)[np.cumsum(is_new) - 1]
+    ranks = np.empty(sums.size, np.uint64)
+    ranks[order] = np.arange(sums.size) - starts
+    return ranks
 
 
 def _sums(codes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
