@@ -662,3 +662,31 @@ def test_prompts_of_one_direction_are_one_prompt_after_normalization(dtype):
     # Two roundings of a vector in half precision are apart by about a thousandth.
     assert float(result.per_prompt_vendi) == pytest.approx(float(expected.per_prompt_vendi))
     assert "prompts-nearly-equal" not in [notice.code for notice in result.warnings]
+
+
+def test_images_in_the_prompts_of_chats_are_reported(tmp_path):
+    rows = []
+    for number in range(4):
+        image = {"type": "image_url", "image_url": {"url": f"http://127.0.0.1/{number}.png"}}
+        content = [{"type": "text", "text": "Describe"}, image]
+        chat = [
+            {"role": "user", "content": content},
+            {"role": "assistant", "content": f"a {number}"},
+        ]
+        rows.append({"messages": chat})
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    assert_warns_once_or_refuses(tmp_path, "prompt-parts-left-out", "4 prompts have images")
+
+
+def test_a_table_with_names_of_a_batch_is_read_as_a_table(tmp_path):
+    rows = [{"custom_id": n, "prompt": "p", "response": f"answer {n}"} for n in range(2)]
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    outputs = dp.load(tmp_path / "o.jsonl").outputs
+    assert [item.text for item in outputs] == ["answer 0", "answer 1"]
+
+
+@pytest.mark.parametrize("missing", [pd.NA, pd.NaT, None])
+def test_a_missing_text_in_a_list_of_dicts_is_left_out(missing):
+    rows = [{"prompt": "p", "output": text} for text in ("a b", missing, "c d")]
+    result = dp.evaluate(rows)
+    assert (result.data["n"], result.data["skipped"]) == (2, 1)

@@ -168,3 +168,29 @@ def test_the_flag_takes_auto_and_states_refuse_it(tmp_path):
     wrong = run("score", *source, "--truncation", "half")
     assert wrong.returncode == 2
     assert b"--truncation must be a whole number, or auto; got 'half'." in wrong.stderr
+
+
+@pytest.mark.parametrize("kind", ["prompts", "outputs", "matrix"])
+def test_groups_that_are_alike_do_not_tie_the_number_to_the_order_of_rows(kind):
+    """The same ten outputs for each of 40 prompts, and groups of equal size."""
+    answers, ids = np.tile(X[:10], (40, 1)), np.repeat(np.arange(40), 10)
+    labels = np.repeat(np.arange(4), 25)
+    matrix = 0.95 * (labels[:, None] == labels) + 0.05
+    found = set()
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(400)
+        few = order[order < 100]
+        data = {
+            "prompts": (answers[order], ids[order], {"kernel_t": dp.Categorical()}),
+            "outputs": (labels[few], None, {"kernel_x": dp.Categorical()}),
+            "matrix": (matrix[np.ix_(few, few)], None, {"kernel_x": dp.Precomputed()}),
+        }
+        x, t, kernels = data[kind]
+        found.add(chosen(x, t, **kernels))
+    assert len(found) == 1
+
+
+def test_no_truncation_replaces_one_that_is_chosen():
+    settings = dp.Settings(truncation="auto")
+    result = dp.vendi(X, kernel=dp.Gaussian(1.5), settings=settings, truncation=None)
+    assert result.settings.truncation is None

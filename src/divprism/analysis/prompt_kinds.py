@@ -11,7 +11,6 @@ from divprism.core.kernels import Categorical, Cosine, Gaussian
 from divprism.core.near_rows import equal_up_to, typical_distance
 from divprism.core.spectrum import Spectrum
 from divprism.errors import Notice
-from divprism.scores.bandwidth import SAME_PROMPT
 from divprism.scores.problem import Problem
 from divprism.scores.score import Score
 
@@ -21,6 +20,10 @@ _FEW = 0.5  # kinds for each prompt; with fewer, most prompts share their kind
 # Times the outputs of a prompt. The default rule lets other prompts have a tenth of the weight, so
 # that outputs which are all different exceed their number by a ninth.
 _CLEARLY_MORE = 1.25
+# Distance up to which vectors may differ by rounding, as a share of a typical distance; vectors
+# with fewer entries are as close as that by chance.
+_ROUNDING = 1e-3
+_FEWEST_ENTRIES = 3
 
 
 def kinds_as_ids(problem: Problem) -> float:
@@ -78,13 +81,16 @@ def nearly_equal_prompts(problem: Problem) -> tuple[Notice, ...]:
     if not isinstance(problem.t.kernel, Gaussian | Cosine):
         return ()
     rows = to_numpy(problem.t.points.rows).astype(float)
-    first = equal_up_to(rows, SAME_PROMPT * typical_distance(rows))
+    tolerance = _ROUNDING * typical_distance(rows)
+    if rows.shape[1] < _FEWEST_ENTRIES or tolerance == 0:
+        return ()
+    first = equal_up_to(rows, tolerance)
     count = int((np.bincount(first)[first] > 1).sum())
     if count == 0:
         return ()
     text = (
         f"{count:,} of the {problem.t.size:,} distinct prompts are closer to another one than "
-        f"{100 * SAME_PROMPT:g} % of a typical distance, and count as different prompts. If their "
+        f"{100 * _ROUNDING:g} % of a typical distance, and count as different prompts. If their "
         "vectors are of the same text, computed in different batches, take one vector for each "
         "text, or pass ids as prompts."
     )

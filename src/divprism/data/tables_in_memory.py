@@ -177,6 +177,9 @@ def _rows_of_data_set(table: Any) -> Iterator[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     """Return arrays, numbers and dates of NumPy as Python values, also inside of lists."""
+    # Markers of pandas, which also stand in lists of dicts; equal to nothing, not even themselves.
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
     if isinstance(value, np.ndarray):
         return [_plain(entry) for entry in value.tolist()]
     if isinstance(value, np.generic):

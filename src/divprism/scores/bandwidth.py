@@ -18,7 +18,7 @@ from divprism.core.distances import condensed_squares
 from divprism.core.validation import clean_rows, whole_number
 from divprism.errors import ArgumentError
 
-__all__ = ["SAME_PROMPT", "BandwidthRule", "DistinctPrompts", "MedianDistance", "StableScore"]
+__all__ = ["BandwidthRule", "DistinctPrompts", "MedianDistance", "StableScore"]
 
 
 # The papers' rule searches from four times the median distance down to an eighth of it, in steps of
@@ -41,7 +41,7 @@ _HEARD = 0.1
 
 # Prompts that are closer than this, relative to the median distance, are the same up to rounding:
 # an embedder may give a text slightly different vectors in different batches.
-SAME_PROMPT = 0.01
+_SAME_PROMPT = 0.01
 
 
 class BandwidthRule(ABC):
@@ -235,7 +235,7 @@ class DistinctPrompts(BandwidthRule):
         if companions.num_outputs.size == 0:
             return rows.median
         closest = math.sqrt(float(rows.relative_squares.min()))
-        lowest = math.log(max(closest / _VANISHING, SAME_PROMPT))
+        lowest = math.log(max(closest / _VANISHING, _SAME_PROMPT))
         apart = _root_between(companions.log_excess_of_all, lowest, _HIGHEST)
         if companions.weight_of_alone > 0:
             together = _root_between(companions.log_excess_of_alone, lowest, _HIGHEST)

@@ -400,6 +400,9 @@ def read_options(
     if both is not None:
         both = _check_switch(both, "normalize")
         given = {"normalize_x": both, "normalize_t": both} | given
+    if "truncation" in given:
+        # None replaces "auto" as well.
+        given.setdefault("auto_truncation", False)
     if given.get("bandwidth_rule") is not None:
         given = _without_chosen(base) | given
     settings = replace(base, **given)

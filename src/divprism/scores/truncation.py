@@ -193,6 +193,8 @@ def _hashes(
         if isinstance(operator.kernel, Precomputed):
             # Sorted rows do not tell items apart that are alike from others like them.
             groups.append(distinct_rows(np.asarray(to_numpy(data[name])))[1])
+    # A group of all pairs says nothing about any.
+    groups = [codes for codes in groups if codes.max() > 0]
     # Groups are known by their members: names must not matter, nor the numbers for them.
     for _ in range(_ROUNDS):
         for codes in groups:

@@ -1,14 +1,16 @@
-"""Requests and samples that failed, and so have no output: left out and counted."""
+"""What is left out of chats and logs, and counted: failed requests, and images in prompts."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.guards import shown
 from divprism.data.readers.tables import Record
-from divprism.data.wording import agreeing
+from divprism.data.readers.values import has_other_parts
+from divprism.data.wording import agreeing, counted
 from divprism.errors import DataError
 
-__all__ = ["succeeded"]
+__all__ = ["succeeded", "with_text_prompts"]
 
 _LONGEST = 200  # characters of a reason
 
@@ -54,4 +56,24 @@ def succeeded(
         f"{noun}s-failed",
         f"{len(reasons):,} of {count:,} {noun}s in {source} failed and {were} left out "
         f"(first: {reasons[0]}).",
+    )
+
+
+def with_text_prompts(
+    records: Iterator[Record], prompt_of: Callable[[Record], Any], source: str, findings: Findings
+) -> Iterator[Record]:
+    """Yield all records, and warn at the end if prompts hold more than the texts that are read."""
+    found: list[str] = []
+    for record in records:
+        if has_other_parts(prompt_of(record)):
+            found.append(record.where)
+        yield record
+    if not found:
+        return
+    have = counted(len(found), "prompt has", "prompts have")
+    findings.warn(
+        "prompt-parts-left-out",
+        f"{have} images or other parts beside text (first: {found[0]}), which are not read: "
+        f"prompts of {source} that differ only by them count as one prompt. Compare ids instead, "
+        "with `prompt_field` and the categorical `kernel_t`, or embed the images yourself.",
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from divprism.data.readers.eval_files import run_of
-from divprism.data.readers.failures import succeeded
+from divprism.data.readers.failures import succeeded, with_text_prompts
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.guards import shown
 from divprism.data.readers.openai_logs import outputs_of_choices
@@ -27,7 +27,8 @@ def is_inspect(record: Record) -> bool:
 
 def inspect_records(records: Iterator[Record], source: str, findings: Findings) -> Iterator[Record]:
     """Yield samples as plain records; those that ended with an error are left out and counted."""
-    for record in succeeded(records, _failure, "sample", source, findings):
+    complete = succeeded(records, _failure, "sample", source, findings)
+    for record in with_text_prompts(complete, _chat_of, source, findings):
         fields = record.fields
         attached = fields.get("attachments")
         if not isinstance(attached, dict):
@@ -36,6 +37,10 @@ def inspect_records(records: Iterator[Record], source: str, findings: Findings) 
         plain["prompt"] = _resolved(fields.get("input"), attached)
         plain["output"] = _outputs(fields.get("output"), attached)
         yield Record(plain, record.where, record.source)
+
+
+def _chat_of(record: Record) -> object:
+    return record.fields.get("input")
 
 
 def _failure(record: Record) -> object:

@@ -8,7 +8,7 @@ package `openai`: `choices[].message` of chat completions, `choices[].text` of c
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from divprism.data.readers.failures import succeeded
+from divprism.data.readers.failures import succeeded, with_text_prompts
 from divprism.data.readers.fields import Findings, known_output
 from divprism.data.readers.tables import Record
 from divprism.data.readers.values import message_text
@@ -44,8 +44,14 @@ def openai_records(records: Iterator[Record], source: str, findings: Findings) -
 
     Failed requests of a Batch have no output. They are left out and counted.
     """
-    for record in succeeded(records, _failure, "request", source, findings):
+    answered = succeeded(records, _failure, "request", source, findings)
+    for record in with_text_prompts(answered, _chat_of, source, findings):
         yield _plain(record)
+
+
+def _chat_of(record: Record) -> object:
+    """Return the messages of the prompt: of the request, or before the answer."""
+    return _prompt(record.fields) or record.fields.get("messages")
 
 
 def _plain(record: Record) -> Record:
@@ -68,7 +74,9 @@ def _plain(record: Record) -> Record:
 
 
 def _is_batch_output(fields: Mapping[str, Any]) -> bool:
-    return "custom_id" in fields and "response" in fields
+    # A plain table may have these columns, too; its responses are texts.
+    response = fields.get("response", "")
+    return "custom_id" in fields and (response is None or isinstance(response, dict))
 
 
 def _failure(record: Record) -> object:

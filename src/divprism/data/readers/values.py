@@ -21,6 +21,7 @@ __all__ = [
     "image_item",
     "is_blank",
     "is_image",
+    "has_other_parts",
     "message_text",
     "outputs_in",
     "prompt_in",
@@ -117,6 +118,19 @@ def message_text(content: object) -> str:
         return str(content)
     parts = [part.get("text") for part in content if isinstance(part, dict)]
     return "\n".join(text for text in parts if isinstance(text, str))
+
+
+def has_other_parts(chat: object) -> bool:
+    """Whether messages contain images or other parts beside texts, which are not read.
+
+    >>> has_other_parts([{"role": "user", "content": [{"type": "image_url"}]}])
+    True
+    """
+    if not isinstance(chat, list):
+        return False
+    contents = [message.get("content") for message in chat if isinstance(message, dict)]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return any(isinstance(part, dict) and "text" not in part for part in parts)
 
 
 def outputs_in(value: object, kind: str, place: Place, *, frames: bool = False) -> Iterator[Value]:
