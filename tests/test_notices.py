@@ -648,7 +648,7 @@ def test_prompts_that_differ_by_rounding_are_reported():
     [notice] = [
         notice for notice in dp.evaluate(x, t).warnings if notice.code == "prompts-nearly-equal"
     ]
-    assert "16 of the 16 distinct prompts" in notice.text
+    assert "16 of 16 distinct prompts" in notice.text
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from divprism.core.arrays import to_numpy
+from divprism.core.arrays import single_hashes, smallest, to_numpy
 from divprism.core.entropy import renyi_entropy
 from divprism.core.kernels import Categorical, Cosine, Gaussian
 from divprism.core.near_rows import equal_up_to, typical_distance
@@ -24,6 +24,8 @@ _CLEARLY_MORE = 1.25
 # with fewer entries are as close as that by chance.
 _ROUNDING = 1e-3
 _FEWEST_ENTRIES = 3
+# Prompts that are looked at; of more, some that are chosen by their content.
+_MOST_ROWS = 2000
 
 
 def kinds_as_ids(problem: Problem) -> float:
@@ -80,7 +82,10 @@ def nearly_equal_prompts(problem: Problem) -> tuple[Notice, ...]:
         return ()
     if not isinstance(problem.t.kernel, Gaussian | Cosine):
         return ()
-    rows = to_numpy(problem.t.points.rows).astype(float)
+    rows = to_numpy(problem.t.points.rows)
+    if len(rows) > _MOST_ROWS:
+        rows = rows[smallest(single_hashes(rows), _MOST_ROWS)]
+    rows = rows.astype(float)
     tolerance = _ROUNDING * typical_distance(rows)
     if rows.shape[1] < _FEWEST_ENTRIES or tolerance == 0:
         return ()
@@ -89,7 +94,7 @@ def nearly_equal_prompts(problem: Problem) -> tuple[Notice, ...]:
     if count == 0:
         return ()
     text = (
-        f"{count:,} of the {problem.t.size:,} distinct prompts are closer to another one than "
+        f"{count:,} of {len(rows):,} distinct prompts are closer to another one than "
         f"{100 * _ROUNDING:g} % of a typical distance, and count as different prompts. If their "
         "vectors are of the same text, computed in different batches, take one vector for each "
         "text, or pass ids as prompts."
