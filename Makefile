@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check
 
-.PHONY: demo test check lint audit bench figures papers clean
+.PHONY: demo test check lint audit bench docs figures papers clean
 
 # Python files that differ from the last commit, new ones included.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- '*.py'; \
@@ -36,12 +36,18 @@ bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/import_time.py
 	$(VENV)/bin/python benchmarks/memory.py
 	$(VENV)/bin/python benchmarks/exact.py
+	$(VENV)/bin/python benchmarks/peers.py
 	$(VENV)/bin/python benchmarks/limit.py
 	$(VENV)/bin/python benchmarks/scale.py
 	$(VENV)/bin/python benchmarks/scale.py --fourier
 	$(VENV)/bin/python benchmarks/guidance.py
 
+# Runs the tutorials; a warning of Sphinx, such as a link that leads nowhere, is an error.
+docs: $(VENV)/.docs
+	$(VENV)/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
 figures: $(VENV)/.report
+	$(VENV)/bin/python docs/figures/mathematics.py
 	$(VENV)/bin/python docs/figures/toy_worlds.py
 
 # QUICK=--quick takes few samples.
@@ -49,7 +55,7 @@ papers: $(VENV)/.test
 	$(VENV)/bin/python -m experiments.papers all $(QUICK)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/reference/api .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp per extra, made only when its install went through: it is installed again when the requirements change.

@@ -59,7 +59,7 @@ def console_block(command: str, data: Path) -> str:
 def sections(data: Path) -> Iterator[str]:
     """A section for each data set."""
     for name, command in COMMANDS.items():
-        yield f"### {name}\n\n{console_block(command, data)}"
+        yield f"## {name}\n\n{console_block(command, data)}"
 
 
 def main() -> None:

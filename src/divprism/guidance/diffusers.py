@@ -282,7 +282,7 @@ class DiversityGuidance:
     ) -> torch.Tensor:
         """Return what guidance adds to latents.
 
-        For each latent this is a vector of length strength |latent| that points uphill, or zero
+        For each latent this is a vector of length ``strength |latent|`` that points uphill, or zero
         where the score has no slope. With `relative=False` it is strength times the gradient of
         the score.
 

@@ -76,9 +76,9 @@ def score_gradient(
     """Return the score of new and earlier samples together, and its gradient in the new ones.
 
     Any subset of the samples can be the new ones: the others are the bank. A step of size e along
-    the gradient raises the score by e |gradient|^2 to first order. Exact copies do not separate: by
-    symmetry the gradient between them is zero. It is also zero between samples so far apart that
-    their kernel value underflows.
+    the gradient raises the score by ``e |gradient|^2`` to first order. Exact copies do not
+    separate: by symmetry the gradient between them is zero. It is also zero between samples so far
+    apart that their kernel value underflows.
 
     At order 2 each new sample costs O(n d) once the bank has computed its own distances (see
     `Bank`), and O(n^2) where the bandwidth is new, as with the median rule; other orders, and

@@ -94,7 +94,7 @@ class MedianDistance(BandwidthRule):
         object.__setattr__(self, "max_rows", whole_number(self.max_rows, "max_rows", 2))
 
     def bandwidth(self, x: Array, *, name: str = "x") -> float:
-        """Median of |x_i - x_j| over pairs of distinct rows."""
+        """Median of ``|x_i - x_j|`` over pairs of distinct rows."""
         rows = _DistinctRows.of(clean_rows(x, name), self.max_rows)
         if rows.count < 2:
             return 1.0

@@ -24,7 +24,7 @@ _WORST_SINGLE = 1e-4
 
 @dataclass(frozen=True)
 class Gaussian(Kernel):
-    """Similar when close: k(a, b) = exp(-|a - b|^2 / (2 bandwidth^2)), on raw features.
+    """Similar when close: ``k(a, b) = exp(-|a - b|^2 / (2 bandwidth^2))``, on raw features.
 
     Conditional Vendi, Sec. 3.2; Truncated Vendi, eq. 5. The usual choice for embeddings.
     `bandwidth` is the distance at which similarity has fallen to exp(-1/2), 0.61.
@@ -99,7 +99,7 @@ class Gaussian(Kernel):
         )
 
     def block(self, a: Points, b: Points) -> Array:
-        """exp(a.b - |a|^2/2 - |b|^2/2), by one matrix product."""
+        """``exp(a.b - |a|^2/2 - |b|^2/2)``, by one matrix product."""
         assert a.half_squares is not None and b.half_squares is not None
         exponents = gaussian_exponents(
             a.rows, b.rows, a.half_squares, b.half_squares, refine=a.refine
