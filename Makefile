@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check
 
-.PHONY: demo test check lint audit bench docs figures papers clean
+.PHONY: demo test check lint audit bench docs figures package papers clean
 
 # Python files that differ from the last commit, new ones included.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- '*.py'; \
@@ -45,6 +45,16 @@ bench: $(VENV)/.bench
 # Runs the tutorials; a warning of Sphinx, such as a link that leads nowhere, is an error.
 docs: $(VENV)/.docs
 	$(VENV)/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+# The wheel and the sdist, as they would be published.
+package: $(VENV)/.package
+	rm -rf dist
+	$(VENV)/bin/python -m build --quiet
+	$(VENV)/bin/twine check --strict dist/*
+	$(VENV)/bin/check-wheel-contents dist/*.whl
+	$(VENV)/bin/validate-pyproject pyproject.toml
+	$(VENV)/bin/pyroma --min 10 dist/*.tar.gz
+	$(VENV)/bin/python tools/check_package.py
 
 figures: $(VENV)/.report
 	$(VENV)/bin/python docs/figures/mathematics.py

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import numpy as np
@@ -311,7 +311,7 @@ def test_an_answer_before_the_end_of_the_request_is_read(endpoint, monkeypatch):
 
 
 def _date(seconds: float) -> str:
-    return format_datetime(datetime.now(timezone.utc) + timedelta(seconds=seconds))
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds))
 
 
 RETRY_AFTER = {

@@ -13,7 +13,7 @@ import sys
 def main() -> None:
     """Print each vulnerability, and how many packages were looked up."""
     command = [sys.executable, "-m", "pip_audit", "--format", "json", "--progress-spinner", "off"]
-    run = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
+    run = subprocess.run(command, capture_output=True, text=True)
     if not run.stdout:
         sys.exit(f"pip-audit failed: {run.stderr.strip()}")
     packages = json.loads(run.stdout)["dependencies"]

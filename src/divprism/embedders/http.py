@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import ClassVar
@@ -329,14 +329,14 @@ def _retry_after(reply: Reply) -> float:
     try:
         date = parsedate_to_datetime(text)
         # A date without a zone is in UTC, as HTTP requires.
-        return (date.replace(tzinfo=date.tzinfo or timezone.utc) - _now()).total_seconds()
+        return (date.replace(tzinfo=date.tzinfo or UTC) - _now()).total_seconds()
     # Python 3.9 raised TypeError where later versions raise ValueError.
     except (ValueError, TypeError, OverflowError, IndexError):
         return math.nan
 
 
 def _now() -> datetime:
-    return datetime.now(timezone.utc)
+    return datetime.now(UTC)
 
 
 def _quote(body: bytes, key: Key) -> str:

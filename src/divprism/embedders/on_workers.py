@@ -33,7 +33,7 @@ def embed_on_workers(
     """
     if is_dataclass(embedder):
         # A new object, without the model that this process may have loaded.
-        embedder = replace(embedder)
+        embedder = replace(embedder)  # type: ignore[unreachable]  # embedders may be dataclasses
     job = _Embedding(items, embedder, cache)
     blocks = list(row_blocks(len(items), _TASK_ITEMS))
 

@@ -41,4 +41,5 @@ def _is_number(value: object) -> TypeGuard[float]:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return False
     # Python's integers may be larger than any float, of which `isfinite` raises.
-    return abs(value) <= sys.float_info.max
+    number: Any = value
+    return bool(abs(number) <= sys.float_info.max)

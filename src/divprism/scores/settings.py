@@ -142,7 +142,7 @@ class Settings:
             _check_instance(rule, BandwidthRule, "bandwidth_rule", "dp.StableScore()")
         # `estimator=None` is accepted as a keyword, where it stands for the default.
         if self.estimator is None:
-            self._set("estimator", Auto())
+            self._set("estimator", Auto())  # type: ignore[unreachable]
         _check_instance(self.estimator, Estimator, "estimator", "dp.Auto()")
         self._set("order", check_order(self.order))
         self._set_truncation()
