@@ -702,6 +702,43 @@ def test_doctor_names_versions():
     assert "\npytest " not in text
 
 
+def test_doctor_finds_what_is_wrong_and_prints_no_secret(monkeypatch, tmp_path):
+    (tmp_path / "cache").write_text("no folder")
+    monkeypatch.setenv("DIVPRISM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-12345")
+    done = run("doctor")
+    text = done.stdout.decode()
+    assert done.returncode == 0
+    assert "sk-12345" not in text
+    assert "\nOPENAI_API_KEY is set\n" in text
+    assert "\nvectors are not cached: " in text
+    assert "\nweights of wordllama, weights/l2_supercat_256.safetensors: as published\n" in text
+    assert re.search(r"^devices: cpu", text, re.MULTILINE)
+    assert re.search(r"^extras that are complete: .*\btext\b", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("divprism score x --kernel-x c", ["categorical", "cosine"]),
+        ("divprism score x --bandwidth-ru", ["--bandwidth-rule"]),
+        ("divprism compare x --by conditional", ["conditional_rke", "conditional_vendi"]),
+        ("divprism score x --unit p", ["pair", "prompt"]),
+        ("divprism con", ["converge"]),
+    ],
+)
+def test_a_shell_completes_commands_flags_and_values(words, completed, monkeypatch):
+    monkeypatch.setenv("_DIVPRISM_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert run().stdout.decode().split() == completed
+
+
+def test_the_help_shows_examples():
+    text = run("--help").stdout.decode()
+    assert "divprism compare a.jsonl b.jsonl" in text
+
+
 # --- refusals
 
 

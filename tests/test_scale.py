@@ -805,9 +805,7 @@ def test_engine_and_progress_are_checked(many):
         pytest.raises(dp.ArgumentError, match="`engine` must be a client of Dask"),
     ):
         dp.rke(many[0], engine=processes)
-    with pytest.raises(
-        dp.ArgumentError, match="`progress` must be a function of a text and a fraction"
-    ):
+    with pytest.raises(dp.ArgumentError, match="`progress` must be True, or a function of a text"):
         dp.rke(many[0], progress="yes")
 
 

@@ -38,6 +38,7 @@ from divprism.analysis.intervals import Interval
 from divprism.analysis.metric import Metric
 from divprism.core import kernels as _kernels
 from divprism.core.kernels import *  # noqa: F403  # a new kernel is public
+from divprism.data.examples import demo_samples
 from divprism.data.readers import load
 from divprism.data.samples import Samples
 from divprism.embedders import *  # noqa: F403  # a new embedder is public
@@ -111,6 +112,7 @@ __all__ = [
     "compare",
     "converge",
     "coverage",
+    "demo_samples",
     "embed",
     "evaluate",
     "evaluate_models",

@@ -53,7 +53,7 @@ class SweepOptions(EmbeddingOptions, total=False):
     normalize: bool
     normalize_x: bool
     normalize_t: bool
-    progress: Progress | None
+    progress: Progress | bool | None
 
 
 @dataclass(frozen=True, eq=False)

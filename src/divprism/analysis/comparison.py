@@ -152,9 +152,13 @@ class Comparison:
         return table.head(SHOWN_MODELS).to_text(terminal_width()).rstrip()
 
     def _repr_html_(self) -> str:
+        from divprism.report.notebooks import with_bars
         from divprism.report.tables import comparison_table
 
-        return comparison_table(self.to_dict()).to_html()
+        # From the first rank to the last, as in the table.
+        documents = self.results.documents()
+        ranked = {model: documents[model] for model in self.ranks}
+        return with_bars(comparison_table(self.to_dict()), ranked)
 
     def to_frame(self) -> Any:
         """The ranking as a data frame, a row per model (pandas or polars)."""

@@ -157,9 +157,11 @@ class Evaluation:
         return evaluation_table(self.to_dict()).to_text(terminal_width()).rstrip()
 
     def _repr_html_(self) -> str:
+        from divprism.report.notebooks import with_bars
         from divprism.report.tables import evaluation_table
 
-        return evaluation_table(self.to_dict()).to_html()
+        document = self.to_dict()
+        return with_bars(evaluation_table(document), {"": document})
 
     def to_frame(self) -> Any:
         """The scores as a data frame, a row each (pandas or polars, whichever is installed)."""
@@ -282,9 +284,11 @@ class Results(Mapping[str, Evaluation]):
         return results_table(self.documents()).head(SHOWN_MODELS).to_text(terminal_width()).rstrip()
 
     def _repr_html_(self) -> str:
+        from divprism.report.notebooks import with_bars
         from divprism.report.tables import results_table
 
-        return results_table(self.documents()).to_html()
+        documents = self.documents()
+        return with_bars(results_table(documents), documents)
 
     def to_frame(self) -> Any:
         """All scores as a data frame, a row per model and score (pandas or polars)."""

@@ -10,6 +10,7 @@ from divprism import __version__, errors
 from divprism.cli import compare, convert, curves, demo, groups, installation, score, states
 from divprism.cli.messages import echo, in_flags, say
 from divprism.data.wording import reason
+from divprism.report.listings import EXAMPLES
 from divprism.report.streams import BROKEN_PIPE, flush, leaving_on_signals, prepare_streams
 
 __all__ = ["app", "main"]
@@ -61,7 +62,7 @@ app = typer.Typer(
     cls=_Commands,
     help="How diverse is a prompt-guided generative model beyond what its prompts bring?",
     no_args_is_help=True,
-    add_completion=False,
+    epilog=EXAMPLES,
     pretty_exceptions_enable=False,  # a traceback is for a bug report, without decoration
     rich_markup_mode="rich",  # sections in the help
     context_settings={"help_option_names": ["-h", "--help"]},

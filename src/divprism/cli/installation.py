@@ -1,15 +1,14 @@
 """`divprism ls`, `cache` and `doctor`: what there is to choose from, cached and installed."""
 
-import sys
 from pathlib import Path
 
 import typer
 
-from divprism import __version__
 from divprism.cli.messages import echo, say
 from divprism.embedders import Cache
 from divprism.errors import ArgumentError, DataError
-from divprism.report.listings import KINDS, cached_vectors, choices, installation
+from divprism.report.doctor import installation
+from divprism.report.listings import KINDS, cached_vectors, choice_lines
 
 _ACTIONS = ("ls", "verify", "clear")
 
@@ -18,10 +17,7 @@ def ls(kind: str = typer.Argument(..., metavar="|".join(KINDS), help="What to li
     """List the kernels, estimators, bandwidth rules, scores or embedders to choose from."""
     if kind not in KINDS:
         raise ArgumentError(f"{kind!r} cannot be listed; choose from {', '.join(KINDS)}.")
-    rows = choices(kind)
-    width = max(len(name) for name, _ in rows)
-    for name, text in rows:
-        echo(f"{name:<{width}}  {text}")
+    echo("\n".join(choice_lines(kind)))
 
 
 def cache(
@@ -40,11 +36,9 @@ def cache(
         say(f"divprism: {problem}" for problem in problems[1:])
         if problems:
             raise DataError(problems[0])  # for its exit code
-    for line in cached_vectors(cached):
-        echo(line)
+    echo("\n".join(cached_vectors(cached)))
 
 
 def doctor() -> None:
-    """Print the versions that are installed, for a bug report."""
-    for line in [f"divprism {__version__}, {sys.executable}", *installation()]:
-        echo(line)
+    """Print what is installed, what works and what is missing, for a bug report."""
+    echo("\n".join(installation()))

@@ -28,6 +28,7 @@ from divprism.errors import ArgumentError
 from divprism.report import report_page
 from divprism.report.config_files import check_embedder
 from divprism.report.details import detailed
+from divprism.report.listings import completion
 from divprism.report.streams import attempt_all, deliver
 from divprism.report.style import image_bytes
 from divprism.report.table import Table, stdout_has_color, stdout_width
@@ -275,6 +276,7 @@ def command(*without: str) -> Callable[[Callable[..., None]], Callable[..., None
         for item in flags[1:]:  # after the context
             if item.default.metavar is None:
                 item.default.metavar = _VALUES[(*get_args(item.annotation), item.annotation)[0]]
+            item.default.autocompletion = completion(item.name, item.default.metavar)
         kind = inspect.Parameter.KEYWORD_ONLY  # any order will do
 
         @functools.wraps(function)

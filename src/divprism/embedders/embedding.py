@@ -25,7 +25,7 @@ from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.on_workers import embed_on_workers
 from divprism.embedders.pipeline import Embedded, embed_items
 from divprism.embedders.text import WordLlama
-from divprism.engines import Engine, Progress, Threads, as_engine
+from divprism.engines import Engine, Progress, Threads, as_engine, as_progress
 from divprism.errors import ArgumentError, DataError, Notice
 
 __all__ = [
@@ -60,7 +60,7 @@ def embed(
     *,
     cache: Cache | str | Path | bool | None = None,
     num_workers: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     engine: object = None,
 ) -> Samples:
     """Return the same samples with vectors in place of texts, images and videos.
@@ -78,8 +78,8 @@ def embed(
     num_workers : int, optional
         Number of threads that read and decode; default: the number of cores. Never part of the
         answer.
-    progress : callable, optional
-        Called with a text and the fraction that is done.
+    progress : bool or callable, optional
+        True shows a bar; a function is called with a text and the fraction that is done.
     engine : Engine or Client, optional
         A cluster whose workers run the models and share the cache; see `Resources`.
 
@@ -94,6 +94,7 @@ def embed(
             f"got {type(samples).__name__}."
         )
     vector_cache, cache_notes = _resolve_cache(cache)
+    report = as_progress(progress)
     sides = {"x": samples.outputs, "t": samples.prompts}
     notes = [*samples.notes, *cache_notes]
     warnings = list(samples.warnings)
@@ -105,9 +106,9 @@ def embed(
         if embedder is None or not isinstance(items, tuple):
             continue
         if vector_cache is not None and _may_leave(embedder, as_engine(engine)):
-            embed_on_workers(items, embedder, vector_cache, as_engine(engine), progress)
+            embed_on_workers(items, embedder, vector_cache, as_engine(engine), report)
         embedded = embed_items(
-            items, embedder, cache=vector_cache, num_workers=num_workers, progress=progress
+            items, embedder, cache=vector_cache, num_workers=num_workers, progress=report
         )
         sides[side] = embedded.vectors
         notes.append(Notice("embedded", _note(side, embedder, embedded), "note"))

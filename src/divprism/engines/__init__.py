@@ -11,6 +11,7 @@ from divprism.engines.resources import (
     spell_bytes,
     spell_seconds,
 )
+from divprism.engines.shown_progress import as_progress
 from divprism.engines.threads import (
     Serial,
     Threads,
@@ -36,6 +37,7 @@ __all__ = [
     "Total",
     "Tree",
     "as_engine",
+    "as_progress",
     "blas_for",
     "bundled",
     "checked_folder",

@@ -1,44 +1,36 @@
 """The demo in words: three small generators whose diversity can be checked by reading them."""
 
 import textwrap
-from importlib import resources
 from pathlib import Path
 
 from divprism.analysis.comparison import Comparison
+from divprism.data.examples import DEMO_TEXTS
 from divprism.data.files import read_file, write_text
-from divprism.data.readers import load
 from divprism.data.samples import Samples
 from divprism.errors import MissingExtraError
 from divprism.report.details import detailed
 from divprism.report.page import MARK, report_page
+from divprism.report.table import stdout_width
 
 __all__ = [
     "demo_explanation",
     "demo_introduction",
-    "demo_samples",
     "save_demo_texts",
-    "wrapped",
     "write_demo_page",
 ]
 
 _FOLLOWING = 1.1  # Information-Vendi above which answers follow their prompts
 _VARIED = 3.0  # Conditional-Vendi above which answers vary: half of the answers to a prompt
+_WIDTH_OF_FILES = 100  # columns
 _LARGEST_PAGE = 64 << 20  # bytes; the page of the demo has far fewer
 _SHOWN = ("vendi", "conditional_vendi", "information_vendi")
-_TEXTS = resources.files("divprism") / "data" / "demo" / "generators.jsonl"
-
-
-def demo_samples() -> Samples:
-    """Return the answers of the three generators."""
-    with resources.as_file(_TEXTS) as path:
-        return load(path)
 
 
 def save_demo_texts(folder: Path) -> Path:
     """Write the texts of the demo to a folder, and return their file."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / _TEXTS.name, _TEXTS.read_text(encoding="utf-8"))
-    return folder / _TEXTS.name
+    write_text(folder / DEMO_TEXTS.name, DEMO_TEXTS.read_text(encoding="utf-8"))
+    return folder / DEMO_TEXTS.name
 
 
 def demo_introduction(samples: Samples) -> str:
@@ -48,7 +40,7 @@ def demo_introduction(samples: Samples) -> str:
     for name, part in samples.by_model().items():
         first, second = (output.content(0) for output in part.outputs[:2])
         lines += [f"{name:>8}: {first}", f"{'':>10}{second}"]
-    return "\n".join(lines)
+    return _wrapped(lines)
 
 
 def demo_explanation(comparison: Comparison, models: list[str]) -> str:
@@ -66,16 +58,17 @@ def demo_explanation(comparison: Comparison, models: list[str]) -> str:
     lines += ["", "conditional: distinct answers per kind of prompt, the model's own diversity."]
     lines.append("information: the factor that prompts add.")
     lines.append(f"follows: information above {_FOLLOWING}; varies: conditional above {_VARIED:g}.")
-    return "\n".join(lines)
+    return _wrapped(lines)
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """Return the lines of a text of the demo, none of them longer than `width`."""
-    lines = []
-    for line in text.split("\n"):
+def _wrapped(lines: list[str]) -> str:
+    """Return a text of the demo, no line of which is wider than the terminal."""
+    width = stdout_width() or _WIDTH_OF_FILES
+    filled = []
+    for line in lines:
         indent = " " * 10 * line.startswith(" ")  # below the first letter of an answer
-        lines.append(textwrap.fill(line, width, subsequent_indent=indent))
-    return lines
+        filled.append(textwrap.fill(line, width, subsequent_indent=indent))
+    return "\n".join(filled)
 
 
 def write_demo_page(comparison: Comparison, path: Path) -> str:

@@ -1,19 +1,16 @@
-"""What there is to choose from, cached and installed: a line on each."""
+"""What there is to choose from, and what is cached: a line on each."""
 
-import os
-import platform
 import re
+from collections.abc import Callable
 from dataclasses import MISSING, fields
-from importlib import metadata
 
 from divprism.embedders import Cache
 from divprism.engines import spell_bytes
-from divprism.errors import DataError
 from divprism.report.texts import number_of, shortened
 from divprism.scores import registry
 from divprism.scores.spec import SCORES
 
-__all__ = ["KINDS", "cached_vectors", "choices", "installation"]
+__all__ = ["EXAMPLES", "KINDS", "cached_vectors", "choice_lines", "choices", "completion"]
 
 _TABLES: dict[str, dict[str, type]] = {
     "kernels": registry.KERNELS,
@@ -22,7 +19,28 @@ _TABLES: dict[str, dict[str, type]] = {
 }
 KINDS = (*_TABLES, "scores", "embedders")
 """What `choices` can list."""
-_NOT_FOR_USERS = ("all", "bench", "lint", "test")  # extras
+# Which of these a flag takes.
+_KIND_OF_FLAG = {
+    "kernel_x": "kernels",
+    "kernel_t": "kernels",
+    "bandwidth_rule": "rules",
+    "estimator": "estimators",
+    "embedder_x": "embedders",
+    "embedder_t": "embedders",
+    "by": "scores",
+}
+# Lines of the help that follow each other need an empty one between them.
+EXAMPLES = "\n\n".join(
+    (
+        "Examples:",
+        "divprism demo",
+        "divprism score answers.jsonl",
+        "divprism score images/ --report report.html",
+        "divprism compare a.jsonl b.jsonl",
+        "divprism score answers.jsonl --fail-under conditional_vendi=4",
+    )
+)
+"""The end of `divprism --help`."""
 
 
 def choices(kind: str) -> list[tuple[str, str]]:
@@ -37,6 +55,36 @@ def choices(kind: str) -> list[tuple[str, str]]:
         return rows
     entries = _TABLES[kind].items()
     return [(_signature(name, entry), registry.purpose(entry)) for name, entry in entries]
+
+
+def choice_lines(kind: str) -> list[str]:
+    """Return the names of a kind and their purpose, in two columns."""
+    rows = choices(kind)
+    width = max(len(name) for name, _ in rows)
+    return [f"{name:<{width}}  {text}" for name, text in rows]
+
+
+def completion(flag: str, metavar: str | None) -> Callable[[str], list[str]] | None:
+    """Return what completes the value of a flag in a shell; None where anything may follow.
+
+    >>> completion("kernel_x", "TEXT")("c")
+    ['categorical', 'cosine']
+    >>> completion("unit", "pair|prompt")("pr")
+    ['prompt']
+    """
+    # Words in capitals stand for a value, as in NUMBER|auto.
+    words = [word for word in (metavar or "").split("|") if word.islower()]
+    kind = _KIND_OF_FLAG.get(flag)
+    if kind is None and not words:
+        return None
+
+    def matching(incomplete: str) -> list[str]:  # typer asks for this name
+        names = words
+        if kind is not None:
+            names = [re.split(r"[(:]", name)[0] for name, _ in choices(kind)]
+        return sorted(name for name in names if name.startswith(incomplete))
+
+    return matching
 
 
 def _meaning(meaning: str, needs: tuple[str, ...]) -> str:
@@ -59,35 +107,6 @@ def _with_argument(name: str, kind: type) -> str:
     if first.default is MISSING and first.default_factory is MISSING:
         name += f":{first.name.upper()}"
     return name
-
-
-def _packages() -> list[str]:
-    """Return a line for every package that divprism uses: its version, or how to install it."""
-    extras: dict[str, str] = {}
-    for requirement in metadata.requires("divprism") or []:
-        # Reads "numpy>=1.26", or "av>=12; extra == 'video'" for what an extra brings.
-        name = re.split(r"[^\w.-]", requirement)[0]
-        extra = requirement.partition("extra == ")[2].strip("'\"")
-        if extra not in _NOT_FOR_USERS:
-            extras.setdefault(name, extra)  # several extras may bring it
-    lines = []
-    for name, extra in extras.items():
-        try:
-            lines.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            lines.append(f"{name} is not installed: pip install 'divprism[{extra}]'")
-    return lines
-
-
-def installation() -> list[str]:
-    """Return what a bug report needs: Python, the machine, the packages, and the cache."""
-    machine = f"{platform.platform()}, {os.cpu_count()} cores"
-    lines = [f"python {platform.python_version()}, {machine}", *_packages()]
-    try:
-        lines.append(f"vectors are cached in {Cache().folder}")
-    except DataError as error:
-        lines.append(f"vectors are not cached: {error}")
-    return lines
 
 
 def cached_vectors(cache: Cache) -> list[str]:

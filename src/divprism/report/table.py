@@ -233,6 +233,7 @@ class Table:
         if color:
             colors = "standard"
         console = Console(
+            force_jupyter=False,  # else a notebook shows each line, beside the table
             file=buffer,
             # rich wants a width; without one from us no line may break.
             width=width or 100_000,

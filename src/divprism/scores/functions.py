@@ -190,8 +190,9 @@ def vendi(
     engine : distributed.Client, Dask or ThreadPoolExecutor, optional
         Where tiles of the kernel matrix are computed. Default: one thread per core. Changes no
         score.
-    progress : callable, optional
-        Called as progress(text, fraction) while a long computation runs.
+    progress : bool or callable, optional
+        True shows a bar in a notebook, and a line on stderr elsewhere. A function is called as
+        progress(text, fraction) while a long computation runs.
 
     Returns
     -------

@@ -21,7 +21,7 @@ from divprism.core.validation import (
     whole_number,
 )
 from divprism.embedders import Embedder
-from divprism.engines import Progress, Resources, as_engine, checked_folder
+from divprism.engines import Progress, Resources, as_engine, as_progress, checked_folder
 from divprism.errors import ArgumentError
 from divprism.estimators import Auto, Estimator
 from divprism.scores import registry
@@ -311,7 +311,7 @@ class ResourceOptions(TypedDict, total=False):
 
     memory: int | str | None
     engine: object
-    progress: Progress | None
+    progress: Progress | bool | None
     resume: object
 
 
@@ -421,11 +421,7 @@ def _without_chosen(base: Settings) -> dict[str, Any]:
 
 def _read_resources(given: dict[str, Any]) -> Resources:
     as_engine(given.get("engine"))  # refuses what is none
-    progress = given.get("progress")
-    if progress is not None and not callable(progress):
-        raise ArgumentError(
-            f"`progress` must be a function of a text and a fraction; got {progress!r}."
-        )
+    given["progress"] = as_progress(given.get("progress"))
     if given.get("resume") is not None:
         given["resume"] = checked_folder(given["resume"])
     return Resources(**(given | {"memory": check_memory(given.get("memory"))}))
