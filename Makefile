@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check
 
-.PHONY: demo test check lint audit bench figures papers clean
+.PHONY: demo test check lint audit bench figures loggers papers clean
 
 # Python files that differ from the last commit, new ones included.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- '*.py'; \
@@ -43,6 +43,10 @@ bench: $(VENV)/.bench
 
 figures: $(VENV)/.report
 	$(VENV)/bin/python docs/figures/toy_worlds.py
+
+# Loggers are large, and their interfaces are not ours: no part of the tests.
+loggers: $(VENV)/.test $(VENV)/.loggers
+	$(VENV)/bin/python -m experiments.loggers
 
 # QUICK=--quick takes few samples.
 papers: $(VENV)/.test
