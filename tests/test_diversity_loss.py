@@ -155,6 +155,17 @@ def test_lower_precisions(dtype, of_loss, tolerance):
     assert torch.allclose(x.grad.double(), right.grad, atol=tolerance)
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # of torch, about its own compiler
+def test_compiled_code_gives_the_same():
+    def total(x):
+        return diversity_loss(2 * x, bandwidth=1.3) + x.sum()
+
+    x = batch()
+    (right,) = torch.autograd.grad(total(x), x)
+    (found,) = torch.autograd.grad(torch.compile(total, backend="eager")(x), x)
+    assert torch.equal(found, right)
+
+
 def test_autocast_changes_nothing():
     x = batch(torch.float32)
     with torch.autocast("cpu", torch.bfloat16):

@@ -317,6 +317,11 @@ async def slow(**columns):
     return []
 
 
+class Slow:
+    async def __call__(self, **columns):
+        return []
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -330,6 +335,7 @@ async def slow(**columns):
         ({"weight": 0}, "`weight` must be positive"),
         ({"weight": 1.5, "quality": length}, "`weight` must be at most 1 with `quality`"),
         ({"quality": slow}, "not a coroutine"),
+        ({"quality": Slow()}, "not a coroutine"),
         ({"quality": 3}, "`quality` must be a function"),
     ],
 )

@@ -40,19 +40,21 @@ class DiversityReward:
     Completions of equal prompts are a group. With V the Vendi score of some completions, their
     effective number of distinct ones, the reward of completion i of the group G is
 
-        weight * gain_i,    gain_i = V(G) - V(G without i), and at least -1.
+        weight * gain_i,    gain_i = V(G) - V(G without i), and at least -1,
 
-    A completion unlike all others gains 1, the most there is. Copies gain less than one of them
-    alone would, usually less than 0; if all are the same, each gains 0. Summed over the group with
-    the gradient of its log-probability, the gain is an unbiased estimate of the gradient of the
-    expected score (as long as none is below -1), because V(G without i) does not depend on i.
+    which is between -weight and weight. A completion unlike all others gains 1, the most there is.
+    Copies gain less than one of them alone would, usually less than 0; if all are the same, each
+    gains 0. Summed over the group with the gradient of its log-probability, the gain is an unbiased
+    estimate of the gradient of the expected score (as long as none is below -1), because
+    V(G without i) does not depend on i.
 
     With `quality` the reward is
 
         quality_i * (1 + weight * gain_i),
 
-    where completions count in V in proportion to their quality. Different but worthless
-    completions earn nothing and hide no repetition among the good ones.
+    between 0 and quality_i * (1 + weight), where completions count in V in proportion to their
+    quality. Different but worthless completions earn nothing and hide no repetition among the good
+    ones.
 
     Rewards depend on the completions of a group alone: neither on their order nor on a seed. An
     empty completion earns the least there is, -weight or with `quality` 0, and does not count in
@@ -119,7 +121,9 @@ class DiversityReward:
         object.__setattr__(self, "weight", positive_number(self.weight, "weight"))
         if self.quality is None:
             return
-        if not callable(self.quality) or inspect.iscoroutinefunction(self.quality):
+        call = getattr(self.quality, "__call__", None)  # noqa: B004 - of a callable object
+        is_async = inspect.iscoroutinefunction(self.quality) or inspect.iscoroutinefunction(call)
+        if call is None or is_async:
             raise ArgumentError(
                 "`quality` must be a function that returns a list of rewards, not a coroutine; "
                 f"got {self.quality!r}."
