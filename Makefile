@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check
 
-.PHONY: demo test check lint audit bench docs figures package papers clean
+.PHONY: demo test check lint audit bench docs figures loggers package papers clean
 
 # Python files that differ from the last commit, new ones included.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- '*.py'; \
@@ -59,6 +59,10 @@ package: $(VENV)/.package
 figures: $(VENV)/.report
 	$(VENV)/bin/python docs/figures/mathematics.py
 	$(VENV)/bin/python docs/figures/toy_worlds.py
+
+# Loggers are large, and their interfaces are not ours: no part of the tests.
+loggers: $(VENV)/.test $(VENV)/.loggers
+	$(VENV)/bin/python -m experiments.loggers
 
 # QUICK=--quick takes few samples.
 papers: $(VENV)/.test

@@ -29,7 +29,9 @@ def _listed(module):
     [
         "divprism",
         "divprism.guidance",
+        "divprism.integrations.torch",
         "divprism.integrations.torchmetrics",
+        "divprism.integrations.trl",
         "divprism.testing",
     ],
 )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments import loggers
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
@@ -43,8 +45,8 @@ PAGES = sorted(
 )
 
 # Their longer examples are run by tests/test_guidance_diffusers.py, on a tiny pipeline, and by
-# tests/test_onnx.py, on small networks.
-RUN_ELSEWHERE = {"docs/how-to/guidance.md", "docs/how-to/onnx.md"}
+# tests/test_onnx.py, on small networks. `make loggers` runs those about loggers.
+RUN_ELSEWHERE = {"docs/how-to/guidance.md", "docs/how-to/onnx.md", "docs/how-to/loggers.md"}
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in RUN_ELSEWHERE])
@@ -52,6 +54,13 @@ def test_python_blocks_are_doctests(name):
     """They run because pytest collects the pages; a block in another form would not be run."""
     for block in re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL):
         assert block.startswith(">>> ")
+
+
+def test_all_lines_about_loggers_are_run_by_make_loggers():
+    page = loggers.PAGE.read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    recipes = [block for block in blocks if not block.startswith(">>> ")]
+    assert recipes == [loggers.recipe(heading) for heading in loggers.LOGGERS]
 
 
 def test_the_readme_is_short_and_starts_with_the_installation():

@@ -20,7 +20,7 @@ from divprism.report.texts import number_of, visible
 
 __all__ = ["installation"]
 
-_NOT_FOR_USERS = ("all", "audit", "bench", "docs", "lint", "package", "test")  # extras
+_NOT_FOR_USERS = ("all", "audit", "bench", "docs", "lint", "loggers", "package", "test")  # extras
 # Their values change what divprism does, or how fast it is.
 _VARIABLES = (
     "DIVPRISM_CACHE",
