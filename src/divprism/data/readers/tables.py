@@ -11,7 +11,7 @@ from typing import Any
 
 from divprism.data.readers.columnar import columnar_rows
 from divprism.data.readers.decoder import MAX_FIELDS
-from divprism.data.readers.eval_files import eval_samples, member_of, named_run
+from divprism.data.readers.eval_files import RUN_STATUS, eval_samples, member_of, named_run
 from divprism.data.readers.guards import (
     MAX_LINE,
     check_cells,
@@ -134,6 +134,8 @@ def _samples_of_log(log: dict[str, Any]) -> Any:
     if not all(isinstance(sample, dict) for sample in samples):
         return samples
     run = named_run(log["eval"])
+    if isinstance(log.get("status"), str):
+        run[RUN_STATUS] = log["status"]
     # In the order of the members of an .eval log, so that both give the same score to the bit.
     ordered = sorted(samples, key=lambda sample: natural(Path(member_of(sample))))
     return [sample | run for sample in ordered]
