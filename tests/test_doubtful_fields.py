@@ -6,6 +6,7 @@ import pytest
 from sample_files import (
     ANSWERS,
     PROMPTS,
+    image_bytes,
     inspect_header,
     inspect_log,
     inspect_samples,
@@ -96,3 +97,36 @@ def test_a_record_may_not_have_a_prompt_that_the_first_lacks(tmp_path):
     message = r"line 2 of .*a\.jsonl has prompts in the field 'prompt', which the first record la"
     with pytest.raises(dp.DataError, match=message):
         dp.load(tmp_path / "a.jsonl")
+
+
+# --- tables of other shapes
+
+
+def test_a_table_separated_by_semicolons_is_refused_as_such(tmp_path):
+    write(tmp_path, {"a.csv": "prompt;output\np;a\nq;b\n"})
+    message = r"^the columns of .*a\.csv are separated by semicolons; save it with commas, or with "
+    for named in ({}, {"output_field": "output"}):
+        with pytest.raises(dp.DataError, match=message):
+            dp.load(tmp_path / "a.csv", **named)
+
+
+def test_a_map_of_prompts_to_files_is_no_table_by_columns(tmp_path):
+    write(tmp_path, {"0.png": image_bytes(0), "1.png": image_bytes(1)})
+    write(tmp_path, {"map.json": json.dumps({"a fox": ["0.png"], "an output": ["1.png"]})})
+    assert prompts(dp.load(tmp_path)) == ["a fox", "an output"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"output": ["a", "b"], "prompt": ["p"]}, {"output": {"0": "a"}, "prompt": {"1": "p"}}],
+)
+def test_columns_of_different_lengths_are_no_table(content, tmp_path):
+    write(tmp_path, {"a.json": json.dumps(content)})
+    with pytest.raises(dp.DataError):
+        dp.load(tmp_path / "a.json")
+
+
+def test_a_broken_line_of_json_is_named(tmp_path):
+    write(tmp_path, {"a.json": '{"output": "a"}\n{"output": "b"}\n{"output"\n'})
+    with pytest.raises(dp.DataError, match=r"line 3 of .*a\.json is not JSON"):
+        dp.load(tmp_path / "a.json")

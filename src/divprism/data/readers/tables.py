@@ -108,6 +108,10 @@ def _jsonl(source: Path | bytes, name: str) -> Iterator[Record]:
 
 def _json(source: Path | bytes, name: str) -> Iterator[Record]:
     """Yield the objects of a list, or the entries of an object that maps files and prompts."""
+    # `Dataset.to_json("a.json")` writes an object per line, whatever the suffix.
+    if _has_objects_on_lines(source, name):
+        yield from _jsonl(source, name)
+        return
     value = parse_json(read_whole(source, name), name)
     if isinstance(value, dict) and {"eval", "samples"} <= value.keys():
         value = _samples_of_log(value)
@@ -124,6 +128,19 @@ def _json(source: Path | bytes, name: str) -> Iterator[Record]:
             raise DataError(f"{where} is a {_json_name(record)}, not a JSON object.")
         _check_width(len(record), where)
         yield Record(record, where, name)
+
+
+def _has_objects_on_lines(source: Path | bytes, name: str) -> bool:
+    """Whether the first line is an object by itself, and the second one begins another."""
+    filled = (line for _, line in read_lines(source, name) if line.strip())
+    first, second = next(filled, ""), next(filled, "")
+    if not (first.lstrip().startswith("{") and second.lstrip().startswith("{")):
+        return False
+    try:
+        parse_json(first, name)
+    except DataError:
+        return False
+    return True
 
 
 def _samples_of_log(log: dict[str, Any]) -> Any:
@@ -148,6 +165,10 @@ def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
         (only,) = content.values()
         if isinstance(only, list) and all(isinstance(record, dict) for record in only):
             return only
+    columns = _columns_of(content)
+    if columns:
+        names = list(columns)
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     records: list[dict[str, Any]] = []
     # Decided entry by entry: a map may mix prompts and objects with a prompt.
     for key, value in content.items():
@@ -164,6 +185,26 @@ def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
                 "expected file -> prompt or prompt -> files."
             )
     return records
+
+
+def _columns_of(content: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return the columns of an object that holds a table by columns; {} for any other.
+
+    Columns are lists, or objects with the same keys, as `DataFrame.to_json` writes them; one of
+    them has the name of outputs.
+    """
+    # Imported here, because `fields` imports this module.
+    from divprism.data.readers.fields import known_output
+
+    if known_output(content) is None:
+        return {}
+    values = list(content.values())
+    if all(isinstance(value, list) for value in values):
+        if len({len(value) for value in values}) == 1:
+            return content
+    elif all(isinstance(value, dict) and value.keys() == values[0].keys() for value in values):
+        return {name: [value[key] for key in values[0]] for name, value in content.items()}
+    return {}
 
 
 def _json_name(value: object) -> str:
