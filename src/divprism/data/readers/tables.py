@@ -167,8 +167,8 @@ def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
             return only
     columns = _columns_of(content)
     if columns:
-        names = list(columns)
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        rows = zip(*columns.values(), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
     records: list[dict[str, Any]] = []
     # Decided entry by entry: a map may mix prompts and objects with a prompt.
     for key, value in content.items():
@@ -203,8 +203,13 @@ def _columns_of(content: dict[str, Any]) -> dict[str, list[Any]]:
         if len({len(value) for value in values}) == 1:
             return content
     elif all(isinstance(value, dict) and value.keys() == values[0].keys() for value in values):
-        return {name: [value[key] for key in values[0]] for name, value in content.items()}
+        index = list(values[0])
+        return {name: _in_order(value, index) for name, value in content.items()}
     return {}
+
+
+def _in_order(column: dict[str, Any], index: list[str]) -> list[Any]:
+    return [column[key] for key in index]
 
 
 def _json_name(value: object) -> str:
