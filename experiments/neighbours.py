@@ -143,7 +143,7 @@ def write_openai(folder: Path) -> list[str]:
     from openai.types.chat import ChatCompletion, ChatCompletionMessage
     from openai.types.chat.chat_completion import Choice
 
-    chats, requests, batch, tuning = [], [], [], []
+    chats, requests, batch, tuning, short = [], [], [], [], []
     cases = [(model, prompt) for model in MODELS for prompt in PROMPTS]
     for number, (model, prompt) in enumerate(cases):
         choices = [
@@ -165,16 +165,43 @@ def write_openai(folder: Path) -> list[str]:
         key = {"custom_id": f"request-{number}"}
         plain = completion.model_dump()
         chats.append(body | plain)
+        # What was not set is left out, and the objects stay apart from their requests.
+        short.append({"request": body, "response": completion.to_dict()})
         requests.append(key | {"method": "POST", "url": "/v1/chat/completions", "body": body})
         response = {"status_code": 200, "request_id": f"req_{number}", "body": plain}
         batch.append({"id": f"batch_{number}"} | key | {"response": response, "error": None})
         for choice in plain["choices"]:
             tuning.append({"model": model, "messages": [*body["messages"], choice["message"]]})
     tables = {"chats": chats, "requests": requests, "batch": batch, "tuning": tuning}
+    tables |= {"to_dict": short, "responses": _responses()}
     for name, rows in tables.items():
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / f"openai-{name}.jsonl").write_text(lines)
     return ["openai"]
+
+
+def _responses() -> list[dict[str, Any]]:
+    """Return answers of the newer interface as its own objects, each with its input."""
+    from openai.types.responses import Response, ResponseOutputMessage, ResponseOutputText
+
+    rows = []
+    for number, row in enumerate(ROWS):
+        text = ResponseOutputText(type="output_text", text=row["output"], annotations=[])
+        message = ResponseOutputMessage(
+            id=f"msg_{number}", type="message", role="assistant", status="completed", content=[text]
+        )
+        response = Response(
+            id=f"resp_{number}",
+            object="response",
+            created_at=1_760_000_000,
+            model=row["model"],
+            output=[message],
+            parallel_tool_calls=False,
+            tool_choice="auto",
+            tools=[],
+        )
+        rows.append({"input": row["prompt"]} | response.to_dict())
+    return rows
 
 
 def write_frames(folder: Path) -> list[str]:
@@ -187,10 +214,21 @@ def write_frames(folder: Path) -> list[str]:
     frame.to_csv(folder / "pandas.csv", index=False)
     frame.to_json(folder / "pandas.jsonl", orient="records", lines=True)
     frame.to_parquet(folder / "pandas.parquet")
+    # As they are called without options: an index as the first column, objects by columns.
+    frame.to_csv(folder / "pandas-index.csv")
+    frame.to_json(folder / "pandas-columns.json")
+    grouped = frame.groupby(["model", "prompt"], sort=False)["output"].agg(list).reset_index()
+    grouped.to_parquet(folder / "pandas-lists.parquet")
     polars.DataFrame(ROWS).write_parquet(folder / "polars.parquet")
     polars.DataFrame(ROWS).write_ndjson(folder / "polars.jsonl")
     polars.DataFrame(ROWS).write_csv(folder / "polars.csv")
-    datasets.Dataset.from_list(ROWS).save_to_disk(str(folder / "datasets"))
+    polars.DataFrame(ROWS).write_json(folder / "polars.json")
+    polars.DataFrame(ROWS).write_ipc_stream(folder / "polars.arrow")
+    data_set = datasets.Dataset.from_list(ROWS)
+    data_set.save_to_disk(str(folder / "datasets"))
+    data_set.save_to_disk(str(folder / "datasets-shards"), num_shards=3)
+    data_set.to_json(str(folder / "datasets.json"))  # an object per line, whatever its name says
+    data_set.to_parquet(str(folder / "datasets.parquet"))
     return ["pandas", "polars", "datasets"]
 
 
@@ -215,13 +253,56 @@ def sources(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
 
     names = (
         *("inspect-eval", "inspect-json/*.json", "lm-eval", "openai-chats.jsonl"),
-        *("openai-tuning.jsonl", "pandas.csv", "pandas.jsonl", "pandas.parquet"),
-        *("polars.csv", "polars.jsonl", "polars.parquet", "datasets"),
+        *("openai-tuning.jsonl", "openai-to_dict.jsonl", "openai-responses.jsonl"),
+        *("pandas.csv", "pandas.jsonl", "pandas.parquet"),
+        *("pandas-index.csv", "pandas-columns.json", "pandas-lists.parquet"),
+        *("polars.csv", "polars.json", "polars.jsonl", "polars.parquet", "polars.arrow"),
+        *("datasets", "datasets-shards", "datasets.json", "datasets.parquet"),
     )
     for name in names:
         yield name, lambda name=name: dp.load(folder / name)
+    for name, read in _objects(folder):
+        yield f"{name} in memory", lambda read=read: dp.load(read())
     batch = folder / "openai-batch.jsonl", folder / "openai-requests.jsonl"
     yield "openai-batch.jsonl --prompts openai-requests.jsonl", lambda: dp.load(*batch)
+
+
+def _objects(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield what the libraries make of the files that others wrote, as functions."""
+    import datasets
+    import pandas
+    import polars
+    from pyarrow import parquet
+
+    readers: dict[str, tuple[Callable[[str], Any], str]] = {
+        "pandas": (pandas.read_parquet, "polars.parquet"),
+        "pandas, an index": (lambda path: pandas.read_csv(path, index_col=0), "pandas-index.csv"),
+        "pandas, lists": (pandas.read_parquet, "pandas-lists.parquet"),
+        "polars": (polars.read_parquet, "pandas.parquet"),
+        "lazy polars": (polars.scan_parquet, "pandas.parquet"),
+        "pyarrow": (parquet.read_table, "pandas.parquet"),
+        "datasets": (datasets.load_from_disk, "datasets"),
+        "streamed datasets": (
+            lambda path: datasets.load_from_disk(path).to_iterable_dataset(),
+            "datasets",
+        ),
+        "lines of chats": (_lines, "openai-chats.jsonl"),
+        "lines of lm-eval": (_lines_below, "lm-eval"),
+    }
+    for name, (read, file) in readers.items():
+        yield f"{name}: {file}", lambda read=read, file=file: read(str(folder / file))
+
+
+def _lines(path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def _lines_below(folder: str) -> list[dict[str, Any]]:
+    """Return the samples in a folder for each model, with the name of the model."""
+    rows = []
+    for path in sorted(Path(folder).glob("*/samples_*.jsonl")):
+        rows += [row | {"model": path.parent.name} for row in _lines(str(path))]
+    return rows
 
 
 def check(folder: Path) -> None:

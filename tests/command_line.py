@@ -13,6 +13,7 @@ import runpy
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 
 SERVER = multiprocessing.get_context("forkserver")
@@ -24,6 +25,24 @@ PRELOADED = [
     "threadpoolctl", "tokenizers", "typer.rich_utils",
 ]  # fmt: skip
 SERVER.set_forkserver_preload(PRELOADED)
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def start_server(server=forkserver):
+    """Start the server of the forks, unless it runs.
+
+    A server imports from the folders in its environment and not from `sys.path`, and what it cannot
+    import is left out in silence: without this, each fork would import these modules again.
+    """
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [HERE, before]))
+    try:
+        server.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def run(*arguments, stdin=b"", cwd=None, timeout=120) -> subprocess.CompletedProcess[bytes]:
@@ -32,6 +51,7 @@ def run(*arguments, stdin=b"", cwd=None, timeout=120) -> subprocess.CompletedPro
     pipes = [SERVER.Pipe(duplex=False) for _ in range(3)]
     (theirs_in, ours_in), (ours_out, theirs_out), (ours_err, theirs_err) = pipes
     theirs = theirs_in, theirs_out, theirs_err
+    start_server()
     process = SERVER.Process(target=_command, args=(call, dict(os.environ), cwd, *theirs))
     process.start()
     for end in theirs:

@@ -1,6 +1,12 @@
 """Settings that all test runs share, and fixtures: the array library under test, small data."""
 
 import os
+import sys
+
+# Some containers forbid compiled files. Then each of the interpreters that tests start, hundreds of
+# them, would compile the package again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Parallel workers already fill the cores: several BLAS threads in each of them wait for each other
 # and take many times as long. Libraries read these variables when they load, so they come first;

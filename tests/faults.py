@@ -17,7 +17,7 @@ import traceback
 
 import numpy as np
 import pytest
-from command_line import SERVER
+from command_line import SERVER, start_server
 
 import divprism as dp
 
@@ -37,6 +37,7 @@ def run_faulty(*arguments, cwd, prepare=nothing, timeout=60):
         fcntl.fcntl(writer.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)
     writers = [writer for _, writer in pipes]
     call = list(map(str, arguments))
+    start_server()
     process = SERVER.Process(target=_child, args=(call, cwd, prepare, dict(os.environ), *writers))
     process.start()
     for writer in writers:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import PRELOADED, SERVER, run
+from command_line import PRELOADED, SERVER, run, start_server
 from engine_cases import Troubled
 
 import divprism as dp
@@ -62,6 +62,7 @@ def server_with_dask():
     """Fork from a server of its own, because Dask also replaces a part of the standard library."""
     server = multiprocessing.forkserver.ForkServer()
     server.set_forkserver_preload([*PRELOADED, "distributed.nanny", "engine_cases"])
+    start_server(server)
     connect = server.connect_to_new_process
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(multiprocessing.forkserver, "connect_to_new_process", connect)

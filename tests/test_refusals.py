@@ -93,7 +93,8 @@ DATA = [
         lambda: dp.evaluate(X, np.linspace(0, 1, 6)),
         r"`t` must hold group ids .* got dtype float64. For a single feature pass t\[",
     ),
-    (lambda: dp.evaluate(X, [None] * 6), r"`t` must hold group ids"),
+    (lambda: dp.evaluate(X, [None] * 6), r"6 prompts are missing \(first: prompt 0\)"),
+    (lambda: dp.conditional_vendi(X, [None] * 6), r"`t` must hold group ids"),
     (lambda: dp.evaluate(X, []), r"`t` is empty"),
     (
         lambda: dp.cluster_vendi(X, X),
@@ -255,7 +256,10 @@ def test_two_libraries_in_one_call_are_refused():
     with pytest.raises(dp.DataError, match="must be in one array library and on one device"):
         dp.evaluate(torch.ones(3, 2), array_api_strict.asarray(np.eye(3)))
     with pytest.raises(dp.DataError, match="must be in one array library"):
-        dp.evaluate(np.ones((3, 2)), torch.eye(3))
+        dp.conditional_vendi(np.ones((3, 2)), torch.eye(3))
+    # `evaluate` reads tensors in host memory as arrays, whichever side they are on.
+    kernels = {"kernel_x": dp.Cosine(), "kernel_t": dp.Cosine()}
+    assert float(dp.evaluate(np.eye(3), torch.eye(3), **kernels).vendi) == pytest.approx(3)
 
 
 def test_numpy_prompts_follow_the_outputs_into_their_library(pairs):

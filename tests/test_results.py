@@ -92,12 +92,15 @@ def evaluation():
     return dp.evaluate(X, T, np.arange(120) // 40, interval=0.95, num_permutations=2, **KERNELS)
 
 
+QUICK = {"num_permutations": 0}  # baselines of many models take seconds
 RESULTS = {
     "evaluation": evaluation,
     "results of one model": lambda: Results.of(evaluation()),
-    "results of many models": lambda: dp.evaluate_models(several(40), interval=0.9),
+    "results of many models": lambda: dp.evaluate_models(
+        several(40), interval=0.9, num_permutations=0
+    ),
     "comparison": lambda: dp.compare(models(3)),
-    "comparison of many models": lambda: dp.compare(models(25)),
+    "comparison of many models": lambda: dp.compare(models(25), **QUICK),
     "groups by prompt": lambda: dp.prompt_groups(X, T, dp.ExactPromptGrouping(), min_size=2),
     "groups by direction": lambda: dp.prompt_groups(X, T, dp.EigenDirectionGrouping(6), **KERNELS),
 }

@@ -104,7 +104,7 @@ def _values(result):
     return [float(score) for score in result.scores.values()]
 
 
-@pytest.mark.parametrize(("n", "times"), [(60, 9), (300, 9), (2400, 2)])
+@pytest.mark.parametrize(("n", "times"), [(60, 9), (300, 9), (2400, 1)])
 def test_neither_seed_nor_order_of_rows_changes_a_default_score(n, times):
     x, t = _vectors(n)
     # The small samples see that a baseline changes no score; of large ones it takes seconds.

@@ -253,7 +253,7 @@ REFUSALS = {
     ),
     "columns of one name": (
         lambda: dp.evaluate(pd.concat([FRAME, FRAME], axis=1)),
-        r"several columns of the pandas\.DataFrame have the same name",
+        r"several columns of the pandas\.DataFrame are called 'prompt'; rename them, or keep one",
     ),
     "no table": (
         lambda: dp.load(["a", "b"]),

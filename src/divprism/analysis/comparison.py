@@ -24,6 +24,7 @@ from divprism.analysis.stability import Range, ScaledScores
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Categorical, Precomputed
 from divprism.data.files import write_text
+from divprism.data.inputs import model_keyword
 from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples, Text
 from divprism.data.wording import json_text
@@ -256,7 +257,7 @@ def compare(
     _require_comparable(spec, settings)
     # Matched before the embedding, so that what cannot be compared is refused at once.
     given = _split_models(models, Fields(output, prompt, model, suffix=""))
-    kept, notes = match_prompts(given)
+    kept, notes = match_prompts(given, model_keyword(models))
     # Outputs that are left out take part in the choice of bandwidths, so that it is the choice of
     # `evaluate_models`, and a model has the same score in both.
     pooled = _pool(given)
@@ -309,7 +310,9 @@ def _require_comparable(spec: ScoreSpec, settings: Settings) -> None:
 def _split_models(models: object, columns: Fields) -> dict[str, Samples]:
     """Samples by model; a source that holds several models is split."""
     if not isinstance(models, Mapping):
-        return as_samples(models, None, None, columns).by_model()
+        source = as_samples(models, None, None, columns)
+        source.require_models(model_keyword(models))
+        return source.by_model()
     by_model: dict[str, Samples] = {}
     for name, source in models.items():
         samples = as_samples(source, None, None, columns)

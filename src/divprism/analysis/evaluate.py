@@ -18,6 +18,7 @@ from divprism.analysis.inputs import (
 )
 from divprism.analysis.matching import inequality_warnings
 from divprism.analysis.reference import Fidelity, embed_reference, fidelity_of
+from divprism.data.inputs import model_keyword
 from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples
 from divprism.data.wording import counted
@@ -156,6 +157,7 @@ def evaluate(
     samples = as_samples(x, t, settings.kernel_t, columns)
     if model is not None:
         _require_no_rows(labels, weights)
+        samples.require_models(model_keyword(x))
         results = _evaluate_each(samples, reference, settings, resources)
         _warn_of_bandwidths(results.warnings)
         return results
@@ -210,6 +212,7 @@ def evaluate_models(
     settings, resources = read_options(options, EvaluationOptions, "evaluate_models")
     columns = Fields(output, prompt, model, suffix="")
     samples = as_samples(x, t, settings.kernel_t, columns)
+    samples.require_models(model_keyword(x))
     results = _evaluate_each(samples, reference, settings, resources)
     _warn_of_bandwidths(results.warnings)
     return results
@@ -219,7 +222,7 @@ def _evaluate_each(
     samples: Samples, reference: object, settings: Settings, resources: Resources
 ) -> Results:
     """The evaluation of each model of some samples."""
-    by_model = samples.by_model()  # refuses samples without models before anything is embedded
+    by_model = samples.by_model()
     unequal = inequality_warnings(by_model)
     embedded, settings = embed_samples(samples, settings, resources)
     parts = embedded.by_model()

@@ -60,10 +60,13 @@ def _item_key(prompt: Item) -> Key:
 
 
 def match_prompts(
-    by_model: Mapping[str, Samples],
+    by_model: Mapping[str, Samples], keyword: str = "model_field"
 ) -> tuple[dict[str, list[int]], list[Notice]]:
-    """Rows of each model: the same prompts in the same order, with the same number of outputs."""
-    _require_models(by_model)
+    """Rows of each model: the same prompts in the same order, with the same number of outputs.
+
+    `keyword` is what names the field of models, for the message where there are too few.
+    """
+    _require_models(by_model, keyword)
     _require_same_form(by_model)
     keys = prompt_keys(by_model)
     counts = {model: Counter(of_model) for model, of_model in keys.items()}
@@ -114,10 +117,13 @@ def _outputs_left_out(
     return [Notice("outputs-left-out", text, "note")]
 
 
-def _require_models(by_model: Mapping[str, Samples]) -> None:
+def _require_models(by_model: Mapping[str, Samples], keyword: str) -> None:
     if len(by_model) >= 2:
         return
-    way_out = "Name the field that holds the model (`model_field`), or give a source for each."
+    noun = "field"
+    if keyword == "model":
+        noun = "column or field"
+    way_out = f"Name the {noun} that holds the model (`{keyword}`), or give a source for each."
     for samples in by_model.values():
         way_out = hint_of_models(samples.warnings) or way_out
     raise DataError(f"a comparison needs at least two models; got {len(by_model)}. {way_out}")

@@ -28,6 +28,8 @@ __all__ = [
     "eigvalsh",
     "exp_in_place",
     "fill_diagonal",
+    "host_rows",
+    "in_row_order",
     "is_array_api_obj",
     "is_numpy_array",
     "is_stored",
@@ -56,6 +58,17 @@ _FIRST_COLUMNS = 32
 # 2^64 divided by the golden ratio, made odd: the multiplier of Fibonacci hashing.
 _GOLDEN = 0x9E3779B97F4A7C15
 
+# Bytes of a memory map up to which it is copied into another order.
+_LARGEST_COPY = 1 << 30
+
+# Dtypes of torch that NumPy has as well.
+_NUMPY_DTYPES = frozenset(
+    (
+        *("torch.float16", "torch.float32", "torch.float64", "torch.bool", "torch.uint8"),
+        *("torch.int8", "torch.int16", "torch.int32", "torch.int64"),
+    )
+)
+
 # Entries of rows that are hashed or compared together: 16 MB of float64.
 _CHUNK_ENTRIES = 1 << 21
 
@@ -68,6 +81,32 @@ def to_numpy(a: Array) -> np.ndarray:
         if str(a.dtype) == "torch.bfloat16":
             a = a.float()
     return np.asarray(a)
+
+
+def in_row_order(a: Array) -> Array:
+    """`a` with its rows one after the other in memory, which the last bit of a product depends on.
+
+    A file that is read on access stays as it is: a copy may not fit into the memory.
+    """
+    if is_torch_array(a):
+        return a.contiguous()
+    if is_numpy_array(a) and a.ndim > 0 and not (is_stored(a) and a.nbytes > _LARGEST_COPY):
+        return np.ascontiguousarray(a)
+    return a
+
+
+def host_rows(a: Any) -> Any:
+    """A tensor of torch in host memory as NumPy, without a copy; anything else as it is.
+
+    A container does not change an answer, and each library rounds products in its own way. Tensors
+    of dtypes that NumPy does not have, and those on other devices, stay tensors.
+    """
+    if not is_torch_array(a):
+        return a
+    is_plain = a.device.type == "cpu" and str(a.layout) == "torch.strided" and not a.is_nested
+    if not is_plain or str(a.dtype) not in _NUMPY_DTYPES:
+        return a
+    return a.detach().resolve_neg().numpy()
 
 
 def upload(values: np.ndarray, like: Array) -> Array:

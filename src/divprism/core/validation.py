@@ -15,6 +15,7 @@ from divprism.core.arrays import (
     Array,
     array_namespace,
     device_of,
+    in_row_order,
     is_array_api_obj,
     is_numpy_array,
     is_torch_array,
@@ -93,10 +94,26 @@ def as_numpy(x: Any, name: str) -> np.ndarray:
         # Subclasses of ndarray, such as matrices and memory maps, become plain arrays.
         return np.asarray(x)
     except ValueError as error:
-        raise DataError(f"`{name}` is not a rectangular array: {error}.") from None
+        raise DataError(f"`{name}` is not a rectangular array: {_unevenness(x, error)}.") from None
     # Lists of tensors on a device, or of tensors that require gradients.
     except (TypeError, RuntimeError) as error:
         raise DataError(f"`{name}` cannot be converted to an array: {error}.") from None
+
+
+def _unevenness(rows: Any, error: ValueError) -> str:
+    """Why rows do not make an array: which is missing, or how their lengths differ."""
+    lengths: dict[int, int] = {}
+    for row, entries in enumerate(rows):
+        if entries is None:
+            return f"row {row} is missing"
+        try:
+            lengths.setdefault(len(entries), row)
+        except TypeError:
+            return f"row {row} is a {type(entries).__name__} beside rows of numbers"
+    if len(lengths) < 2:
+        return str(error).rstrip(".")
+    (one, first), (other, second) = list(lengths.items())[:2]
+    return f"row {first} has {_count(one, 'number')} and row {second} has {other:,}"
 
 
 def require_dense(x: Any, name: str) -> None:
@@ -150,12 +167,12 @@ def clean_rows(x: Any, name: str) -> Array:
     if not xp.isdtype(x.dtype, "real floating"):
         # Integers are always finite.
         _require_double(x, name)
-        return _exact_floats(x, name)
+        return in_row_order(_exact_floats(x, name))
     if is_numpy_array(x):
         x = _native_floats(x)
     _require_finite(x, name)
     _require_double(x, name)
-    return x
+    return in_row_order(x)
 
 
 def _exact_floats(x: Array, name: str) -> Array:

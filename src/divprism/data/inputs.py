@@ -1,13 +1,13 @@
 """What a user passes as outputs and prompts, as `Samples`: paths, texts, images, ids or arrays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from divprism.core.arrays import Array, is_array_api_obj, to_numpy
+from divprism.core.arrays import Array, host_rows, is_array_api_obj, to_numpy
 from divprism.core.kernels import Categorical, Kernel
 from divprism.core.validation import as_numpy, check_pairing
 from divprism.data.columns import plain_column
@@ -23,7 +23,7 @@ from divprism.data.tables_in_memory import is_table, type_name
 from divprism.data.wording import counted, escaped
 from divprism.errors import ArgumentError, DataError
 
-__all__ = ["as_arrays", "as_items", "as_samples"]
+__all__ = ["as_arrays", "as_items", "as_samples", "model_keyword"]
 
 
 _BY_NAME = Fields(suffix="")
@@ -43,6 +43,8 @@ def as_samples(
         raise ArgumentError(
             "`x` is None; pass outputs: an array, texts, images, Samples, or a path."
         )
+    _require_order(x, "x")
+    _require_order(t, "t")
     named = [name for name in ("output", "prompt", "model") if getattr(columns, name) is not None]
     if isinstance(x, str | Path):
         if t is not None and not isinstance(t, str | Path):
@@ -78,16 +80,40 @@ def as_samples(
     return samples
 
 
-def _native(side: Any, name: str) -> Any:
-    """Return a NumPy array in the byte order of this machine: hashes depend on bytes.
+def model_keyword(x: object) -> str:
+    """Return what names the field of models for a source, in messages to its caller.
 
-    A list that `Samples` could not make an array of is refused.
+    Samples come from `load`, which takes `model_field`; anything else is read by `evaluate` or
+    `compare`, which take `model`.
+    """
+    sources = [x]
+    if isinstance(x, Mapping):
+        sources = list(x.values())
+    if any(isinstance(source, Samples) for source in sources):
+        return "model_field"
+    return "model"
+
+
+def _native(side: Any, name: str) -> Any:
+    """Return arrays in the byte order and the layout that all are scored in.
+
+    Hashes depend on bytes, and the last bit of a product on the order in memory and on the library
+    that computes it, so tensors in host memory are scored by NumPy. A list that `Samples` could
+    not make an array of is refused.
     """
     if isinstance(side, list) and side:
         side = as_numpy(side, name)
+    side = host_rows(side)
     if isinstance(side, np.ndarray) and not side.dtype.isnative:
         return side.astype(side.dtype.newbyteorder("="))
     return side
+
+
+def _require_order(side: object, name: str) -> None:
+    """Refuse sets: which output goes with which prompt depends on the order."""
+    if isinstance(side, Set):
+        kind = type(side).__name__
+        raise ArgumentError(f"`{name}` is a {kind}, whose order is not defined; pass a list.")
 
 
 def _is_pair(x: object) -> bool:
@@ -150,16 +176,16 @@ def as_items(
 
 
 def _refuse_missing(values: Sequence[object], name: str) -> None:
-    """Refuse missing values among texts, which would be called values of another type later."""
-    if not any(isinstance(value, str) for value in values):
-        return
+    """Refuse missing values, which would be called values of another type later."""
     missing = [index for index, value in enumerate(values) if _is_missing(value)]
-    if missing:
-        are = counted(len(missing), f"{name} is", f"{name}s are")
-        raise DataError(
-            f"{are} missing (first: {name} {missing[0]}); leave these pairs out, or put empty "
-            "texts in their place, which are skipped and counted."
-        )
+    # NaN among numbers is a number that is refused as such.
+    if not missing or all(isinstance(value, float) for value in values):
+        return
+    way_out = "leave these pairs out"
+    if any(isinstance(value, str) for value in values):
+        way_out += ", or put empty texts in their place, which are skipped and counted"
+    are = counted(len(missing), f"{name} is", f"{name}s are")
+    raise DataError(f"{are} missing (first: {name} {missing[0]}); {way_out}.")
 
 
 def _is_missing(value: object) -> bool:

@@ -364,6 +364,25 @@ class Samples:
         outputs = _pick(self.outputs, rows)
         return replace(self, outputs=outputs, prompts=prompts, models=models, given=given)
 
+    def require_models(self, keyword: str = "model_field") -> None:
+        """Refuse samples without models, or with more than `by_model` takes apart.
+
+        `keyword` is what names the field of models: `load` takes `model_field`, `evaluate` takes
+        `model`.
+        """
+        noun = "field"
+        if keyword == "model":
+            noun = "column or field"
+        if self.models is None:
+            way_out = hint_of_models(self.warnings) or f"Pass the {noun} that does as `{keyword}`."
+            raise ArgumentError(f"{self.source} does not name the model of each output. {way_out}")
+        count = len(set(self.models))
+        if count > MAX_MODELS:
+            raise DataError(
+                f"{self.source} names {count:,} models for {len(self):,} outputs; at most "
+                f"{MAX_MODELS:,} are read. Pass the {noun} that names the model as `{keyword}`."
+            )
+
     def by_model(self) -> dict[str, "Samples"]:
         """Return the samples of each model, in order of first appearance.
 
@@ -371,18 +390,11 @@ class Samples:
         >>> {name: len(part) for name, part in both.by_model().items()}
         {'first': 2, 'second': 1}
         """
-        if self.models is None:
-            way_out = hint_of_models(self.warnings) or "Pass the field that does as `model_field`."
-            raise ArgumentError(f"{self.source} does not name the model of each output. {way_out}")
+        self.require_models()
         # A dictionary keeps the order of first appearance, which tables then show.
         rows_of: dict[str, list[int]] = {}
-        for row, model in enumerate(self.models):
+        for row, model in enumerate(self.models or ()):
             rows_of.setdefault(model, []).append(row)
-        if len(rows_of) > MAX_MODELS:
-            raise DataError(
-                f"{self.source} names {len(rows_of):,} models for {len(self):,} outputs; at most "
-                f"{MAX_MODELS:,} are read. Pass the field that names the model as `model_field`."
-            )
         skipped = Counter(self.skipped_models)
         parts = {}
         for model, rows in rows_of.items():

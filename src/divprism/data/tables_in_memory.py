@@ -38,6 +38,15 @@ def is_table(x: object, *, is_named: bool) -> bool:
         return len(x) > 0 and isinstance(x[0], Mapping)
     if _is_data_set(x):
         return True
+    repeated = _repeated_column(x)
+    if repeated is not None:
+        # Columns of a matrix need no names of their own.
+        if not is_named and _holds_numbers(x) and repeated.lower() not in FIELD_NAMES:
+            return False
+        raise DataError(
+            f"several columns of the {type_name(x)} are called {repeated!r}; rename them, or keep "
+            "one of them."
+        )
     frame = _as_frame(x)
     if frame is None:
         return False
@@ -101,17 +110,33 @@ def _as_frame(x: object) -> Any:
         return None
     import narwhals
 
-    try:
-        frame = narwhals.from_native(x, pass_through=True)
-    except narwhals.exceptions.DuplicateError:
-        raise DataError(
-            f"several columns of the {type_name(x)} have the same name; rename them."
-        ) from None
+    frame = narwhals.from_native(x, pass_through=True)
     if isinstance(frame, narwhals.LazyFrame):
         return frame.collect()
     if isinstance(frame, narwhals.DataFrame):
         return frame
     return None
+
+
+def _repeated_column(x: object) -> str | None:
+    """Return a name that several columns of a frame of pandas or pyarrow share; None without one.
+
+    Other libraries allow no such frame.
+    """
+    if type(x).__module__.partition(".")[0] not in ("pandas", "pyarrow"):
+        return None
+    names: Any = getattr(x, "columns", ())
+    names = getattr(x, "column_names", names)  # of pyarrow, whose `columns` are the data
+    seen = set()
+    for name in map(str, names):  # as messages and arguments spell them: 0 and "0" are alike
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _holds_numbers(x: Any) -> bool:
+    return np.asarray(x).dtype.kind in "biuf"
 
 
 def _is_matrix(frame: Any) -> bool:
@@ -146,7 +171,7 @@ def _rows_of_list(table: Any, name: str) -> Iterator[dict[str, Any]]:
 def _rows_of_frame(frame: Any, name: str) -> Iterator[dict[str, Any]]:
     """Yield rows by whole columns: libraries convert those best, and know what is missing."""
     try:
-        columns = {str(column): _values(frame[column]) for column in frame.columns}
+        columns = {str(column): _values(frame.get_column(column)) for column in frame.columns}
     except Exception as error:  # of whichever library it is
         raise DataError(f"cannot read the columns of the {name}: {first_line(error)}.") from error
     for row in zip(*columns.values(), strict=True):

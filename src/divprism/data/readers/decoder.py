@@ -111,7 +111,10 @@ def _check_start(handle: Any, size: int) -> None:
     handle.seek(0)
     # Since version 0.15 of the format, a mark comes before the length of the message.
     if start != b"\xff" * 4 and int.from_bytes(start, "little") > size:
-        raise RefusedError("is not a readable table: it does not start as an Arrow stream")
+        raise RefusedError(
+            "is not a readable table: it does not start as an Arrow stream; write Feather and "
+            "other Arrow files as a stream, or as .parquet"
+        )
 
 
 class _Limits:

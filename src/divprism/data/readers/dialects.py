@@ -26,21 +26,25 @@ class Dialect:
     fits : callable
         Whether a record, the first of a source, is one of them.
     plain : callable
-        From records, the source and findings to plain records.
+        From records, the source, findings and fields to plain records.
     output, prompt : str
         Fields of the plain records; those of prompts may lack.
+    replaced : tuple of str
+        Fields of the records whose content `prompt` holds, so that it stands for their names.
     """
 
     note: str
     fits: Callable[[Record], bool]
-    plain: Callable[[Iterator[Record], str, Findings], Iterator[Record]]
+    plain: Callable[[Iterator[Record], str, Findings, Fields], Iterator[Record]]
     output: str = "output"
     prompt: str = "prompt"
+    replaced: tuple[str, ...] = ()
 
     def fields(self, fields: Fields, head: Record) -> Fields:
         """Return fields with those of the plain records where the user names none."""
         prompt, prompt_kind = fields.prompt, fields.prompt_kind
-        if prompt is None and self.prompt in head.fields:
+        is_open = prompt is None or prompt in self.replaced
+        if is_open and self.prompt in head.fields:
             prompt, prompt_kind = self.prompt, "text"
         return replace(
             fields, output=self.output, output_kind="text", prompt=prompt, prompt_kind=prompt_kind
@@ -59,11 +63,13 @@ DIALECTS = (
         "samples of inspect, prompts from 'input', outputs from 'output', epochs as outputs",
         is_inspect,
         inspect_records,
+        replaced=("input",),
     ),
     Dialect(
         "chats or answers as OpenAI stores them, a prompt from the messages before each answer",
         is_openai,
         openai_records,
+        replaced=("messages",),
     ),
 )
 """In order: the first that fits is used."""

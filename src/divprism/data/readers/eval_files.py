@@ -19,7 +19,10 @@ from divprism.data.wording import first_line
 from divprism.data.zip_files import UNREADABLE, open_zip
 from divprism.errors import DataError, MissingExtraError
 
-__all__ = ["eval_samples", "member_of", "named_run", "run_of"]
+__all__ = ["RUN_STATUS", "eval_samples", "member_of", "named_run", "run_of"]
+
+RUN_STATUS = "divprism_run_status"
+"""The field of a sample that holds the status of its log; samples have none of this name."""
 
 _HEADERS = ("header.json", "_journal/start.json")  # the first there is
 _SAMPLES = "samples/"
@@ -33,7 +36,7 @@ _LONGEST_NAME = 200  # characters of a member in messages
 def eval_samples(source: Path | bytes, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the place and the fields of each sample, by its number and epoch.
 
-    The model and the task of the log are among the fields.
+    The model, the task and the status of the log are among the fields.
 
     Parameters
     ----------
@@ -43,7 +46,7 @@ def eval_samples(source: Path | bytes, name: str) -> Iterator[tuple[str, dict[st
         Its name in messages.
     """
     with _Log.open(source, name) as log:
-        run = log.run()
+        run = log.run() | {RUN_STATUS: log.status()}
         for entry in log.samples():
             where = f"{shown(entry.filename[:_LONGEST_NAME])} of {name}"
             sample = log.read(entry)

@@ -60,9 +60,16 @@ def succeeded(
 
 
 def with_text_prompts(
-    records: Iterator[Record], prompt_of: Callable[[Record], Any], source: str, findings: Findings
+    records: Iterator[Record],
+    prompt_of: Callable[[Record], Any],
+    source: str,
+    findings: Findings,
+    keyword: str,
 ) -> Iterator[Record]:
-    """Yield all records, and warn at the end if prompts hold more than the texts that are read."""
+    """Yield all records, and warn at the end if prompts hold more than the texts that are read.
+
+    `keyword` is what names the field of prompts: `prompt_field` or `prompt`.
+    """
     found: list[str] = []
     for record in records:
         if has_other_parts(prompt_of(record)):
@@ -75,5 +82,5 @@ def with_text_prompts(
         "prompt-parts-left-out",
         f"{have} images or other parts beside text (first: {found[0]}), which are not read: "
         f"prompts of {source} that differ only by them count as one prompt. Compare ids instead, "
-        "with `prompt_field` and the categorical `kernel_t`, or embed the images yourself.",
+        f"with `{keyword}` and the categorical `kernel_t`, or embed the images yourself.",
     )

@@ -26,6 +26,7 @@ __all__ = [
     "known_output",
     "kind_of_field",
     "listed",
+    "model_fields_of",
     "prompt_field_of",
     "until_filled",
     "value_of",
@@ -189,7 +190,7 @@ def choose_fields(
     """
     outputs = _output_fields(head.fields, fields, source)
     prompt = prompt_field_of(head.fields, fields, outputs, source)
-    models = _model_fields(head.fields, fields, source)
+    models = model_fields_of(head.fields, fields, source)
     names = list(outputs)
     if prompt is not None:
         names.append(prompt)
@@ -277,7 +278,8 @@ def is_answered(messages: object) -> bool:
     return isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant"
 
 
-def _model_fields(first: dict[str, Any], fields: Fields, source: str) -> tuple[str, ...]:
+def model_fields_of(first: dict[str, Any], fields: Fields, source: str) -> tuple[str, ...]:
+    """Return the fields that together name the model; () without one."""
     named = _named(first, fields.model, "model", fields, source)
     known = _first_known(first, _MODELS)
     if named or known is None:
@@ -351,12 +353,12 @@ def listed(record: dict[str, Any]) -> str:
     return ", ".join(names)
 
 
-def value_of(record: Record, name: str) -> Any:
+def value_of(record: Record, name: str, noun: str = "field") -> Any:
     """Return the value of a field; raise DataError if the record does not have it."""
     value = value_at(record.fields, name)
     if value is MISSING:
         raise DataError(
-            f"{record.where} has no field {name!r}, unlike the first record; add it, or remove "
+            f"{record.where} has no {noun} {name!r}, unlike the first record; add it, or remove "
             "the record."
         )
     return value

@@ -8,6 +8,7 @@ from divprism.data.readers.arrays import ARRAY_SUFFIXES, is_binary, numbers_in
 from divprism.data.readers.fields import FIELD_NAMES, Fields
 from divprism.data.readers.guards import read_lines, shown
 from divprism.data.readers.tables import header
+from divprism.errors import DataError
 
 __all__ = ["STDIN", "is_array", "starts_with_numbers", "table_kind"]
 
@@ -20,10 +21,23 @@ def is_array(path: Path, kind: str, fields: Fields) -> bool:
     if kind != ".csv":
         return kind in ARRAY_SUFFIXES
     cells = header(path, shown(path))
+    _refuse_semicolons(cells, path)
     # Only a table has fields to name.
     if fields.output or fields.prompt or fields.model:
         return False
     return not {cell.lower() for cell in cells} & FIELD_NAMES
+
+
+def _refuse_semicolons(cells: list[str], path: Path) -> None:
+    """Refuse a table that other settings of the language separate by semicolons."""
+    if len(cells) != 1 or ";" not in cells[0]:
+        return
+    names = {name.strip().lower() for name in cells[0].split(";")}
+    if names & FIELD_NAMES:
+        raise DataError(
+            f"the columns of {shown(path)} are separated by semicolons; save it with commas, or "
+            "with tabs as .tsv."
+        )
 
 
 def table_kind(content: bytes) -> str | None:

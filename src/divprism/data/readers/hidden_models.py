@@ -15,7 +15,12 @@ from pathlib import Path
 from divprism.data.readers.fields import FIELD_NAMES, ChosenFields, Fields, Findings
 from divprism.data.readers.guards import shown
 
-__all__ = ["UnusedFields", "warn_about_model_folders"]
+__all__ = [
+    "UnusedFields",
+    "warn_about_crossed_folders",
+    "warn_about_file_names",
+    "warn_about_model_folders",
+]
 
 # Names that leave no doubt, in lower case and without separators.
 _MODEL_NAMES = frozenset(
@@ -25,6 +30,8 @@ _MODEL_NAMES = frozenset(
         *("generatorname", "sampler", "policy", "provider", "backbone", "architecture", "bot"),
     )
 )
+# What a model was given or should answer is not its name, however few values there are.
+_INPUTS = frozenset(("input", "inputs", "target", "targets"))
 _MAX_VALUES = 200  # distinct values of a field beyond which they are not models
 _MAX_LENGTH = 120  # characters: a longer value is a text, not a name
 _MAX_FIELDS = 1_000  # fields of a record beyond which none is looked at
@@ -47,6 +54,15 @@ _FAMILY = re.compile(
     )|\d+b(?:[-_]|$)|v\d+\.\d+""",
     re.IGNORECASE | re.VERBOSE,
 )
+# What cameras and programs call files before a number: IMG_0001.jpg, sample-3.png.
+_CAMERA = re.compile(
+    r"(?:_?img|_mg|_?dsc[nf]?|dcim|pxl|pict?|mvi|mov|vid|gopr|dji|sam|screenshot|screencap"
+    r"|images?|photos?|pictures?|videos?|clips?|frames?|outputs?|samples?|results?|files?"
+    r"|gen|generated|generations?|seeds?|grid|tmp|temp|untitled)(?:[-_ ]?\d+)*",
+    re.IGNORECASE,
+)
+_SEED = re.compile(r"[-_ ](?:seed|idx|cfg|sample)[-_ ]?\d*$", re.IGNORECASE)
+_SECOND_NUMBER = re.compile(r"[-_]\d+$")
 _INDEX = re.compile(r"[-_ ]*\d+$")
 _MAX_WORDS = 3  # words of a name, split at blanks; prompts in the names of folders have more
 
@@ -113,7 +129,9 @@ class UnusedFields:
             self._is_watching = False
             return
         for name, value in record.items():
-            if name in self._used or name in self._dropped or name.lower() in FIELD_NAMES:
+            if name in self._used or name in self._dropped:
+                continue
+            if name.lower() in FIELD_NAMES or name.lower() in _INPUTS:
                 continue
             if len(name) > _MAX_LENGTH or not _is_name(value):
                 self._drop(name)
@@ -250,3 +268,83 @@ def _share_prompts(stems: Mapping[str, Sequence[str]]) -> bool:
     common = set.intersection(*prompts)
     several = [prompt for prompt in common if len(re.split(r"[-_ ]+", prompt)) > 1]
     return len(several) >= 2 and 2 * len(common) >= len(set.union(*prompts))
+
+
+def warn_about_file_names(folder: Path, prompts: Sequence[str], findings: Findings) -> None:
+    """Warn if prompts from the names of files look like models, cameras or seeds.
+
+    They do if at least half of them are called so, or if all of them end in a number, without
+    which there are fewer: a cat_0_42.png holds an index and a seed.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the files.
+    prompts : sequence of str
+        What comes before the index in each name.
+    findings : Findings
+        Receives the warning.
+    """
+    names = list(dict.fromkeys(prompts))
+    suspects = [name for name in names if _is_no_prompt(name)]
+    if 2 * len(suspects) < len(names):
+        shorter = {_SECOND_NUMBER.sub("", name) for name in names}
+        if not all(map(_SECOND_NUMBER.search, names)) or len(shorter) == len(names):
+            return
+        suspects = names
+    examples = ", ".join(map(shown, suspects[:_SHOWN_VALUES]))
+    findings.warn(
+        "file-names-as-prompts",
+        f"the names of files in {shown(folder)} look like those of models, cameras or seeds "
+        f"({examples}), but each is read as a prompt. If they are no prompts, pass a list of "
+        "prompts as `prompts`, or add a metadata.jsonl with file_name and prompt.",
+    )
+
+
+def _is_no_prompt(name: str) -> bool:
+    patterns = (_FAMILY.search(name), _CAMERA.fullmatch(name), _SEED.search(name))
+    return any(match is not None for match in patterns)
+
+
+def warn_about_crossed_folders(
+    folder: Path, models: Sequence[str], prompts: Sequence[str], findings: Findings
+) -> None:
+    """Warn if folders that are read as models could as well be the prompts: a fox/sdxl/0.png.
+
+    The same folders in each folder are a grid, which looks alike from both sides. Names settle
+    which side the models are: names of models on one side only, or more words on the other.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder that contains them.
+    models : sequence of str
+        The names of the outer folders.
+    prompts : sequence of str
+        The names of the folders inside them.
+    findings : Findings
+        Receives the warning.
+    """
+    if all(name.isdecimal() for name in prompts):
+        return  # of GenEval, whose prompts are in files
+    outer, inner = _share_of_models(models), _share_of_models(prompts)
+    are_known = outer >= _CROSSED > inner
+    if are_known or (inner < _CROSSED and _mean_words(models) < _mean_words(prompts)):
+        return
+    first = ", ".join(map(shown, models[:_SHOWN_VALUES]))
+    second = ", ".join(map(shown, prompts[:_SHOWN_VALUES]))
+    findings.warn(
+        "folders-ambiguous",
+        f"the folders in {shown(folder)} contain folders of the same names, so that either could "
+        f"be the models: {first} are read as models, and {second} as prompts. If it is the other "
+        "way round, make the models the outer folders, or add a metadata.jsonl with file_name, "
+        "prompt and model.",
+    )
+
+
+def _share_of_models(names: Sequence[str]) -> float:
+    return sum(_FAMILY.search(name) is not None for name in names) / len(names)
+
+
+def _mean_words(names: Sequence[str]) -> float:
+    return sum(len(re.split(r"[_ ]+", name)) for name in names) / len(names)

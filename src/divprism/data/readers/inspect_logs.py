@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from divprism.data.readers.eval_files import run_of
+from divprism.data.readers.eval_files import RUN_STATUS, run_of
 from divprism.data.readers.failures import succeeded, with_text_prompts
-from divprism.data.readers.fields import Findings
+from divprism.data.readers.fields import Fields, Findings
 from divprism.data.readers.guards import shown
 from divprism.data.readers.openai_logs import outputs_of_choices
 from divprism.data.readers.tables import Record
@@ -25,18 +25,39 @@ def is_inspect(record: Record) -> bool:
     return {"epoch", "input"} <= record.fields.keys() and isinstance(output, dict)
 
 
-def inspect_records(records: Iterator[Record], source: str, findings: Findings) -> Iterator[Record]:
+def inspect_records(
+    records: Iterator[Record], source: str, findings: Findings, fields: Fields
+) -> Iterator[Record]:
     """Yield samples as plain records; those that ended with an error are left out and counted."""
-    complete = succeeded(records, _failure, "sample", source, findings)
-    for record in with_text_prompts(complete, _chat_of, source, findings):
-        fields = record.fields
-        attached = fields.get("attachments")
+    runs = _with_known_status(records, findings)
+    complete = succeeded(runs, _failure, "sample", source, findings)
+    keyword = fields.keyword("prompt")
+    for record in with_text_prompts(complete, _chat_of, source, findings, keyword):
+        sample = record.fields
+        attached = sample.get("attachments")
         if not isinstance(attached, dict):
             attached = {}
-        plain = {key: value for key, value in fields.items() if key != "attachments"}
-        plain["prompt"] = _resolved(fields.get("input"), attached)
-        plain["output"] = _outputs(fields.get("output"), attached)
+        plain = {key: value for key, value in sample.items() if key != "attachments"}
+        plain["prompt"] = _resolved(sample.get("input"), attached)
+        plain["output"] = _outputs(sample.get("output"), attached)
         yield Record(plain, record.where, record.source)
+
+
+def _with_known_status(records: Iterator[Record], findings: Findings) -> Iterator[Record]:
+    """Yield samples without the status of their log, and warn once about each unfinished log."""
+    unfinished = set()
+    for record in records:
+        fields = dict(record.fields)
+        status = fields.pop(RUN_STATUS, "success")
+        if status != "success" and record.source not in unfinished:
+            unfinished.add(record.source)
+            findings.warn(
+                "log-not-finished",
+                f"the run of {record.source} ended with the status {shown(str(status))!r} instead "
+                "of 'success', so that samples may be missing; run it again, or retry it with "
+                "inspect eval-retry.",
+            )
+        yield Record(fields, record.where, record.source)
 
 
 def _chat_of(record: Record) -> object:

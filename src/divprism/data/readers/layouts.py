@@ -16,7 +16,10 @@ from divprism.data.readers.folders import (
     subfolders,
 )
 from divprism.data.readers.guards import Root, is_hidden, listing, shown
-from divprism.data.readers.hidden_models import warn_about_model_folders
+from divprism.data.readers.hidden_models import (
+    warn_about_crossed_folders,
+    warn_about_model_folders,
+)
 from divprism.data.readers.model_folders import is_geneval, model_folders
 from divprism.data.readers.natural_order import natural
 from divprism.data.readers.pairing import by_list, by_name
@@ -230,11 +233,13 @@ def _of_models(
     names = [shown(path.name) for path in folders]
     findings.note(f"{shown(folder)}: a folder per model ({', '.join(names)})")
     for path, name in zip(folders, names, strict=True):
-        outputs, paired = _in_folders(path, fields, root, findings)
+        outputs, paired = _in_folders(path, fields, root, findings, are_prompts=True)
         items += outputs
         prompts += paired or []
         models += [name] * len(outputs)
     check_one_kind(_single_files(items), folder)
+    inner = {inner.name: None for path in folders for inner in subfolders(path, root)}
+    warn_about_crossed_folders(folder, [path.name for path in folders], list(inner), findings)
     others = [path for path in subfolders(folder, root) if path not in folders]
     if others:
         findings.warn(
@@ -246,7 +251,7 @@ def _of_models(
 
 
 def _in_folders(
-    folder: Path, fields: Fields, root: Root, findings: Findings
+    folder: Path, fields: Fields, root: Root, findings: Findings, *, are_prompts: bool = False
 ) -> tuple[list[Item], list[Text] | None]:
     """Return outputs in natural order, and the prompt of each if there is a folder per prompt."""
     folders = subfolders(folder, root)
@@ -269,7 +274,7 @@ def _in_folders(
         return items, None
     num_prompts = len({prompt.text for prompt in prompts})
     findings.note(f"{shown(folder)}: {layout}, {num_prompts:,} prompts")
-    if read is _folder_of_prompt:
+    if read is _folder_of_prompt and not are_prompts:
         names = {
             path.name: [_stem(item) for item in group.items]
             for path, group in zip(folders, groups, strict=True)

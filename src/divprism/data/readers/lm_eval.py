@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from divprism.data.readers.fields import Findings
+from divprism.data.readers.fields import Fields, Findings
 from divprism.data.readers.guards import shown
 from divprism.data.readers.tables import Record
 from divprism.errors import DataError
@@ -15,7 +15,9 @@ def is_lm_eval(record: Record) -> bool:
     return {"arguments", "resps"} <= record.fields.keys()
 
 
-def lm_eval_records(records: Iterator[Record], source: str, findings: Findings) -> Iterator[Record]:
+def lm_eval_records(
+    records: Iterator[Record], source: str, findings: Findings, fields: Fields
+) -> Iterator[Record]:
     """Yield the records of one filter of each file as plain records.
 
     lm-eval writes a document once for each filter; the responses themselves are the same. Tasks,

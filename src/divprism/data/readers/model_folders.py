@@ -31,7 +31,7 @@ def model_folders(folder: Path, root: Root, *, as_frames: bool) -> list[Path]:
         Whether images in folders are the frames of videos: then only files of videos count.
     """
     models = []
-    are_numbered = False
+    are_numbered = True
     prompts: list[set[str]] = []
     for path in subfolders(folder, root):
         if media_files(path, root):
@@ -40,7 +40,7 @@ def model_folders(folder: Path, root: Root, *, as_frames: bool) -> list[Path]:
         if inner:
             models.append(path)
             prompts.append({prompt.name for prompt in inner})
-            are_numbered = all(map(is_geneval, inner))
+            are_numbered = are_numbered and all(map(is_geneval, inner))
     if len(models) < 2:
         return []
     if are_numbered or _are_prompts(prompts):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from divprism.data.readers.failures import succeeded, with_text_prompts
-from divprism.data.readers.fields import Findings, known_output
+from divprism.data.readers.fields import Fields, Findings, known_output
 from divprism.data.readers.tables import Record
 from divprism.data.readers.values import message_text
 from divprism.errors import DataError
@@ -39,14 +39,30 @@ def request_record(record: Record) -> Record:
     return Record(fields, record.where, record.source)
 
 
-def openai_records(records: Iterator[Record], source: str, findings: Findings) -> Iterator[Record]:
+def openai_records(
+    records: Iterator[Record], source: str, findings: Findings, fields: Fields
+) -> Iterator[Record]:
     """Yield chats and answers as plain records with the outputs as a list.
 
     Failed requests of a Batch have no output. They are left out and counted.
     """
     answered = succeeded(records, _failure, "request", source, findings)
-    for record in with_text_prompts(answered, _chat_of, source, findings):
-        yield _plain(record)
+    keyword = fields.keyword("prompt")
+    has_own_prompt = False
+    for record in with_text_prompts(answered, _chat_of, source, findings, keyword):
+        if not has_own_prompt and _own_prompt(record.fields) and record.fields.get("messages"):
+            has_own_prompt = True
+            own = f"the {fields.noun} 'prompt'"
+            findings.note(f"{source}: prompts from {own}, not from the messages beside it")
+        yield _plain(record, fields.keyword("output"))
+
+
+def _own_prompt(fields: Mapping[str, Any]) -> str | None:
+    """Return the prompt that a record names itself, beside its messages; None without one."""
+    prompt = fields.get("prompt")
+    if isinstance(prompt, str) and prompt.strip():
+        return prompt
+    return None
 
 
 def _chat_of(record: Record) -> object:
@@ -54,13 +70,14 @@ def _chat_of(record: Record) -> object:
     return _prompt(record.fields) or record.fields.get("messages")
 
 
-def _plain(record: Record) -> Record:
+def _plain(record: Record, keyword: str) -> Record:
     fields = record.fields
     answer = _answer(fields)
     prompt, outputs = _prompt(fields), _outputs(answer)
     if outputs is None:
-        prompt, outputs = _split_chat(fields.get("messages"), record.where)
-    used = ("messages", "choices", "response", "request", "body", "output")
+        before, outputs = _split_chat(fields.get("messages"), record.where, keyword)
+        prompt = _own_prompt(fields) or before
+    used = ("choices", "response", "request", "body", "output")
     plain = {name: value for name, value in fields.items() if name not in used}
     plain["output"] = outputs or [""]
     if prompt is not None:
@@ -120,6 +137,9 @@ def _dict(value: object) -> Mapping[str, Any]:
 
 
 def _prompt(fields: Mapping[str, Any]) -> object:
+    own = _own_prompt(fields)
+    if own is not None:
+        return own
     request = _request(fields)
     for name in _CONTENTS:
         if request.get(name):
@@ -172,7 +192,7 @@ def _is_chat(messages: object) -> bool:
     return all(isinstance(message, dict) and "role" in message for message in messages)
 
 
-def _split_chat(messages: object, where: str) -> tuple[object, list[str]]:
+def _split_chat(messages: object, where: str, keyword: str) -> tuple[object, list[str]]:
     """Return what comes before the last message of the assistant, and that message."""
     if isinstance(messages, list) and _is_chat(messages):
         for index in range(len(messages) - 1, 0, -1):
@@ -180,5 +200,5 @@ def _split_chat(messages: object, where: str) -> tuple[object, list[str]]:
                 return messages[:index], [message_text(messages[index].get("content"))]
     raise DataError(
         f"{where} has no answer: neither choices nor a message of the assistant below the first; "
-        "name the field of the outputs with `output_field`."
+        f"name what holds the outputs with `{keyword}`."
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.guards import shown
+from divprism.data.readers.hidden_models import warn_about_file_names
 from divprism.data.samples import Item, Text, clean_text
 from divprism.data.wording import agreeing
 from divprism.errors import DataError
@@ -71,6 +72,7 @@ def by_name(names: Sequence[str], folder: Path, findings: Findings) -> list[Item
         )
     count = len(set(prompts))
     findings.note(f"{shown(folder)}: files named prompt-index, {count:,} prompts")
+    warn_about_file_names(folder, prompts, findings)
     return [Text(clean_text(prompt), shown(folder)) for prompt in prompts]
 
 
@@ -86,6 +88,7 @@ def _by_underscore(names: Sequence[str], folder: Path, findings: Findings) -> li
         return None
     if any(prompt.isdecimal() for prompt in prompts):
         return None
+    warn_about_file_names(folder, prompts, findings)
     spaces = ""
     # Where no name has a blank, underscores stand for them.
     has_blank = any(" " in prompt for prompt in prompts)

@@ -23,6 +23,7 @@ from divprism.data.readers.fields import (
 )
 from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.hidden_models import UnusedFields
+from divprism.data.readers.late_fields import LateFields
 from divprism.data.readers.openai_logs import is_request, request_record
 from divprism.data.readers.tables import Record
 from divprism.data.readers.values import Place, Value, is_blank, outputs_in, prompt_in
@@ -71,13 +72,15 @@ def samples_from_records(
         dialect = dialect_of(head)
     if dialect is not None:
         findings.note(f"{source}: {dialect.note}")
-        head, stream = _peek(dialect.plain(stream, source, findings), source)
+        head, stream = _peek(dialect.plain(stream, source, findings, fields), source)
         fields = dialect.fields(fields, head)
     choice, seen = choose_fields(head, stream, fields, root, source, is_typed=is_typed)
     findings.note(choice.note(source))
     rows = _Rows(choice, root, fields)
     unused = UnusedFields.beside(choice, fields)
+    late = LateFields(head, choice, fields, source)
     for record in itertools.chain(seen, stream):
+        late.check(record)
         rows.add(record)
         unused.add(record.fields, rows.last_prompt, len(rows.outputs))
         # Stops early, so that the first pairs of a huge table are read at once.
@@ -106,8 +109,8 @@ def side_from_records(
     prompts: list[Value] = []
     ids = JoinIds()
     for record in itertools.chain(seen, stream):
-        place = Place(record.where, root, name, fields.keyword("prompt"))
-        prompts.append(prompt_in(_prompt_value(record, name), kind, place))
+        place = Place(record.where, root, name, fields.keyword("prompt"), fields.noun)
+        prompts.append(prompt_in(_prompt_value(record, name, fields.noun), kind, place))
         ids.add(record.fields)
     return cast(tuple[Item, ...], tuple(prompts)), ids.values
 
@@ -133,6 +136,7 @@ class _Rows:
 
     def __init__(self, choice: ChosenFields, root: Root, fields: Fields) -> None:
         self.keywords = {name: fields.keyword(name) for name in ("output", "prompt")}
+        self.noun = fields.noun
         self.choice = choice
         self.root = root
         self.outputs: list[Value] = []
@@ -153,18 +157,20 @@ class _Rows:
         choice, where = self.choice, record.where
         prompt: Value | int | None = None
         if choice.prompt is not None:
-            value = _prompt_value(record, choice.prompt)
+            value = _prompt_value(record, choice.prompt, self.noun)
             if choice.prompt_kind == IDS:
                 prompt = _id_in(value, choice.prompt, where)
             else:
-                place = Place(where, self.root, choice.prompt, self.keywords["prompt"])
+                keyword = self.keywords["prompt"]
+                place = Place(where, self.root, choice.prompt, keyword, self.noun)
                 prompt = prompt_in(value, choice.prompt_kind, place)
-        model = model_name([value_of(record, name) for name in choice.models], where)
+        named = [value_of(record, name, self.noun) for name in choice.models]
+        model = model_name(named, where)
         num_before = len(self.outputs)
         for name in choice.outputs:
-            value = value_of(record, name)
+            value = value_of(record, name, self.noun)
             frames = name.lower() == "frames"
-            place = Place(where, self.root, name, self.keywords["output"])
+            place = Place(where, self.root, name, self.keywords["output"], self.noun)
             for output in outputs_in(value, choice.output_kind, place, frames=frames):
                 self.outputs.append(output)
                 # The same object for each output: prompts are embedded and compared only once.
@@ -210,6 +216,8 @@ def _id_in(value: object, name: str, where: str) -> int:
 
 def model_name(values: Sequence[object], where: str) -> str:
     """Return the name of a model that one or several fields give, made printable."""
+    if any(isinstance(value, set | frozenset | list | dict | bytes) for value in values):
+        raise DataError(f"{where} names its model by a collection; name it by a text or a number.")
     if any(map(is_blank, values)):
         raise DataError(f"{where} does not name its model; name it, or drop that output.")
     name = " / ".join(shown(clean_text(str(value))) for value in values)
@@ -240,12 +248,12 @@ def _side(values: Sequence[Any], kind: str, source: str) -> Side:
         ) from None
 
 
-def _prompt_value(record: Record, name: str) -> object:
+def _prompt_value(record: Record, name: str, noun: str) -> object:
     """Return the prompt of a record.
 
     Alpaca splits a prompt into an instruction and the input that it is about; they are joined.
     """
-    value = value_of(record, name)
+    value = value_of(record, name, noun)
     if name.lower() != "instruction":
         return value
     about = record.fields.get("input")

@@ -11,7 +11,7 @@ from typing import Any
 
 from divprism.data.readers.columnar import columnar_rows
 from divprism.data.readers.decoder import MAX_FIELDS
-from divprism.data.readers.eval_files import eval_samples, member_of, named_run
+from divprism.data.readers.eval_files import RUN_STATUS, eval_samples, member_of, named_run
 from divprism.data.readers.guards import (
     MAX_LINE,
     check_cells,
@@ -108,6 +108,10 @@ def _jsonl(source: Path | bytes, name: str) -> Iterator[Record]:
 
 def _json(source: Path | bytes, name: str) -> Iterator[Record]:
     """Yield the objects of a list, or the entries of an object that maps files and prompts."""
+    # `Dataset.to_json("a.json")` writes an object per line, whatever the suffix.
+    if _has_objects_on_lines(source, name):
+        yield from _jsonl(source, name)
+        return
     value = parse_json(read_whole(source, name), name)
     if isinstance(value, dict) and {"eval", "samples"} <= value.keys():
         value = _samples_of_log(value)
@@ -126,6 +130,19 @@ def _json(source: Path | bytes, name: str) -> Iterator[Record]:
         yield Record(record, where, name)
 
 
+def _has_objects_on_lines(source: Path | bytes, name: str) -> bool:
+    """Whether the first line is an object by itself, and the second one begins another."""
+    filled = (line for _, line in read_lines(source, name) if line.strip())
+    first, second = next(filled, ""), next(filled, "")
+    if not (first.lstrip().startswith("{") and second.lstrip().startswith("{")):
+        return False
+    try:
+        parse_json(first, name)
+    except DataError:
+        return False
+    return True
+
+
 def _samples_of_log(log: dict[str, Any]) -> Any:
     """Return the samples of a log that inspect wrote as JSON, each with its task and model."""
     samples = log["samples"]
@@ -134,6 +151,8 @@ def _samples_of_log(log: dict[str, Any]) -> Any:
     if not all(isinstance(sample, dict) for sample in samples):
         return samples
     run = named_run(log["eval"])
+    if isinstance(log.get("status"), str):
+        run[RUN_STATUS] = log["status"]
     # In the order of the members of an .eval log, so that both give the same score to the bit.
     ordered = sorted(samples, key=lambda sample: natural(Path(member_of(sample))))
     return [sample | run for sample in ordered]
@@ -146,6 +165,10 @@ def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
         (only,) = content.values()
         if isinstance(only, list) and all(isinstance(record, dict) for record in only):
             return only
+    columns = _columns_of(content)
+    if columns:
+        rows = zip(*columns.values(), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
     records: list[dict[str, Any]] = []
     # Decided entry by entry: a map may mix prompts and objects with a prompt.
     for key, value in content.items():
@@ -162,6 +185,31 @@ def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
                 "expected file -> prompt or prompt -> files."
             )
     return records
+
+
+def _columns_of(content: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return the columns of an object that holds a table by columns; {} for any other.
+
+    Columns are lists, or objects with the same keys, as `DataFrame.to_json` writes them; one of
+    them has the name of outputs.
+    """
+    # Imported here, because `fields` imports this module.
+    from divprism.data.readers.fields import known_output
+
+    if known_output(content) is None:
+        return {}
+    values = list(content.values())
+    if all(isinstance(value, list) for value in values):
+        if len({len(value) for value in values}) == 1:
+            return content
+    elif all(isinstance(value, dict) and value.keys() == values[0].keys() for value in values):
+        index = list(values[0])
+        return {name: _in_order(value, index) for name, value in content.items()}
+    return {}
+
+
+def _in_order(column: dict[str, Any], index: list[str]) -> list[Any]:
+    return [column[key] for key in index]
 
 
 def _json_name(value: object) -> str:

@@ -58,18 +58,21 @@ class Place(NamedTuple):
         The name of the field.
     keyword : str
         What names another field instead, such as "output_field".
+    noun : str
+        What messages call a field: tables in memory have columns.
     """
 
     where: str
     root: Root
     field: str
     keyword: str
+    noun: str = "field"
 
     def problem(self, text: str) -> DataError:
         """Return an error about the value, which names its field and how to name another."""
         return DataError(
-            f"{self.where} has {text}, in the field {self.field!r}; name another field, or a part "
-            f"of it as {self.field + '.NAME'!r}, with `{self.keyword}`."
+            f"{self.where} has {text}, in the {self.noun} {self.field!r}; name another "
+            f"{self.noun}, or a part of it as {self.field + '.NAME'!r}, with `{self.keyword}`."
         )
 
 
@@ -89,8 +92,8 @@ def prompt_in(value: object, kind: str, place: Place) -> Value:
     # Which of several prompts an output belongs to cannot be guessed.
     if len(prompts) > 1:
         raise place.problem(
-            f"{len(prompts)} prompts in one field where one text, image, video or vector is "
-            "expected"
+            f"{len(prompts)} prompts in one {place.noun} where one text, image, video or vector "
+            "is expected"
         )
     return prompts[0]
 
@@ -220,7 +223,7 @@ def _text(value: object, place: Place) -> Text:
     if is_blank(value):
         return Text("", place.where)
     # str() of these would score the notation of Python instead of a text.
-    if isinstance(value, dict | list | bytes):
+    if isinstance(value, dict | list | bytes | bytearray | set | frozenset):
         raise place.problem(f"a {type(value).__name__} where a text is expected")
     return Text(clean_text(str(value)), place.where)
 
@@ -274,8 +277,8 @@ def _file(value: object, place: Place) -> Path:
         raise place.problem(f"a {type(value).__name__} where a file name is expected")
     if is_url(value):
         raise DataError(
-            f"{place.where} names {shown(value[:200])}, in the field {place.field!r}: nothing is "
-            "downloaded. Download the files, and name them instead."
+            f"{place.where} names {shown(value[:200])}, in the {place.noun} {place.field!r}: "
+            "nothing is downloaded. Download the files, and name them instead."
         )
     return place.root.find(value, place.where)
 
