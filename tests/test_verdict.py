@@ -45,7 +45,7 @@ def said(document):
 
 
 def test_two_models_that_differ():
-    document = compared(1.0, 0.3)
+    document = compared(1.0, 0.6)
     answer, [sure], _, steps = said(document)
     first, second = (
         document["models"][name]["scores"]["conditional_vendi"]["value"]
@@ -62,6 +62,13 @@ def test_two_models_that_differ():
     assert f"{low} to {high} higher than that of model1, with 95{NB}% confidence" in sure
     assert "fewer than 1 of 1,000 samples (p < 0.001)" in sure
     assert steps == ["The order needs no more data."]
+
+
+def test_a_large_ratio_is_a_multiple():
+    """More than 100 % more is hard to read."""
+    answer, [sure], _, _ = said(compared(1.0, 0.3))
+    assert re.search(r"against [\d.]+, 2\.\d times as many\.$", answer)
+    assert re.search(r"the score of model0 is 2\.\d to 2\.\d times that of model1", sure)
 
 
 @pytest.mark.parametrize(

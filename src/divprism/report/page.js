@@ -93,7 +93,7 @@
   }
 
   // Buttons are made here: without a script they could not do anything.
-  function addButton(label, name, parent, text) {
+  function addButton(label, name, place, text) {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "copy";
@@ -103,7 +103,7 @@
       button.textContent = (await copy(text())) ? "Copied" : "Not copied";
       setTimeout(() => { button.textContent = label; }, 1500);
     });
-    parent.append(button);
+    place.append(button);
   }
 
   // Columns by tabs, as spreadsheets take them. All digits of a number, and texts as they are shown.
@@ -117,7 +117,12 @@
   }
 
   for (const element of document.querySelectorAll("[data-copy]")) {
-    addButton("Copy", element.dataset.name, element, () => element.dataset.copy);
+    // Beside the number, not below what it means.
+    const number = element.querySelector("strong");
+    const place = document.createElement("span");
+    place.className = "place";
+    (number ?? element.lastChild).after(place);
+    addButton("Copy", element.dataset.name, place, () => element.dataset.copy);
   }
   for (const frame of document.querySelectorAll("[data-copy-table]")) {
     const tools = document.createElement("div");
