@@ -82,12 +82,13 @@ def test_an_order_that_is_open_comes_with_what_would_settle_it(num_prompts, unit
     """Few prompts are a design that stays; many are a sample that grows."""
     document = compared(1.0, 0.985, num_prompts=num_prompts)
     [difference] = document["differences"]
-    difference.update(ratio=1.04, low=0.98, high=1.1, p_value=0.24, clear=False)
+    low, high = (1.04 * math.exp(sign * 1.96 * 0.03) for sign in (-1, 1))
+    difference.update(ratio=1.04, low=low, high=high, p_value=0.24, clear=False)
     difference.update(standard_error=0.03)
     answer, [sure], _, [step] = said(document)
     assert answer.startswith("The order of model")
     assert " is not settled: " in answer
-    assert f"anything from 2{NB}% lower to 10{NB}% higher than that of" in sure
+    assert f"anything from 1.9{NB}% lower to 10{NB}% higher than that of" in sure
     assert "in about 24 of 100 samples (p = 0.24)" in sure
     needed = int(re.match(pattern, step)[1].replace(",", ""))
     # Power 0.8 at level 0.95, as in textbooks: (1.96 + 0.8416)^2 = 7.849.
@@ -97,10 +98,14 @@ def test_an_order_that_is_open_comes_with_what_would_settle_it(num_prompts, unit
 
 
 def test_the_sample_that_settles_grows_with_the_square_of_the_error():
-    pair = Pair("a", "b", math.exp(0.1), 0.9, 1.3, False, 0.3, 0.1)
-    assert times_needed(pair, pair.ratio, 0.95) == pytest.approx(7.849, abs=1e-3)
-    assert times_needed(pair, math.exp(0.2), 0.95) == pytest.approx(7.849 / 4, abs=1e-3)
-    assert times_needed(pair, 1.0, 0.95) is None
+    ends = math.exp(0.1 - 0.196), math.exp(0.1 + 0.196)
+    pair = Pair("a", "b", math.exp(0.1), *ends, False, 0.3, 0.1)
+    assert times_needed(pair, pair.ratio) == pytest.approx(7.849, abs=1e-2)
+    assert times_needed(pair, math.exp(0.2)) == pytest.approx(7.849 / 4, abs=1e-2)
+    assert times_needed(pair, 1.0) is None
+    # Few parts behind the error widen the interval, and more data are needed.
+    wide = Pair("a", "b", math.exp(0.1), math.exp(-0.2), math.exp(0.4), False, 0.3, 0.1)
+    assert times_needed(wide, wide.ratio) > times_needed(pair, pair.ratio)
 
 
 def test_a_tiny_difference_is_not_called_equality():
@@ -154,7 +159,7 @@ def test_models_that_were_scored_apart():
     answer, [sure], _, steps = said(document)
     assert answer.startswith("model0 is more diverse than model1: ")
     assert "By their separate intervals, the score of model0 is " in sure
-    assert steps[-1].startswith("Run divprism compare: ")
+    assert steps == ["The order needs no more data."]
     models = models_of(document)
     [one] = ranking_of(document, models).pairs
     [both] = ranking_of(paired, paired["models"]).pairs
@@ -164,6 +169,13 @@ def test_models_that_were_scored_apart():
 def _apart(samples):
     shared = {"kernel_x": dp.Gaussian(2.0), "interval": 0.95}
     return {name: dp.evaluate(one, **shared) for name, one in samples.items()}
+
+
+def test_an_open_order_of_models_scored_apart_is_one_to_compare():
+    apart = {name: one.to_dict() for name, one in _apart(worlds(1.0, 0.99)).items()}
+    answer, _, _, steps = said({"schema": 2, "models": apart})
+    assert " is not settled: " in answer
+    assert steps[-1].startswith("Run divprism compare: ")
 
 
 def test_models_with_other_numbers_of_outputs_have_no_order():

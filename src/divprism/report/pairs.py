@@ -200,19 +200,21 @@ def _normal_tail(errors: float) -> float:
     return float(ndtr(-errors))
 
 
-def times_needed(pair: Pair, ratio: float, level: float) -> float | None:
+def times_needed(pair: Pair, ratio: float) -> float | None:
     """Return the size of a sample in which two models with scores of this ratio differ clearly.
 
     As a multiple of the sample of the pair, and an estimate: the standard error falls with the root
     of the sample. None where the error is not known, or the scores are equal.
     """
     gap = math.log(ratio)
-    if pair.error is None or gap <= 0:
+    if pair.low is None or pair.high is None or pair.error is None or gap <= 0:
         return None
-    # An interval that just reaches 1 is settled in half of all samples; the second quantile is for
-    # a better chance.
-    wanted = _normal_quantile((1 + level) / 2) + _normal_quantile(POWER)
-    return (wanted * pair.error / gap) ** 2
+    # The interval must end before a ratio of 1, which is as far away as the gap. If it just reached
+    # 1 on average, half of all samples would leave the order open; the quantile is for a better
+    # chance.
+    reach = math.log(pair.high / pair.low) / 2
+    wanted = reach + _normal_quantile(POWER) * pair.error
+    return (wanted / gap) ** 2
 
 
 def more_data(times: float, model: Document, interval: Document) -> str:

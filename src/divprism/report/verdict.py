@@ -390,7 +390,7 @@ def _next_steps(models: Documents, ranking: Ranking) -> list[str]:
         steps += _settling(pair, models, ranking)
     if not unsettled and ranking.pairs[0].low is not None:
         steps.append("The order needs no more data.")
-    if not ranking.is_paired:
+    if unsettled and not ranking.is_paired:
         steps.append(_COMPARE)
     return steps
 
@@ -402,7 +402,7 @@ def _settling(pair: Pair, models: Documents, ranking: Ranking) -> list[str]:
         return [f"{names} have the same score: treat them as equal."]
     model = models[pair.first]
     interval = model["scores"][ranking.score]["interval"]
-    times = times_needed(pair, pair.ratio, ranking.level)
+    times = times_needed(pair, pair.ratio)
     if times is None or interval is None:
         return []
     difference = _share(pair.ratio - 1)
@@ -421,7 +421,7 @@ def _settling(pair: Pair, models: Documents, ranking: Ranking) -> list[str]:
 
 def _worth_showing(pair: Pair, model: Document, ranking: Ranking) -> str:
     """Return how much data would show a difference that matters, where this one is smaller."""
-    times = times_needed(pair, 1 + _WORTH, ranking.level)
+    times = times_needed(pair, 1 + _WORTH)
     if times is None:
         return ""
     shown = f"a difference of {_share(_WORTH)} or more"
