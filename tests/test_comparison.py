@@ -198,6 +198,18 @@ def test_a_model_against_itself_is_a_tie_without_doubt():
     model = two_models(np.random.default_rng(0))["model0"]
     (one,) = dp.compare({"once": model, "again": model}, **KERNELS).differences
     assert (one.ratio, one.low, one.high, one.clear) == (1.0, 1.0, 1.0, False)
+    assert (one.p_value, one.standard_error) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("spread", [(0.8, 1.0), (0.97, 1.0)])
+def test_an_interval_at_the_level_of_the_p_value_ends_at_one(spread):
+    """The p-value is the level at which the interval just reaches a ratio of 1."""
+    models = two_models(np.random.default_rng(0), spread=spread)
+    (one,) = dp.compare(models, **KERNELS).differences
+    assert (one.p_value < 0.05) == one.clear
+    (at_its_level,) = dp.compare(models, **KERNELS, interval=1 - one.p_value).differences
+    assert min(at_its_level.low, at_its_level.high) == pytest.approx(1.0, abs=1e-6)
+    assert at_its_level.p_value == one.p_value
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """The report in a real browser: only our script runs, tables sort and filter, any screen fits."""
 
 import base64
+import os
 import re
+from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -234,7 +237,7 @@ def test_in_print_tables_are_whole(window, compared):
     try:
         window.execute_script("window.dispatchEvent(new Event('beforeprint'))")
         heads = _displayed(window, "thead tr th:last-child")
-        assert [head.text for head in heads] == ["words", "clear"]
+        assert [head.text for head in heads] == ["words", "clear", *["outputs"] * 3]
         for head in heads:
             assert head.rect["x"] + head.rect["width"] <= 718 + 1  # rounded
         for element in window.find_elements("css selector", ".scroll"):
@@ -346,3 +349,123 @@ def test_a_hash_without_a_target_does_no_harm(window, page):
 def test_the_filter_ignores_the_words_of_the_page(shown, word):
     shown.find_element("css selector", "input[type=search]").send_keys(word)
     assert _groups(shown) == []
+
+
+def _axe() -> str:
+    """Return the script of axe-core: the one of the PyPI package, or a newer file."""
+    newer = os.environ.get("DIVPRISM_AXE")
+    if newer:
+        return Path(newer).read_text(encoding="utf-8")
+    return (resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("name", ["page", "compared"])
+def test_axe_finds_no_barrier(window, request, name, width, scheme):
+    show(window, request.getfixturevalue(name), width, 800, scheme)
+    window.execute_script(OPEN_ALL)
+    window.execute_script(_axe())
+    found = window.execute_async_script("axe.run(document).then(arguments[0])")
+    barriers = [(rule["id"], rule["impact"], len(rule["nodes"])) for rule in found["violations"]]
+    assert barriers == []
+    assert len(found["passes"]) > 30  # it has run
+
+
+def test_the_first_screen_answers_the_question(window, compared):
+    """At 1200 x 800: which model, by how much, how sure, and all models on one scale."""
+    show(window, compared, 1200, 800)
+    sections = window.find_elements(
+        "css selector", ".verdict .answer, .verdict .sure, .verdict svg"
+    )
+    assert len(sections) >= 3
+    for element in sections:
+        assert element.rect["y"] + element.rect["height"] <= 800
+    answer = window.find_element("css selector", ".answer").text
+    assert "is the most diverse of 3 models" in answer
+    assert "distinct outputs per kind of prompt" in answer
+    assert "95" in window.find_element("css selector", ".sure").text
+
+
+def _copied(window, selector):
+    """Return what a button copies, and the text that it shows afterwards."""
+    window.execute_script(
+        "navigator.clipboard.writeText = async (text) => { window.copied = text; }"
+    )
+    button = window.find_element("css selector", selector)
+    button.click()
+    window.execute_async_script("setTimeout(arguments[0], 50)")
+    return window.execute_script("return window.copied"), button.text
+
+
+def test_numbers_can_be_copied(shown):
+    copied, label = _copied(shown, ".cards dd .copy")
+    assert label == "Copied"
+    digits = shown.find_element("css selector", ".cards dd").get_attribute("data-copy")
+    assert copied == digits
+    assert len(digits) > 6  # all digits, not those of the card
+    copied, _ = _copied(shown, "#verdict .copy")
+    assert copied.startswith("</title><script>window.hacked=2</script> gives")
+
+
+def test_a_table_is_copied_by_columns(window, compared):
+    show(window, compared)
+    copied, _ = _copied(window, "#comparison .copy")
+    head, *rows = [line.split("\t") for line in copied.split("\n")]
+    assert head[:2] == ["model", "rank"]
+    assert len(rows) == 3
+    assert {len(row) for row in rows} == {len(head)}
+    assert float(rows[0][head.index("conditional")]) > 1
+
+
+def test_without_a_clipboard_the_older_command_copies(shown):
+    shown.execute_script("navigator.clipboard.writeText = () => Promise.reject(new Error())")
+    button = shown.find_element("css selector", ".cards dd .copy")
+    button.click()
+    shown.execute_async_script("setTimeout(arguments[0], 50)")
+    assert button.text == "Copied"
+    assert shown.find_elements("css selector", "textarea") == []
+
+
+def test_files_are_saved_without_a_network(window, compared, tmp_path):
+    show(window, compared)
+    behavior = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    window.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
+    for link in window.find_elements("css selector", "#downloads a[download]"):
+        link.click()
+    for _ in range(100):
+        window.execute_async_script("setTimeout(arguments[0], 50)")
+        names = {path.name for path in tmp_path.iterdir()}
+        if names == {"scores.csv", "differences.csv", "result.json"}:
+            break
+    assert names == {"scores.csv", "differences.csv", "result.json"}
+    assert (tmp_path / "scores.csv").read_text().startswith("model,score,n,value,")
+
+
+def test_without_a_script_the_page_can_be_read(window, compared):
+    window.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        show(window, compared)
+        root = window.execute_cdp_cmd("DOM.getDocument", {})["root"]["nodeId"]
+        for selector in ("#verdict .answer", "#beside .column", "#comparison table", "svg.plot"):
+            query = {"nodeId": root, "selector": selector}
+            node = window.execute_cdp_cmd("DOM.querySelector", query)["nodeId"]
+            # An element that is not laid out has no box, and the command fails.
+            box = window.execute_cdp_cmd("DOM.getBoxModel", {"nodeId": node})["model"]
+            assert box["width"] > 0 and box["height"] > 0
+        # Buttons that could do nothing are not there.
+        buttons = {"nodeId": root, "selector": ".copy"}
+        assert window.execute_cdp_cmd("DOM.querySelectorAll", buttons)["nodeIds"] == []
+    finally:
+        window.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_every_entry_of_the_contents_leads_to_a_section(window, compared):
+    show(window, compared)
+    links = window.find_elements("css selector", "nav a")
+    titles = ["Verdict", "Warnings", "Comparison", "Side by side"]
+    assert [link.text for link in links[:4]] == titles
+    assert links[4].text == window.find_element("css selector", "#m0 h2").text
+    for link in [*links, *window.find_elements("css selector", ".permalink")]:
+        target = link.get_attribute("href").split("#")[1]
+        assert len(window.find_elements("id", target)) == 1

@@ -27,7 +27,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, chromium() as window:
         page = Path(folder) / "report.html"
         CliRunner().invoke(app, ["demo", "--report", str(page)], catch_exceptions=False)
-        show(window, page, width=1100, height=1000)
+        show(window, page, width=1200, height=800)
         window.save_screenshot(str(arguments.out))
     print(f"wrote {arguments.out}")
 

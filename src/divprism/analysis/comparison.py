@@ -67,14 +67,22 @@ class Difference:
     stable_range : dict of (float, float)
         For a clear difference, by side with a bandwidth ("x" outputs, "t" prompts): the multiples
         of the bandwidth, from 0.5 to 2, between which the same model is ahead.
+    p_value : float or None
+        If the models were equally diverse, the share of samples of this size in which they would
+        differ at least this much (Student's t, two-sided). Below 1 - level where the difference is
+        clear. None without an interval.
+    standard_error : float or None
+        Of the logarithm of the ratio; it falls with the root of the number of prompts.
     """
 
     first: str
     second: str
     ratio: float
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
     stable_range: dict[str, Range] = field(default_factory=dict)
+    p_value: float | None = None
+    standard_error: float | None = None
 
     @property
     def clear(self) -> bool:
@@ -416,8 +424,7 @@ def _differences(
     for first, second in combinations(results, 2):
         ahead, behind = results[first].scores[by], results[second].scores[by]
         # Ratios are compared on the log scale, where their errors are symmetric.
-        gap = ahead.entropy - behind.entropy
-        ends: tuple[float | None, float | None] = None, None
+        difference = Difference(first, second, math.exp(ahead.entropy - behind.entropy))
         of_first, of_second = errors[first], errors[second]
         if of_first is not None and of_second is not None:
             # The same parts of both samples are the same prompts: what they share cancels.
@@ -425,14 +432,33 @@ def _differences(
             # Errors of the estimators are added as independent ones: they do not cancel by prompt.
             of_estimator = [score.standard_error / score.value for score in (ahead, behind)]
             error = math.hypot(float(np.linalg.norm(spread)), *of_estimator)
-            reach = quantile(spread.size, level) * error
-            ends = math.exp(gap - reach), math.exp(gap + reach)
-        difference = Difference(first, second, math.exp(gap), *ends)
+            difference = _with_error(difference, error, spread.size, level)
         if difference.clear:
             ranges = scaled.range_of_difference(first, second)
             difference = replace(difference, stable_range=ranges)
         differences.append(difference)
     return tuple(differences)
+
+
+def _with_error(difference: Difference, error: float, parts: int, level: float) -> Difference:
+    """A difference with its interval and its p-value, by Student's t of this number of parts."""
+    from scipy.special import stdtr
+
+    gap = math.log(difference.ratio)
+    reach = quantile(parts, level) * error
+    # Equal outputs have no error, and their scores differ by rounding at most.
+    chance = 1.0
+    if abs(gap) > _ROUNDING:
+        chance = 0.0
+        if error > 0:
+            chance = 2 * float(stdtr(parts - 1, -abs(gap) / error))
+    return replace(
+        difference,
+        low=math.exp(gap - reach),
+        high=math.exp(gap + reach),
+        p_value=chance,
+        standard_error=error,
+    )
 
 
 def _ranks(order: list[str], differences: Sequence[Difference]) -> dict[str, tuple[int, int]]:

@@ -1,6 +1,5 @@
 """What a report shows beyond the scores: spectra, a sweep, convergence, and groups of prompts."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -11,7 +10,7 @@ from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.comparison import Comparison
 from divprism.analysis.convergence import converge
 from divprism.analysis.evaluation import SCHEMA, Evaluation, Results
-from divprism.analysis.groups import ExactPromptGrouping, LabelGrouping, prompt_groups
+from divprism.analysis.groups import LabelGrouping, prompt_groups
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Gaussian
 from divprism.core.spectrum import Spectrum
@@ -21,6 +20,7 @@ from divprism.estimators.base import whole_number
 from divprism.report.documents import Document
 from divprism.report.page import report_page
 from divprism.report.plots import rank_curve
+from divprism.report.repetition import ExactPrompts, side_by_side
 from divprism.report.thumbnails import thumbnail
 from divprism.scores.bandwidth import BandwidthRule
 from divprism.scores.settings import Progress, Settings
@@ -32,10 +32,9 @@ __all__ = ["DetailOptions", "detailed", "details", "html_report"]
 
 MAX_THUMBNAILS = 240
 """Thumbnails of one model by default: about 1.5 MB of the page."""
-_PAGE_THUMBNAILS = 640  # of all models of a page: about 4 MB
+_PAGE_THUMBNAILS = 480  # of the sections of all models of a page: about 3 MB
+_BESIDE_THUMBNAILS = 160  # of the models side by side: about 1 MB
 _MAX_POINTS = 150  # of a spectrum: more cannot be distinguished in a plot
-_NAMED_PROMPTS = 3  # of those that tie for the lowest score
-_ERRORS_APART = 2.0  # standard errors within which two scores count as equal
 _FEW_UNITS = 20  # prompts; of fewer, a random subset of pairs represents the data better
 
 
@@ -91,17 +90,24 @@ def detailed(
         raise ArgumentError(
             f"`labels` belong to one model, and this result is of {len(results):,} models."
         )
+    total = options.get("max_thumbnails")
     # Pages of many models would otherwise grow beyond what a mail takes.
-    options["max_thumbnails"] = _thumbnails_each(options.get("max_thumbnails"), len(results))
-    documents = {}
+    options["max_thumbnails"] = _thumbnails_each(total, len(results))
+    documents, exact = {}, {}
     for model, evaluation in results.items():
-        parts = details(evaluation, labels, **options)
+        samples = _scored_samples(evaluation)
+        exact[model] = ExactPrompts.of(samples, _settings_for_vectors(evaluation))
+        parts = details(evaluation, labels, exact=exact[model], **options)
         documents[model] = evaluation.to_dict() | {"details": parts}
-    if isinstance(result, Comparison):
-        return result.to_dict() | {"models": documents}
-    if len(documents) == 1:
+    if len(documents) == 1 and not isinstance(result, Comparison):
         return next(iter(documents.values()))
-    return {"schema": SCHEMA, "models": documents}
+    document = {"schema": SCHEMA}
+    if isinstance(result, Comparison):
+        document = result.to_dict()
+    beside = side_by_side(exact)
+    if beside is not None:
+        _add_thumbnails_beside(beside, exact, _thumbnails_beside(total))
+    return document | {"models": documents, "side_by_side": beside}
 
 
 def _as_results(result: object) -> Results:
@@ -127,6 +133,13 @@ def _thumbnails_each(total: int | None, num_models: int) -> int:
     return total // num_models
 
 
+def _thumbnails_beside(total: int | None) -> int:
+    """Return the number of thumbnails of the models side by side, as many as a model has."""
+    if total is None:
+        return _BESIDE_THUMBNAILS
+    return min(total, _BESIDE_THUMBNAILS)
+
+
 def details(
     result: Evaluation,
     labels: Any = None,
@@ -139,6 +152,7 @@ def details(
     num_repeats: int = 3,
     max_pairs: int = 1000,
     progress: Progress | None = None,
+    exact: ExactPrompts | None = None,
 ) -> dict[str, Any]:
     """Return spectra, sweep, convergence and groups of an evaluation: plain values for a page.
 
@@ -162,18 +176,21 @@ def details(
     max_pairs : int
         Largest number of pairs in the convergence curves. Of more, a random subset is used: what
         suffices there also suffices for the whole sample.
+    exact : ExactPrompts, optional
+        The exact prompts of the evaluation, where they are known already.
 
     Returns
     -------
     dict
-        With the keys spectra, sweep, convergence and groups. A part that the data do not allow is
-        None, with the reason under `absent`. Where prompts repeat, also `least_diverse_prompts`:
-        the exact prompts with the lowest score.
+        With the keys spectra, sweep, convergence, groups and most_repeated, the outputs that occur
+        most often. A part that the data do not allow is None, with the reason under `absent`. Where
+        prompts repeat, also `least_diverse_prompts`: the exact prompts with the lowest score.
     """
     samples = _scored_samples(result)
     num_groups = whole_number(num_groups, "num_groups", 1)
-    # The samples are vectors already; an embedder would be refused for them.
-    settings = replace(result.settings, embedder_x=None, embedder_t=None)
+    settings = _settings_for_vectors(result)
+    if exact is None:
+        exact = ExactPrompts.of(samples, settings)
     grouping = None
     if labels is not None:
         grouping = LabelGrouping(labels)
@@ -205,43 +222,14 @@ def details(
     spectra = {name: _points(spectrum) for name, spectrum in result.spectra.items()}
     computed = {"spectra": spectra, **_computed_parts(parts)}
     if "per_prompt_vendi" in result.scores:
-        computed["least_diverse_prompts"] = _least_diverse_prompts(samples, settings)
+        computed["least_diverse_prompts"] = exact.least_diverse()
+    computed["most_repeated"] = exact.most_repeated()
     return computed
 
 
-def _least_diverse_prompts(samples: Samples, settings: Settings) -> dict[str, Any] | None:
-    """Return the exact prompts with the lowest score, compared at equal size.
-
-    Groups by kernel may hold several prompts each, and then say nothing about one of them. None
-    where fewer than two prompts have enough outputs.
-    """
-    split = prompt_groups(
-        samples,
-        grouping=ExactPromptGrouping(),
-        num_modes=0,
-        num_examples=1,
-        settings=settings,
-    )
-    groups = [group for group in split.to_dict()["groups"] if not group["small"]]
-    if len(groups) < 2:
-        return None
-    # The least diverse group comes first.
-    lowest, error = groups[0]["rarefied"], groups[0]["rarefied_error"]
-    tied = []
-    for group in groups:
-        apart = _ERRORS_APART * math.hypot(error, group["rarefied_error"])
-        # Scores that read the same are the same to a reader.
-        reads_the_same = f"{group['rarefied']:.3g}" == f"{lowest:.3g}"
-        if reads_the_same or group["rarefied"] - lowest <= apart:
-            tied.append(group)
-    return {
-        "vendi": lowest,
-        "median": float(np.median([group["rarefied"] for group in groups])),
-        "num_outputs": split.equal_size,
-        "is_sampled": any(group["size"] > split.equal_size for group in tied),
-        "num_prompts": len(tied),
-        "prompts": [group["prompts"][0] for group in tied[:_NAMED_PROMPTS]],
-    }
+def _settings_for_vectors(result: Evaluation) -> Settings:
+    # The samples are vectors already; an embedder would be refused for them.
+    return replace(result.settings, embedder_x=None, embedder_t=None)
 
 
 def _scored_samples(result: Evaluation) -> Samples:
@@ -363,6 +351,28 @@ def _subset_rows(samples: Samples, most: int, seed: int) -> np.ndarray:
         # A few large prompts: a part of each of them says more than a handful of whole ones.
         return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
     return np.flatnonzero(np.isin(units, order[fits]))
+
+
+def _add_thumbnails_beside(
+    beside: dict[str, Any], exact: Mapping[str, ExactPrompts], most: int
+) -> None:
+    """Add at most `most` thumbnails to the outputs of models side by side, first ones first."""
+    cells = []
+    for shown in beside["prompts"]:
+        for model, cell in shown["models"].items():
+            cells.append((exact[model].items.outputs, cell["outputs"]))
+    num_embedded = 0
+    # In rounds, as in galleries: no model gets a second image before each has its first.
+    for index in range(max((len(outputs) for _, outputs in cells), default=0)):
+        for given, outputs in cells:
+            if num_embedded >= most:
+                return
+            if index >= len(outputs) or not isinstance(given, tuple):
+                continue
+            image = thumbnail(given[outputs[index]["row"]])
+            if image is not None:
+                outputs[index]["thumbnail"] = image
+                num_embedded += 1
 
 
 def _add_thumbnails(document: Document, items: Samples, most: int) -> None:

@@ -64,6 +64,7 @@ def visible_values(node: Any, depth: int = 0) -> Any:
 
 _NUMBER = number()
 _ERROR = number(0.0)
+_LOGARITHM = number(-100.0, 100.0)  # in nats; the page takes exp of it
 _SHARE = number(0.0, 1.0 + 1e-6)  # shares are sums, which rounding may carry beyond 1
 # Empty lists are refused: a plot of no points has no range.
 _NUMBERS = list_of(_NUMBER, 1)
@@ -92,7 +93,7 @@ _SCORE = record(
 )
 _BASELINE = record(
     {
-        "excess_information": number(-100.0, 100.0),  # nats, of which the page takes exp
+        "excess_information": _LOGARITHM,
         "baseline": positive,
         "p_value": _SHARE,
         "num_permutations": whole(1),
@@ -101,7 +102,7 @@ _BASELINE = record(
         "standard_deviation": maybe(_ERROR),
         "standard_error": maybe(_ERROR),
         "num_spectra": whole(),
-        "excess_information_rke": maybe(number(-100.0, 100.0)),
+        "excess_information_rke": maybe(_LOGARITHM),
     },
 )
 # Sentences look up a score by its name, and a side by its letter.
@@ -183,9 +184,9 @@ _GROUPS = record(
     {
         "groups": list_of(_GROUP, 1),
         "aggregate": _NUMBER,
-        "gap": _NUMBER,
+        "gap": _LOGARITHM,
         "aggregate_rke": _NUMBER,
-        "gap_rke": _NUMBER,
+        "gap_rke": _LOGARITHM,
         "conditional_vendi": _NUMBER,
         "conditional_rke": _NUMBER,
         "equal_size": whole(),
@@ -266,7 +267,9 @@ _CONVERGENCE = all_of(
             "sizes": list_of(whole(1), 1),
             "means": mapping_of(_POSITIVES),
             "deviations": mapping_of(list_of(_ERROR, 1)),
-            "verdicts": mapping_of(record({"status": text, "sentence": text})),
+            "verdicts": mapping_of(
+                record({"status": text, "sentence": text}, {"change": maybe(_NUMBER)})
+            ),
             "noun": short_text,
             "summary": text,
             "settings": record({"order": _check_order}),
@@ -275,6 +278,7 @@ _CONVERGENCE = all_of(
     ),
     _check_curves,
 )
+_REPEATED = record({"output": _ENTRY, "count": whole(1)})
 _LEAST_DIVERSE = record(
     {
         "vendi": positive,
@@ -283,7 +287,22 @@ _LEAST_DIVERSE = record(
         "is_sampled": boolean,
         "num_prompts": whole(1),
         "prompts": list_of(_ENTRY, 1),
-    }
+    },
+    # Absent from results of earlier versions.
+    {
+        "worst": list_of(
+            record(
+                {
+                    "prompt": _ENTRY,
+                    "vendi": positive,
+                    "size": whole(1),
+                    "repeated": maybe(_REPEATED),
+                }
+            )
+        ),
+        "num_compared": whole(1),
+        "num_small": whole(),
+    },
 )
 _DETAILS = record(
     {},
@@ -293,6 +312,7 @@ _DETAILS = record(
         "convergence": maybe(_CONVERGENCE),
         "groups": maybe(_GROUPS),
         "least_diverse_prompts": maybe(_LEAST_DIVERSE),
+        "most_repeated": maybe(list_of(_REPEATED)),
         "absent": maybe(mapping_of(text)),
     },
 )
@@ -340,12 +360,13 @@ _DIFFERENCE = record(
     {
         "first": text,
         "second": text,
-        "ratio": _NUMBER,
-        "low": maybe(_NUMBER),
-        "high": maybe(_NUMBER),
+        # Ratios, of which the page takes logarithms.
+        "ratio": positive,
+        "low": maybe(positive),
+        "high": maybe(positive),
         "clear": boolean,
     },
-    {"stable_range": _RANGES},
+    {"stable_range": _RANGES, "p_value": maybe(_SHARE), "standard_error": maybe(_ERROR)},
 )
 _COMPARISON = record(
     {
@@ -357,6 +378,22 @@ _COMPARISON = record(
         "length_correlation": maybe(number(-1.0, 1.0)),
     },
     {"stable_range": _RANGES},
+)
+# The outputs of a model under one prompt, and how often each occurs.
+_CELL = record(
+    {
+        "vendi": maybe(positive),
+        "size": whole(1),
+        "outputs": list_of(all_of(_ENTRY, record({"count": whole(1)}))),
+    }
+)
+_BESIDE = record(
+    {
+        "prompts": list_of(
+            record({"prompt": _ENTRY, "reason": text, "models": mapping_of(_CELL)}), 1
+        ),
+        "num_prompts": whole(1),
+    }
 )
 _PARTS: Mapping[str, Check] = {"groups": _GROUPS, "convergence": _CONVERGENCE, "sweep": _SWEEP}
 
@@ -382,6 +419,9 @@ def check_result(document: Document) -> None:
     mapping_of(_EVALUATION)(document["models"], "models")
     if not document["models"]:
         raise DataError("a report needs at least one model, and this result has none.")
+    if document.get("side_by_side") is not None:
+        _BESIDE(document["side_by_side"], "side_by_side")
+        _check_beside(document["side_by_side"], document["models"])
     # Models that were scored apart have no ranks: they are listed, not compared.
     if "ranks" in document:
         _COMPARISON(document, "result")
@@ -411,6 +451,14 @@ def _check_model_names(names: Sequence[str], models: Collection[str]) -> None:
     for name in names:
         if name not in models:
             refuse("differences", "a list about models of the result", name)
+
+
+def _check_beside(beside: Document, models: Collection[str]) -> None:
+    """Require that the models side by side are those of the result."""
+    for index, shown in enumerate(beside["prompts"]):
+        for name in shown["models"]:
+            if name not in models:
+                refuse(f"side_by_side.prompts[{index}]", "about models of the result", name)
 
 
 def check_details(part: str, document: Document) -> None:

@@ -7,7 +7,16 @@ from divprism.report.documents import Document, Documents
 from divprism.report.texts import number_of
 from divprism.scores.spec import ScoreSpec
 
-__all__ = ["ends_of", "kinds_note", "kinds_of", "kinds_sentence", "most_per_prompt", "out_of"]
+__all__ = [
+    "apart",
+    "ends_of",
+    "highest_per_kind",
+    "kinds_note",
+    "kinds_of",
+    "kinds_sentence",
+    "most_per_prompt",
+    "out_of",
+]
 
 _NEARLY_ALL = 0.9  # of the kinds that there can be: nearly every prompt is one of its own
 _CLOSE = 0.1  # nats between scores that are called close
@@ -64,6 +73,16 @@ def _highest(document: Document, kinds: float) -> float:
     return highest
 
 
+def highest_per_kind(document: Document) -> float | None:
+    """Return how many distinct outputs per kind of prompt there would be if no two were alike.
+
+    None where prompts are not counted.
+    """
+    if document["data"]["prompts"] is None or "prompt_vendi" not in document["scores"]:
+        return None
+    return _highest(document, document["scores"]["prompt_vendi"]["value"])
+
+
 def out_of(value: float, document: Document) -> str:
     """Return a score per exact prompt, of the highest that it can be.
 
@@ -71,14 +90,14 @@ def out_of(value: float, document: Document) -> str:
     >>> out_of(3.81, {"data": data, "settings": {"truncation": None}})
     '3.81 of 5'
     """
-    shown, highest = _apart(value, _highest(document, _as_ids(document)))
+    shown, highest = apart(value, _highest(document, _as_ids(document)))
     return f"{shown} of {_at_most(document, highest)}"
 
 
-def _apart(value: float, other: float) -> tuple[str, str]:
+def apart(value: float, other: float) -> tuple[str, str]:
     """Return two numbers with three digits, or with up to six if they would read the same.
 
-    >>> _apart(4.9981, 5.0), _apart(5.0, 5.0)
+    >>> apart(4.9981, 5.0), apart(5.0, 5.0)
     (('4.998', '5'), ('5', '5'))
     """
     for digits in range(3, 7):
@@ -153,7 +172,7 @@ def _sentence_of_single_outputs(document: Document) -> str:
     reason = "outputs of similar prompts are compared"
     if kinds >= _NEARLY_ALL * _as_ids(document):
         reason = _limit_of_kinds(document) or "hardly any prompts are similar enough to compare"
-    shown, highest = _apart(own, _highest(document, kinds))
+    shown, highest = apart(own, _highest(document, kinds))
     return (
         f"{kinds_of(kinds, data['prompts'])}, one output each: {reason}, and {shown} distinct "
         f"outputs per kind of prompt, of at most {highest}, are the model's own"

@@ -74,6 +74,64 @@
     for (const element of unfolded.splice(0)) element.open = false;
   }
 
+  // Numbers to paste elsewhere. A page in a file may have no access to the clipboard, and then the
+  // older command copies what is selected.
+  async function copy(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      const area = document.createElement("textarea");
+      area.value = text;
+      area.className = "hidden";
+      document.body.append(area);
+      area.select();
+      const isDone = document.execCommand("copy");
+      area.remove();
+      return isDone;
+    }
+  }
+
+  // Buttons are made here: without a script they could not do anything.
+  function addButton(label, name, place, text) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = label;
+    button.setAttribute("aria-label", `${label} ${name}`);
+    button.addEventListener("click", async () => {
+      button.textContent = (await copy(text())) ? "Copied" : "Not copied";
+      setTimeout(() => { button.textContent = label; }, 1500);
+    });
+    place.append(button);
+  }
+
+  // Columns by tabs, as spreadsheets take them. All digits of a number, and texts as they are shown.
+  function asText(table) {
+    const cell = (element) => {
+      const digits = element.dataset.value;
+      const isNumber = element.classList.contains("number") && digits;
+      return (isNumber ? digits : element.textContent).replace(/\s+/g, " ").trim();
+    };
+    return [...table.rows].map((row) => [...row.cells].map(cell).join("\t")).join("\n");
+  }
+
+  for (const element of document.querySelectorAll("[data-copy]")) {
+    // Beside the number, not below what it means.
+    const number = element.querySelector("strong");
+    const place = document.createElement("span");
+    place.className = "place";
+    (number ?? element.lastChild).after(place);
+    addButton("Copy", element.dataset.name, place, () => element.dataset.copy);
+  }
+  for (const frame of document.querySelectorAll("[data-copy-table]")) {
+    const tools = document.createElement("div");
+    tools.className = "tools";
+    frame.before(tools);
+    const table = frame.querySelector("table");
+    addButton("Copy table", frame.getAttribute("aria-label"), tools, () => asText(table));
+  }
+
   for (const button of document.querySelectorAll(".sortable th button")) {
     button.addEventListener("click", () => sort(button.closest("th")));
   }

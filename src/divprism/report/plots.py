@@ -11,6 +11,7 @@ from divprism.analysis.evaluation import Evaluation
 from divprism.data.wording import SIDES
 from divprism.errors import ArgumentError
 from divprism.report.documents import Document
+from divprism.report.scales import Scale
 from divprism.report.style import INK, PAPER, family_color, styled
 from divprism.report.texts import distinct_names, ranked
 from divprism.scores.score import Score
@@ -45,7 +46,7 @@ _LETTER_WIDTH = 0.62  # of a lower-case letter, in units of the font size
 _FONT_SIZE = 10  # points
 _MOST_TICKS = 6  # of a log axis
 _FEW_POINTS = 60  # eigenvalues up to which each one gets a marker
-_COUNT_LABEL = "effective number of outputs"
+_COUNT_LABEL = "distinct outputs"
 _SPECTRA = {
     "x": ("outputs", "vendi"),
     "joint": ("pairs", "conditional"),
@@ -138,10 +139,15 @@ def rank_curve(values: "ArrayLike", weights: "ArrayLike") -> tuple[np.ndarray, n
     return reached[is_higher], np.asarray(values, dtype=float)[is_higher]
 
 
-def draw_spectra(ax: "Axes", spectra: "Mapping[str, tuple[ArrayLike, ArrayLike]]") -> None:
+def draw_spectra(
+    ax: "Axes",
+    spectra: "Mapping[str, tuple[ArrayLike, ArrayLike]]",
+    scale: Scale | None = None,
+) -> None:
     """Draw eigenvalues by rank on log axes.
 
-    `spectra` holds, for each operator, the eigenvalues and their multiplicities.
+    `spectra` holds, for each operator, the eigenvalues and their multiplicities. `scale` holds the
+    ranges of the axes; by default those of the data.
     """
     with styled():
         last = 2.0  # a log axis from rank 1 to rank 1 would have no length
@@ -158,7 +164,15 @@ def draw_spectra(ax: "Axes", spectra: "Mapping[str, tuple[ArrayLike, ArrayLike]]
             ax.plot(ranks, values, color=color, label=title, marker=marker, markersize=3)
         ax.set(xscale="log", yscale="log", xlabel="rank", ylabel="eigenvalue (share of all)")
         ax.set_xlim(1, 1.1 * last)
+        _apply(scale, ax)
         _finish_log_plot(ax)
+
+
+def _apply(scale: Scale | None, ax: "Axes") -> None:
+    """Set the ranges of both axes, so that plots of several models can be compared."""
+    # Before the ticks, which depend on the range.
+    if scale is not None:
+        ax.set(xlim=scale.x, ylim=scale.y)
 
 
 def _finish_log_plot(ax: "Axes", **legend: Any) -> None:
@@ -230,13 +244,32 @@ def plot_comparison(comparison: Comparison, ax: "Axes | None" = None) -> tuple[A
     return figure, ax
 
 
-def draw_values(ax: "Axes", values: Mapping[str, tuple[float, float, float]]) -> None:
-    """Draw scores with the low and the high end of their error, the first on top."""
+def draw_values(
+    ax: "Axes",
+    values: Mapping[str, tuple[float, float, float]],
+    spec: ScoreSpec | None = None,
+) -> None:
+    """Draw scores with the low and the high end of their error, the first on top.
+
+    The names are those of scores, or with `spec` those of models with this score.
+    """
     with styled():
+        label = _COUNT_LABEL
+        if spec is not None:
+            label = _label_of(spec)
         for index, (name, (value, low, high)) in enumerate(values.items()):
-            _draw_interval(ax, name, index, value, low, high)
+            score = name
+            if spec is not None:
+                score = spec.name
+            _draw_interval(ax, score, index, value, low, high)
         _name_lines(ax, list(values), [f"{value:.3g}" for value, _, _ in values.values()])
-        ax.set_xlabel(_COUNT_LABEL)
+        ax.grid(visible=False, axis="y")
+        ax.set_xlabel(label)
+
+
+def _label_of(spec: ScoreSpec) -> str:
+    """Return what the axis of a score counts, and its name."""
+    return f"{spec.meaning} ({spec.title})"
 
 
 def _reach(value: float, low: float, high: float) -> list[list[float]]:
@@ -337,11 +370,16 @@ def draw_ranking(ax: "Axes", document: Document) -> None:
             numbers.append(f"{value:.3g}, rank {ranked(document['ranks'][model])}")
         _name_lines(ax, list(document["models"]), numbers)
         ax.grid(visible=False, axis="y")
-        ax.set_xlabel(name)
+        ax.set_xlabel(_label_of(score_spec(name)))
 
 
-def draw_sweep(axes: "Sequence[Axes]", document: Document) -> None:
-    """Draw scores against the bandwidth of outputs, and of prompts; mark the bandwidths chosen."""
+def draw_sweep(
+    axes: "Sequence[Axes]", document: Document, scales: Mapping[str, Scale] | None = None
+) -> None:
+    """Draw scores against the bandwidth of outputs, and of prompts; mark the bandwidths chosen.
+
+    `scales` holds the ranges of the axes by side; by default those of the data.
+    """
     sides = [side for side in SIDES if document[side] is not None]
     with styled():
         for ax, side in zip(axes, sides, strict=True):
@@ -358,8 +396,9 @@ def draw_sweep(axes: "Sequence[Axes]", document: Document) -> None:
                 textcoords="offset points",
                 fontsize="small",
             )
-            ax.set(xscale="log", yscale="log", ylabel="effective number")
+            ax.set(xscale="log", yscale="log", ylabel="score")
             ax.set_xlabel(f"bandwidth of {SIDES[side]}")
+            _apply((scales or {}).get(side), ax)
             _finish_log_plot(ax, fontsize="small")
 
 
@@ -371,10 +410,13 @@ def curve_families(names: Sequence[str]) -> list[str]:
     return [family for family in families if family in _CURVE_FAMILIES]
 
 
-def draw_convergence(axes: "Sequence[Axes]", document: Document) -> None:
+def draw_convergence(
+    axes: "Sequence[Axes]", document: Document, scales: Mapping[str, Scale] | None = None
+) -> None:
     """Draw scores against the size of the sample, a panel for each family of scores.
 
-    Bands are a standard deviation over random orders of the sample.
+    Bands are a standard deviation over random orders of the sample. `scales` holds the ranges of
+    the axes by family; by default those of the data.
     """
     families = curve_families(document["means"])
     panels = dict(zip(families, axes, strict=True))
@@ -391,10 +433,11 @@ def draw_convergence(axes: "Sequence[Axes]", document: Document) -> None:
         for family, ax in panels.items():
             ax.set(xscale="log", yscale="log", title=family)
             ax.set_xlabel(f"number of {document['noun']}")
+            _apply((scales or {}).get(family), ax)
             _finish_log_plot(ax, fontsize="small")
             # Panels of one figure stand side by side and share the label of the first.
             if ax.figure is not axes[0].figure or ax is axes[0]:
-                ax.set_ylabel("effective number")
+                ax.set_ylabel("score")
 
 
 def _curve_style(spec: ScoreSpec, is_truncated: bool, order: float) -> tuple[str, str]:

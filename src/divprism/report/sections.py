@@ -13,7 +13,9 @@ from divprism.report.plots import (
     draw_ranking,
     draw_spectra,
     draw_sweep,
+    draw_values,
 )
+from divprism.report.scales import Scale, Scales
 from divprism.report.svg import inline_svg
 from divprism.report.table import Cell, Column, Measured, Table
 from divprism.report.tables import groups_table, meaning_in
@@ -27,7 +29,7 @@ from divprism.report.words import (
     groups_sentences,
     percent,
 )
-from divprism.scores.spec import ScoreSpec
+from divprism.scores.spec import ScoreSpec, score_spec
 
 __all__ = [
     "LONGEST_NAME",
@@ -35,11 +37,14 @@ __all__ = [
     "Card",
     "CellView",
     "Chart",
+    "EntryView",
     "GroupsSection",
     "TableView",
     "charts",
+    "entry_view",
     "factors_chart",
     "groups_section",
+    "intervals_chart",
     "ranking_chart",
     "reference_table",
     "score_card",
@@ -100,11 +105,12 @@ def reference_table(document: Document) -> TableView | None:
 
 @dataclass(frozen=True)
 class Card:
-    """One score: its value in large, its error, and what it means."""
+    """One score: its value in large and with all digits, its error, and what it means."""
 
     family: str
     title: str
     value: str
+    digits: str
     error: str
     meaning: str
 
@@ -126,7 +132,8 @@ def score_card(spec: ScoreSpec, document: Document) -> Card:
         # Beside the value, where the meaning need not repeat it.
         value = out_of(score["value"], document)
         meaning = spec.meaning
-    return Card(spec.family, spec.title, value, ", ".join(errors), meaning)
+    digits = f"{score['value']:.12g}"
+    return Card(spec.family, spec.title, value, digits, ", ".join(errors), meaning)
 
 
 @dataclass(frozen=True)
@@ -158,34 +165,54 @@ def factors_chart(key: str, documents: Documents) -> Chart | None:
 
 def ranking_chart(document: Document) -> Chart:
     """Return the ranking of a comparison."""
+    spec = score_spec(document["score"])
     panels = inline_svg(
         lambda axes: draw_ranking(axes[0], document),
         panels=1,
         height=0.7 + 0.42 * len(document["models"]),
-        label=f"{document['score']} of each model with its interval",
+        label=f"{spec.title} of each model with its interval",
         name="ranking",
     )
-    return Chart(tuple(panels), "The score of each model, with its interval.")
+    return Chart(tuple(panels), "The score of each model, with its interval, on one scale.")
 
 
-def charts(key: str, details: Mapping[str, Document]) -> list[Chart]:
+def intervals_chart(score: str, documents: Documents) -> Chart:
+    """Return the score of models that were scored apart, without ranks."""
+    spec = score_spec(score)
+    values = {}
+    for model, document in documents.items():
+        one = document["scores"][score]
+        interval = one["interval"] or {"low": one["value"], "high": one["value"]}
+        values[model] = (one["value"], interval["low"], interval["high"])
+    panels = inline_svg(
+        lambda axes: draw_values(axes[0], values, spec),
+        panels=1,
+        height=0.7 + 0.42 * len(documents),
+        label=f"{spec.title} of each model with its interval",
+        name="ranking",
+    )
+    return Chart(tuple(panels), "The score of each model, with its interval, on one scale.")
+
+
+def charts(key: str, details: Mapping[str, Document], scales: Scales) -> list[Chart]:
     """Return the charts behind the numbers: spectra, sweep and convergence, where present."""
     drawn = []
     if details.get("spectra"):
-        drawn.append(_spectra_chart(f"{key}-spectra", details["spectra"]))
+        drawn.append(_spectra_chart(f"{key}-spectra", details["spectra"], scales.spectra))
     if details.get("sweep"):
-        drawn.append(_sweep_chart(f"{key}-sweep", details["sweep"]))
+        drawn.append(_sweep_chart(f"{key}-sweep", details["sweep"], scales.sweep))
     if details.get("convergence"):
-        drawn.append(_convergence_chart(f"{key}-convergence", details["convergence"]))
+        curves = details["convergence"]
+        drawn.append(_convergence_chart(f"{key}-convergence", curves, scales.convergence))
     return drawn
 
 
-def _spectra_chart(key: str, document: Document) -> Chart:
+def _spectra_chart(key: str, document: Document, scale: Scale | None) -> Chart:
     spectra = {}
     for name, spectrum in document.items():
         spectra[name] = (spectrum["values"], spectrum["weights"])
     panels = inline_svg(
-        lambda axes: draw_spectra(axes[0], spectra),
+        lambda axes: draw_spectra(axes[0], spectra, scale),
         panels=1,
         height=_CHART_HEIGHT,
         label="Spectra on log axes",
@@ -198,10 +225,10 @@ def _spectra_chart(key: str, document: Document) -> Chart:
     return Chart(tuple(panels), caption)
 
 
-def _sweep_chart(key: str, document: Document) -> Chart:
+def _sweep_chart(key: str, document: Document, scales: Mapping[str, Scale]) -> Chart:
     sides = [side for side in ("x", "t") if document[side] is not None]
     panels = inline_svg(
-        lambda axes: draw_sweep(axes, document),
+        lambda axes: draw_sweep(axes, document, scales),
         panels=len(sides),
         height=_CHART_HEIGHT,
         label="Scores against bandwidths",
@@ -214,9 +241,9 @@ def _sweep_chart(key: str, document: Document) -> Chart:
     return Chart(tuple(panels), caption)
 
 
-def _convergence_chart(key: str, document: Document) -> Chart:
+def _convergence_chart(key: str, document: Document, scales: Mapping[str, Scale]) -> Chart:
     panels = inline_svg(
-        lambda axes: draw_convergence(axes, document),
+        lambda axes: draw_convergence(axes, document, scales),
         panels=len(curve_families(document["means"])),
         height=_CHART_HEIGHT,
         label="Scores against the number of samples",
@@ -289,14 +316,14 @@ def _group_view(key: str, group: Document, cells: tuple[CellView, ...]) -> Group
         summary += ", too few to judge"
     modes = []
     for number, mode in enumerate(group["modes"], 1):
-        outputs = tuple(_entry_view(entry) for entry in mode["outputs"])
+        outputs = tuple(entry_view(entry) for entry in mode["outputs"])
         modes.append(ModeView(f"Kind {number} of outputs, {mode['share']:.0%}", outputs))
     return GroupView(
         id=key,
         title=_gallery_title(group),
         summary=summary,
         cells=cells,
-        prompts=tuple(_entry_view(entry) for entry in group["prompts"]),
+        prompts=tuple(entry_view(entry) for entry in group["prompts"]),
         modes=tuple(modes),
     )
 
@@ -311,10 +338,11 @@ def _gallery_title(group: Document) -> str:
     return title
 
 
-def _entry_view(entry: Document) -> EntryView:
+def entry_view(entry: Document, longest: int = LONGEST_TEXT) -> EntryView:
+    """Return an example, cut to `longest` letters."""
     label = entry_label(entry)
     image = entry.get("thumbnail")
     # The document comes from a file: only a JPEG of ours goes into the page.
     if not is_thumbnail(image):
         image = None
-    return EntryView(label[:LONGEST_TEXT], len(label) > LONGEST_TEXT, image)
+    return EntryView(label[:longest], len(label) > longest, image)

@@ -78,7 +78,7 @@ def _as_element(figure: "Figure", label: str, name: str) -> str:
         flags=re.DOTALL,
     )
     # matplotlib numbers the groups of every figure from one; nothing refers to these ids.
-    text = re.sub(r'<g id="[\w.]+_\d+">', "<g>", text)
+    text = re.sub(r'<g id="[\w.]+_\d+"(/?)>', r"<g\1>", text)
     # Only tags are changed: in texts between them, < and > are escaped.
     text = re.sub(r"<[^<>]+>", _follow_page, text)
     # As an image with a label: screen readers would otherwise read out every tick.

@@ -4,6 +4,7 @@ Documents are plain values, so a table looks the same whether its result was jus
 from a file.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 from divprism.analysis.baseline import FEW_OUTPUTS
@@ -159,8 +160,8 @@ def _any_interval(documents: Iterable[Document]) -> Document | None:
     return None
 
 
-def results_table(documents: Documents, wide: bool = False) -> Table:
-    """The scores of several models, a row per model."""
+def results_table(documents: Documents, wide: bool = False, ratios: bool = False) -> Table:
+    """The scores of several models, a row per model; with `ratios`, no column of logarithms."""
     specs = _computed(documents.values(), wide)
     # Kinds of prompt belong beside the number of prompts, before what is counted per kind.
     specs.sort(key=lambda spec: (not _is_headline(spec), spec.family != "prompts"))
@@ -173,7 +174,7 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
         columns.append(Column(spec.name, spec.heading, SCORE, priority))
     has_baseline = any(document["baseline"] for document in documents.values())
     if has_baseline:
-        columns.append(Column("excess_information", "excess info", ".3f", priority=6))
+        columns.append(_excess_column(ratios))
     beside, cells = fidelity_columns(documents)
     columns += beside
     rows = []
@@ -181,7 +182,7 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
         row: list[Cell] = [model, document["data"]["n"], document["data"]["prompts"]]
         row += [_cell_of(spec, document) for spec in specs]
         if has_baseline:
-            row.append((document["baseline"] or {}).get("excess_information"))
+            row.append(_excess_cell(document, ratios))
         rows.append((*row, *cells[model]))
     first = next(iter(documents.values()))
     notes = [
@@ -194,15 +195,35 @@ def results_table(documents: Documents, wide: bool = False) -> Table:
         *fidelity_notes(first),
     ]
     if has_baseline:
-        notes.append(_excess_note(documents))
+        notes.append(_excess_note(documents, ratios))
     every = [notice for document in documents.values() for notice in warnings_in(document)]
     warnings = tuple(dict.fromkeys(every))
     return Table(tuple(columns), tuple(rows), notes=tuple(notes), warnings=warnings)
 
 
-def _excess_note(documents: Documents) -> str:
+def _excess_column(ratios: bool) -> Column:
+    if ratios:
+        return Column("information_ratio", "times chance", ".3f", priority=6)
+    return Column("excess_information", "excess info", ".3f", priority=6)
+
+
+def _excess_cell(document: Document, ratios: bool) -> float | None:
+    if document["baseline"] is None:
+        return None
+    excess: float = document["baseline"]["excess_information"]
+    if ratios:
+        return math.exp(excess)
+    return excess
+
+
+def _excess_note(documents: Documents, ratios: bool) -> str:
     """What the column of excess information holds, and why some of its cells are empty."""
     note = "excess info: nats above random pairings; near 0 where prompts are ignored"
+    if ratios:
+        note = (
+            "times chance: Information divided by that of random pairings; near 1 where prompts "
+            "are ignored"
+        )
     if all(document["baseline"] for document in documents.values()):
         return note
     return f"{note}; by default only where prompts have fewer than {FEW_OUTPUTS} outputs on average"
@@ -272,10 +293,10 @@ def scores_table(documents: Documents) -> Table:
     return Table(columns, tuple(rows))
 
 
-def comparison_table(document: Document, wide: bool = False) -> Table:
-    """The ranking of a comparison, a row per model."""
+def comparison_table(document: Document, wide: bool = False, ratios: bool = False) -> Table:
+    """The ranking of a comparison, a row per model; `ratios` as in `results_table`."""
     models = document["models"]
-    table = results_table(models, wide)
+    table = results_table(models, wide, ratios)
     columns = [table.columns[0], Column("rank", "rank"), *table.columns[1:]]
     rows = []
     for row in table.rows:

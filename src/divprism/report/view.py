@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -17,7 +17,16 @@ from divprism.report.documents import (
     models_of,
     visible_values,
 )
+from divprism.report.downloads import Download, downloads_of
 from divprism.report.fidelity_tables import fidelity_notes
+from divprism.report.pairs import Ranking, ranking_of
+from divprism.report.repetition_views import (
+    BesideSection,
+    WorstSection,
+    beside_section,
+    worst_section,
+)
+from divprism.report.scales import Scales, scales_of
 from divprism.report.sections import (
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -28,6 +37,7 @@ from divprism.report.sections import (
     charts,
     factors_chart,
     groups_section,
+    intervals_chart,
     ranking_chart,
     reference_table,
     score_card,
@@ -49,12 +59,19 @@ from divprism.report.texts import (
     shortened,
     visible,
 )
-from divprism.report.words import comparison_sentences, headline, length_note
+from divprism.report.verdict import Verdict, verdict_of
+from divprism.report.words import (
+    comparison_sentences,
+    convergence_sentence,
+    headline,
+    length_note,
+)
 from divprism.scores.spec import SCORES
 
 __all__ = ["PageView", "page_view"]
 
 _LONGEST_TITLE = 110  # letters of the title of the page
+_BY_CHANCE = 0.05  # of pairs of equal models that differ clearly, at the default level
 _PART_KEYS = {"groups": "groups", "curves": "convergence", "bandwidths": "sweep"}
 
 
@@ -65,6 +82,7 @@ class ModelSection:
     id: str
     name: str
     title: str
+    worst: WorstSection | None
     sentences: tuple[str, ...]
     cards: tuple[Card, ...]
     remarks: tuple[str, ...]
@@ -107,10 +125,13 @@ class PageView:
 
     title: str
     subtitle: str
+    verdict: Verdict
     contents: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
     comparison: ComparisonSection | None
+    beside: BesideSection | None
     models: tuple[ModelSection, ...]
+    downloads: tuple[Download, ...]
     reproduce: tuple[Step, ...]
     version: str
 
@@ -127,25 +148,41 @@ def page_view(documents: Sequence[Document]) -> PageView:
     models = models_of(main)
     if parts:
         models = _with_parts(models, parts)
+    ranking = ranking_of(main, models)
+    verdict = verdict_of(models, ranking)
+    scales = scales_of([document.get("details") or {} for document in models.values()])
     sections = []
     for index, (name, document) in enumerate(models.items()):
         # Ids are numbered: a name from the data could equal another id, or break a link.
-        sections.append(_model_section(f"m{index}", name, document))
-    comparison = None
-    if len(models) > 1:
-        comparison = _comparison_section(main, models)
+        section = _model_section(f"m{index}", name, document, scales, ranking is None)
+        sections.append(_without_repetition(section, verdict))
+    comparison = beside = None
+    if ranking is not None:
+        comparison = _comparison_section(main, models, ranking)
+    if main.get("side_by_side") is not None:
+        beside = beside_section(main["side_by_side"], len(models))
     warnings = _warnings(main, models)
     title, subtitle = _titles(models)
     return PageView(
         title=title,
         subtitle=subtitle,
-        contents=tuple(_contents(warnings, comparison, sections)),
+        verdict=verdict,
+        contents=tuple(_contents(warnings, comparison, beside, sections)),
         warnings=warnings,
         comparison=comparison,
+        beside=beside,
         models=tuple(sections),
+        downloads=downloads_of(main, models),
         reproduce=tuple(_reproduce(models)),
         version=__version__,
     )
+
+
+def _without_repetition(section: ModelSection, verdict: Verdict) -> ModelSection:
+    """Return the section of a model without the sentences that the verdict has."""
+    said = {*verdict.certainty, *verdict.repetition}
+    sentences = tuple(text for text in section.sentences if text not in said)
+    return replace(section, sentences=sentences)
 
 
 def _checked(documents: Sequence[Document]) -> tuple[Document, dict[str, Document]]:
@@ -206,6 +243,8 @@ def _with_readable_names(document: Document) -> Document:
     for key in ("models", "ranks", "lengths"):
         if key == "models" or (is_comparison and key in document):
             renamed[key] = {names[model]: value for model, value in document[key].items()}
+    if document.get("side_by_side") is not None:
+        renamed["side_by_side"] = _renamed_beside(document["side_by_side"], names)
     if is_comparison:
         renamed["differences"] = [
             {
@@ -216,6 +255,14 @@ def _with_readable_names(document: Document) -> Document:
             for difference in document["differences"]
         ]
     return renamed
+
+
+def _renamed_beside(beside: Document, names: Mapping[str, str]) -> Document:
+    prompts = []
+    for shown in beside["prompts"]:
+        cells = {names[model]: cell for model, cell in shown["models"].items()}
+        prompts.append({**shown, "models": cells})
+    return {**beside, "prompts": prompts}
 
 
 def _with_parts(models: Documents, parts: Documents) -> Documents:
@@ -254,16 +301,35 @@ def _titles(models: Documents) -> tuple[str, str]:
 
 
 def _contents(
-    warnings: Sequence[str], comparison: ComparisonSection | None, sections: Sequence[ModelSection]
+    warnings: Sequence[str],
+    comparison: ComparisonSection | None,
+    beside: BesideSection | None,
+    sections: Sequence[ModelSection],
 ) -> list[tuple[str, str]]:
     """Return the ids and titles of the sections."""
-    contents = []
+    contents = [("verdict", "Verdict")]
     if warnings:
         contents.append(("warnings", "Warnings"))
     if comparison is not None:
         contents.append(("comparison", comparison.title))
+    if beside is not None:
+        contents.append(("beside", "Side by side"))
     contents += [(section.id, section.title) for section in sections]
-    return [*contents, ("reproduce", "How to reproduce")]
+    if len(sections) == 1:
+        contents += _parts_of_contents(sections[0])
+    return [*contents, ("downloads", "Downloads"), ("reproduce", "How to reproduce")]
+
+
+def _parts_of_contents(section: ModelSection) -> list[tuple[str, str]]:
+    """Return the parts of the section of a single model."""
+    parts = []
+    if section.worst is not None:
+        parts.append((f"{section.id}-worst", "Least diverse prompts"))
+    if section.groups is not None:
+        parts.append((f"{section.id}-groups", "Groups of prompts"))
+    if section.charts:
+        parts.append((f"{section.id}-behind", "Behind the numbers"))
+    return parts
 
 
 def _warnings(main: Document, models: Documents) -> tuple[str, ...]:
@@ -277,29 +343,37 @@ def _warnings(main: Document, models: Documents) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _model_section(key: str, name: str, document: Document) -> ModelSection:
+def _model_section(
+    key: str, name: str, document: Document, scales: Scales, is_only: bool
+) -> ModelSection:
     details = document.get("details") or {}
     scores = document["scores"]
     groups = None
     if details.get("groups"):
         groups = groups_section(key, details["groups"])
-    verdicts = (details.get("convergence") or {}).get("verdicts", {})
+    worst = None
+    if details.get("least_diverse_prompts"):
+        worst = worst_section(details["least_diverse_prompts"])
+    # Without a name in the plot: it is the heading of the section. Several models share a plot.
+    factors = None
+    if is_only:
+        factors = factors_chart(f"{key}-factors", {"": document})
     absent = details.get("absent") or {}
     return ModelSection(
         id=key,
         name=name,
         title=name or "Scores",
+        worst=worst,
         sentences=tuple(headline(document)),
         cards=tuple(score_card(spec, document) for spec in SCORES if spec.name in scores),
         # Not `remarks`: the sentences above have the baseline already.
         remarks=tuple(map(sentence, interval_remarks(document))),
         reference=reference_table(document),
         reference_notes=tuple(map(sentence, fidelity_notes(document))),
-        # Without a name in the plot: it is the heading of the section.
-        factors=factors_chart(f"{key}-factors", {"": document}),
+        factors=factors,
         groups=groups,
-        charts=tuple(charts(key, details)),
-        verdicts=tuple(verdict["sentence"] for verdict in verdicts.values()),
+        charts=tuple(charts(key, details, scales)),
+        verdicts=tuple(_curves_in_words(details.get("convergence"))),
         absent=tuple((shortened(part, LONGEST_NAME), absent[part]) for part in absent),
         has_details=bool(details),
         # Several models with details would make a page too long to find anything in.
@@ -308,18 +382,31 @@ def _model_section(key: str, name: str, document: Document) -> ModelSection:
     )
 
 
-def _comparison_section(main: Document, models: Documents) -> ComparisonSection:
-    results = results_table(models, wide=True)
+def _curves_in_words(curves: Document | None) -> list[str]:
+    """Return for which scores the sample is large enough, then what each curve shows."""
+    if not curves:
+        return []
+    verdicts = [verdict["sentence"] for verdict in curves["verdicts"].values()]
+    return [convergence_sentence(curves), *verdicts]
+
+
+def _comparison_section(main: Document, models: Documents, ranking: Ranking) -> ComparisonSection:
+    results = results_table(models, wide=True, ratios=True)
     notes = tuple(map(sentence, _table_notes(main, models)))
     factors = factors_chart("factors", models)
     if "ranks" not in main:
         table = table_view(results, "Scores of all models")
         sentences = tuple(_size_sentences(models))
-        return ComparisonSection("All models", sentences, table, notes, factors, None, None)
+        intervals = None
+        if ranking.is_comparable:
+            intervals = intervals_chart(
+                ranking.score, {name: models[name] for name in ranking.order}
+            )
+        return ComparisonSection("All models", sentences, table, notes, factors, intervals, None)
     return ComparisonSection(
         title="Comparison",
-        sentences=tuple(map(sentence, [*comparison_sentences(main), *stability_note(main)])),
-        table=table_view(comparison_table(main, wide=True), "Scores of all models"),
+        sentences=tuple(map(sentence, _comparison_notes(main))),
+        table=table_view(comparison_table(main, wide=True, ratios=True), "Scores of all models"),
         notes=notes,
         factors=factors,
         ranking=ranking_chart(main),
@@ -327,9 +414,21 @@ def _comparison_section(main: Document, models: Documents) -> ComparisonSection:
     )
 
 
+def _comparison_notes(main: Document) -> list[str]:
+    notes = [*comparison_sentences(main), *stability_note(main)]
+    num_pairs = len(main["differences"])
+    by_chance = round(_BY_CHANCE * num_pairs)
+    if by_chance:
+        notes.append(
+            f"each pair of models is judged alone: among {num_pairs:,} pairs of equal models about "
+            f"{by_chance:,} would differ clearly by chance"
+        )
+    return notes
+
+
 def _table_notes(main: Document, models: Documents) -> list[str]:
     """Return the notes below the table, those of the default scores: a line each."""
-    notes = [*results_table(models).notes, *length_note(main)]
+    notes = [*results_table(models, ratios=True).notes, *length_note(main)]
     if stability_note(main):
         # Over which bandwidths the order holds says more, and is among the sentences.
         sensitivity = sensitivity_note(models.values(), wide=False)

@@ -12,6 +12,7 @@ from divprism.scores.spec import score_spec
 
 __all__ = [
     "at_equal_size",
+    "baseline_sentence",
     "comparison_sentences",
     "convergence_sentence",
     "entry_label",
@@ -21,6 +22,8 @@ __all__ = [
     "grouping_note",
     "groups_sentences",
     "headline",
+    "ignores_prompts",
+    "least_diverse_prompts",
     "length_note",
     "p_value_of",
     "percent",
@@ -31,6 +34,7 @@ _TINY = 0.001  # p-values below this are not printed in full
 _MIN_PAIRINGS = 19  # random pairings from which on a p-value of 0.05 can be reached
 _CLEARLY_LESS = 0.95  # a group below this share of the median group is less diverse
 _ERRORS_APART = 2.0  # standard errors between the two least diverse groups
+_EQUAL = 0.0005  # logarithm of the ratio of numbers that read the same
 _BIASED = 1.005  # a factor of random pairings from which on the bias is worth mentioning
 # Warnings that call a sample too small for the level of a score.
 _SMALL_SAMPLE = ("information-unchecked", "too-few-for-interval")
@@ -110,51 +114,74 @@ def _bias_sentence(baseline: Document) -> str:
 
 
 def _further_sentences(document: Document) -> list[str]:
-    """Return what the baseline, the convergence curves and the groups add."""
+    """Return what the baseline and the groups add."""
     details = document.get("details") or {}
     sentences = []
     if document["baseline"] is not None:
-        sentences.append(_baseline_sentence(document["baseline"]))
-    if details.get("convergence"):
-        sentences.append(convergence_sentence(details["convergence"]))
+        sentences.append(baseline_sentence(document["baseline"]))
     if details.get("least_diverse_prompts"):
-        sentences += _least_diverse_prompts(details["least_diverse_prompts"])
+        sentences += least_diverse_prompts(details["least_diverse_prompts"])
     elif details.get("groups"):
         sentences += _least_diverse_group(details["groups"])
     return sentences
 
 
-def _baseline_sentence(baseline: Document) -> str:
-    """Return whether outputs follow their prompts.
+def baseline_sentence(baseline: Document) -> str:
+    """Return whether outputs follow their prompts, with the evidence."""
+    chance, evidence = _evidence(baseline)
+    if chance is None:
+        return (
+            f"{evidence} cannot show whether outputs follow their prompts: compare with at least "
+            f"{_MIN_PAIRINGS} random pairings."
+        )
+    finding = "Outputs cannot be distinguished from outputs that ignore their prompts"
+    if chance <= _SIGNIFICANT:
+        finding = "Outputs follow their prompts"
+    ratio = _ratio(baseline["excess_information"])
+    return f"{finding}: their Information is {ratio} that of random pairings ({evidence})."
+
+
+def ignores_prompts(document: Document) -> bool:
+    """Return whether outputs cannot be distinguished from outputs that ignore their prompts."""
+    if document["baseline"] is None:
+        return False
+    chance, _ = _evidence(document["baseline"])
+    return chance is not None and chance > _SIGNIFICANT
+
+
+def _evidence(baseline: Document) -> tuple[float | None, str]:
+    """Return the p-value of a baseline and its source; None where it cannot be known.
 
     The p-value is the share of random pairings with at least as much Information. Few pairings
     cannot give a small one: they are judged by Student's t.
     """
-    excess, count = baseline["excess_information"], baseline["num_permutations"]
-    chance, evidence = baseline["p_value"], p_value_of(baseline)
-    if count < _MIN_PAIRINGS:
-        spread = baseline.get("standard_deviation")
-        if spread is None:
-            pairings = number_of(count, "random pairing")
-            return (
-                f"{pairings} cannot show whether outputs follow their prompts: compare with at "
-                f"least {_MIN_PAIRINGS} random pairings."
-            )
-        # The spread is that of the pairings whose spectra were computed, which may be fewer.
-        count = baseline.get("num_spectra") or count
-        chance = _student_chance(excess, spread, count)
-        evidence = f"p = {chance:.2g}"
-        # Student's t gives values such as 1e-9 even for five pairings, which promise too much.
-        if chance < _TINY:
-            evidence = f"p < {_TINY:g}"
-        evidence += f", Student's t of {count} random pairings"
-    finding = (
-        "Outputs cannot be distinguished from outputs that ignore their prompts: their "
-        "Information differs from that of random pairings"
-    )
-    if chance <= _SIGNIFICANT:
-        finding = "Outputs follow their prompts: their Information exceeds that of random pairings"
-    return f"{finding} by {excess:.2g} nats ({evidence})."
+    count = baseline["num_permutations"]
+    if count >= _MIN_PAIRINGS:
+        return baseline["p_value"], p_value_of(baseline)
+    spread = baseline.get("standard_deviation")
+    if spread is None:
+        return None, number_of(count, "random pairing")
+    # The spread is that of the pairings whose spectra were computed, which may be fewer.
+    count = baseline.get("num_spectra") or count
+    chance = _student_chance(baseline["excess_information"], spread, count)
+    evidence = f"p = {chance:.2g}"
+    # Student's t gives values such as 1e-9 even for five pairings, which promise too much.
+    if chance < _TINY:
+        evidence = f"p < {_TINY:g}"
+    return chance, f"{evidence}, Student's t of {count} random pairings"
+
+
+def _ratio(log_ratio: float) -> str:
+    """Return a ratio from its logarithm, with the digits that tell it from 1.
+
+    >>> _ratio(0.1), _ratio(0.0004), _ratio(0.0)
+    ('1.11 times', '1.0004 times', '1 times')
+    """
+    ratio = math.exp(log_ratio)
+    decimals = 2
+    while decimals < 4 and round(ratio, decimals) == 1 and log_ratio != 0:
+        decimals += 1
+    return f"{round(ratio, decimals):g} times"
 
 
 def p_value_of(baseline: Document) -> str:
@@ -171,6 +198,13 @@ def p_value_of(baseline: Document) -> str:
     if chance * (count + 1) < 1.5:
         return f"p <= {chance:.2g}, the least that {pairings} can show"
     return f"p = {chance:.2g}, {pairings}"
+
+
+def _against(log_ratio: float) -> str:
+    """Return how a number compares with the one named after it."""
+    if abs(log_ratio) < _EQUAL:
+        return "equal to"
+    return _ratio(log_ratio)
 
 
 def _student_chance(excess: float, spread: float, count: int) -> float:
@@ -214,9 +248,9 @@ def groups_sentences(document: Document) -> list[str]:
     conditional = f"{score_spec('conditional_vendi').title} ({document['conditional_vendi']:.4g})"
     at_order_2 = f"{score_spec('conditional_rke').title} ({document['conditional_rke']:.4g})"
     total = (
-        f"The mean of the groups is {document['aggregate']:.4g}, {_signed(document['gap'])} nats "
-        f"from {conditional}; at order 2 it is {document['aggregate_rke']:.4g}, "
-        f"{_signed(document['gap_rke'])} nats from {at_order_2}."
+        f"The mean of the groups is {document['aggregate']:.4g}, {_against(document['gap'])} "
+        f"{conditional}; at order 2 it is {document['aggregate_rke']:.4g}, "
+        f"{_against(document['gap_rke'])} {at_order_2}."
     )
     notes = [*grouping_note(document), *gap_notes(document)]
     return [order, total, *map(sentence, notes)]
@@ -259,32 +293,41 @@ def gap_notes(document: Document) -> list[str]:
     return [note]
 
 
-def _signed(value: float) -> str:
-    """Return a number with a sign and three decimals, and without a minus before zero."""
-    return f"{round(value, 3) + 0.0:+.3f}"
-
-
-def _least_diverse_prompts(least: Document) -> list[str]:
+def least_diverse_prompts(least: Document, subject: str = "The model") -> list[str]:
     """Return a sentence about the exact prompts of the lowest score; empty if none stands out."""
-    if least["vendi"] > _CLEARLY_LESS * least["median"]:
-        return []
     titles = []
     for entry in least["prompts"]:
         title = isolated(shortened(entry_label(entry), _LONGEST_PROMPT))
         titles.append(f"“{title}”")
-    more = least["num_prompts"] - len(titles)
-    if more:
-        titles.append(f"{more:,} more")
-    where = f"the prompt {titles[0]}"
-    if len(titles) > 1:
-        where = f"the prompts {', '.join(titles[:-1])} and {titles[-1]}"
     sample = number_of(least["num_outputs"], "output")
     if least["is_sampled"]:
         sample = number_of(least["num_outputs"], "random output")
     if least["num_prompts"] > 1:
         sample += " of each"
     count = f"{least['vendi']:.3g} distinct of {sample}"
-    return [f"The model repeats itself most for {where}: {count}."]
+    if least["vendi"] > _CLEARLY_LESS * least["median"]:
+        # Where most prompts have the lowest score none stands out, but that is worth a sentence.
+        if f"{least['vendi']:.3g}" == "1" and least.get("num_compared"):
+            of_all = f"{least['num_prompts']:,} of {number_of(least['num_compared'], 'prompt')}"
+            return [f"{subject} repeats one output for {of_all}, such as {titles[0]}: {count}."]
+        return []
+    more = least["num_prompts"] - len(titles)
+    if more:
+        titles.append(f"{more:,} more")
+    where = f"the prompt {titles[0]}"
+    if len(titles) > 1:
+        where = f"the prompts {', '.join(titles[:-1])} and {titles[-1]}"
+    return [f"{subject} repeats itself most for {where}: {count}{_most_repeated(least)}."]
+
+
+def _most_repeated(least: Document) -> str:
+    """Return the most frequent output of the least diverse prompt, where there is one such."""
+    worst = least.get("worst") or []
+    if least["num_prompts"] > 1 or not worst or worst[0]["repeated"] is None:
+        return ""
+    repeated = worst[0]["repeated"]
+    text = isolated(shortened(entry_label(repeated["output"]), _LONGEST_PROMPT))
+    return f" (“{text}” {repeated['count']:,} times)"
 
 
 def _least_diverse_group(document: Document) -> list[str]:
@@ -311,17 +354,18 @@ def _least_diverse_group(document: Document) -> list[str]:
     sample = number_of(size, "output")
     if is_rarefied and document["equal_size"] < size:
         sample = f"{document['equal_size']:,} random outputs of these {size:,}"
-    where = _group_in_words(large[0])
-    return [f"The model repeats itself most {where}: {values[0]:.3g} distinct of {sample}."]
-
-
-def _group_in_words(group: Document) -> str:
-    title = isolated(shortened(group_title(group), _LONGEST_PROMPT))
+    count = f"{values[0]:.3g} distinct of {sample}"
+    title = f"“{isolated(shortened(group_title(large[0]), _LONGEST_PROMPT))}”"
+    num_prompts = large[0]["num_prompts"]
     # A group of several prompts is described by its most typical one, not identified with it.
-    if group["num_prompts"] == 1:
-        return f"for the prompt “{title}”"
-    prompts = number_of(group["num_prompts"], "prompt")
-    return f"for prompts like “{title}” ({prompts})"
+    if num_prompts > 1:
+        prompts = number_of(num_prompts, "prompt")
+        where = f"for prompts like {title} ({prompts})"
+        return [f"The model repeats itself most {where}: {count}."]
+    # One prompt among groups of several may be less diverse, though its group is not.
+    if any(group["num_prompts"] > 1 for group in document["groups"]) or document.get("num_small"):
+        return [f"The least diverse group of prompts is {title} alone: {count}."]
+    return [f"The model repeats itself most for the prompt {title}: {count}."]
 
 
 def group_title(group: Document) -> str:
@@ -426,7 +470,14 @@ def _is_level_in_doubt(document: Document, score: str) -> bool:
         return True
     curves = (document.get("details") or {}).get("convergence") or {}
     verdict = curves.get("verdicts", {}).get(score)
-    return verdict is not None and verdict["status"] != "converged"
+    if verdict is None or verdict["status"] == "converged":
+        return False
+    interval, change = document["scores"][score]["interval"], verdict.get("change")
+    if interval is None or change is None:
+        return True
+    # A change that the interval beside it allows is no reason to doubt the score.
+    half = (interval["high"] - interval["low"]) / (2 * document["scores"][score]["value"])
+    return bool(abs(change) > half)
 
 
 def _clear_differences(differences: Sequence[Document]) -> str:

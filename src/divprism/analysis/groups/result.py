@@ -13,7 +13,7 @@ from divprism.errors import Notice
 from divprism.scores.score import Score
 from divprism.scores.settings import Settings
 
-__all__ = ["PromptGroup", "PromptGroups"]
+__all__ = ["PromptGroup", "PromptGroups", "describe_row"]
 
 _SHOWN_GROUPS = 10  # groups in the short text of a result
 
@@ -171,9 +171,9 @@ class PromptGroups:
     def _group_to_dict(self, group: PromptGroup) -> dict[str, Any]:
         modes = []
         for mode in group.modes:
-            outputs = [_describe_row(self.items.outputs, row) for row in mode.outputs]
+            outputs = [describe_row(self.items.outputs, row) for row in mode.outputs]
             modes.append({"share": mode.share, "outputs": outputs})
-        prompts = [_describe_row(self.items.prompts, row) for row in group.prompts]
+        prompts = [describe_row(self.items.prompts, row) for row in group.prompts]
         return asdict(group) | {"prompts": prompts, "modes": modes}
 
     def to_json(self) -> str:
@@ -185,8 +185,8 @@ class PromptGroups:
         write_text(path, self.to_json() + "\n")
 
 
-def _describe_row(side: Any, row: int) -> dict[str, Any]:
-    """A row of one side, with the text, the file or the id that it stands for."""
+def describe_row(side: Any, row: int) -> dict[str, Any]:
+    """Return a row of one side, with the text, the file or the id that it stands for."""
     entry: dict[str, Any] = {"row": row}
     if isinstance(side, tuple):
         item: Item = side[row]

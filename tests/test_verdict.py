@@ -1,0 +1,284 @@
+"""The first words of a page: which model, by how much, how sure, and what to do next."""
+
+import copy
+import html
+import math
+import re
+
+import numpy as np
+import pytest
+from report_cases import HOSTILE, alike, four_detailed_prompts
+
+import divprism as dp
+from divprism.data.samples import Text
+from divprism.report import report_page
+from divprism.report.documents import models_of
+from divprism.report.pairs import Pair, ranking_of, times_needed
+from divprism.report.texts import visible
+from divprism.report.verdict import growth_sentence, verdict_of
+
+NB = "\N{NO-BREAK SPACE}"
+
+
+def worlds(*spreads, num_prompts=30, per_prompt=6):
+    """Compare models whose outputs spread more or less around their prompts."""
+    rng = np.random.default_rng(0)
+    t = np.repeat(np.arange(num_prompts), per_prompt)
+    samples = {}
+    for index, spread in enumerate(spreads):
+        outputs = rng.standard_normal((t.size, 3)) * spread
+        samples[f"model{index}"] = dp.Samples(outputs, t)
+    return samples
+
+
+def compared(*spreads, **sizes):
+    return dp.compare(worlds(*spreads, **sizes), kernel_x=dp.Gaussian(2.0)).to_dict()
+
+
+def said(document):
+    """Return the verdict about a document, without marks of direction."""
+    models = models_of(document)
+    verdict = verdict_of(models, ranking_of(document, models))
+    parts = (verdict.answer, verdict.certainty, verdict.repetition, verdict.next_steps)
+    answer, *rest = parts
+    return visible(answer), *[[visible(text) for text in each] for each in rest]
+
+
+def test_two_models_that_differ():
+    document = compared(1.0, 0.6)
+    answer, [sure], _, steps = said(document)
+    first, second = (
+        document["models"][name]["scores"]["conditional_vendi"]["value"]
+        for name in ("model0", "model1")
+    )
+    more = f"{100 * (first / second - 1):.0f}{NB}%"
+    noun = "distinct outputs per kind of prompt"
+    assert answer == (
+        f"model0 is more diverse than model1: {first:.3g} {noun} against {second:.3g}, {more} more."
+    )
+    [difference] = document["differences"]
+    low, high = (f"{100 * (difference[end] - 1):.0f}{NB}%" for end in ("low", "high"))
+    assert sure.startswith("This is settled. On the same 30 prompts, the score of model0 is ")
+    assert f"{low} to {high} higher than that of model1, with 95{NB}% confidence" in sure
+    assert "fewer than 1 of 1,000 samples (p < 0.001)" in sure
+    assert steps == ["The order needs no more data."]
+
+
+def test_a_large_ratio_is_a_multiple():
+    """More than 100 % more is hard to read."""
+    answer, [sure], _, _ = said(compared(1.0, 0.3))
+    assert re.search(r"against [\d.]+, 2\.\d times as many\.$", answer)
+    assert re.search(r"the score of model0 is 2\.\d to 2\.\d times that of model1", sure)
+
+
+@pytest.mark.parametrize(
+    ("num_prompts", "units", "pattern"),
+    [
+        (30, 30, r"About ([\d,]+) more prompts \(with 6 outputs each\)"),
+        (12, 72, r"About ([\d,]+) more outputs \([\d,]+ more for each prompt\)"),
+    ],
+)
+def test_an_order_that_is_open_comes_with_what_would_settle_it(num_prompts, units, pattern):
+    """Few prompts are a design that stays; many are a sample that grows."""
+    document = compared(1.0, 0.985, num_prompts=num_prompts)
+    [difference] = document["differences"]
+    low, high = (1.04 * math.exp(sign * 1.96 * 0.03) for sign in (-1, 1))
+    difference.update(ratio=1.04, low=low, high=high, p_value=0.24, clear=False)
+    difference.update(standard_error=0.03)
+    answer, [sure], _, [step] = said(document)
+    assert answer.startswith("The order of model")
+    assert " is not settled: " in answer
+    assert f"anything from 1.9{NB}% lower to 10{NB}% higher than that of" in sure
+    assert "in about 24 of 100 samples (p = 0.24)" in sure
+    needed = int(re.match(pattern, step)[1].replace(",", ""))
+    # Power 0.8 at level 0.95, as in textbooks: (1.96 + 0.8416)^2 = 7.849.
+    expected = units * (7.849 * (0.03 / math.log(1.04)) ** 2 - 1)
+    assert needed == pytest.approx(expected, rel=0.05)  # two digits are shown
+    assert f"(an estimate, if the difference stays at 4{NB}%)" in step
+
+
+def test_the_sample_that_settles_grows_with_the_square_of_the_error():
+    ends = math.exp(0.1 - 0.196), math.exp(0.1 + 0.196)
+    pair = Pair("a", "b", math.exp(0.1), *ends, False, 0.3, 0.1)
+    assert times_needed(pair, pair.ratio) == pytest.approx(7.849, abs=1e-2)
+    assert times_needed(pair, math.exp(0.2)) == pytest.approx(7.849 / 4, abs=1e-2)
+    assert times_needed(pair, 1.0) is None
+    # Few parts behind the error widen the interval, and more data are needed.
+    wide = Pair("a", "b", math.exp(0.1), math.exp(-0.2), math.exp(0.4), False, 0.3, 0.1)
+    assert times_needed(wide, wide.ratio) > times_needed(pair, pair.ratio)
+
+
+def test_a_tiny_difference_is_not_called_equality():
+    """Beside an interval of 20 % to either side, nobody can say that models are equal."""
+    document = compared(1.0, 0.985)
+    [difference] = document["differences"]
+    difference.update(ratio=1.001, low=0.83, high=1.21, p_value=0.99, standard_error=0.1)
+    _, _, _, [step] = said(document)
+    assert "a difference as small as 0.1" in step
+    assert "more than 100 times as many prompts" in step
+    assert f"would show a difference of 5{NB}% or more" in step
+    assert "equal" not in step
+
+
+def test_the_first_of_many():
+    document = compared(1.0, 0.5, 0.5, 0.3)
+    answer, [sure, pairs], _, _ = said(document)
+    assert answer.startswith("model0 is the most diverse of 4 models: ")
+    assert re.search(r"against [\d.]+ of the second, model[12], \d+", answer)
+    assert sure.startswith("This is settled.")
+    num_clear = sum(one["clear"] for one in document["differences"])
+    assert pairs.startswith(f"{num_clear} of 6 pairs of models differ clearly")
+
+
+def test_a_tie_for_the_first_place():
+    document = compared(1.0, 1.0, 1.0, 0.3, num_prompts=8)
+    tied = [name for name, rank in document["ranks"].items() if rank[0] == 1]
+    assert len(tied) > 1
+    answer, [sure, _], _, _ = said(document)
+    assert answer.startswith("Which of 4 models is the most diverse is not settled: ")
+    assert all(name in answer for name in tied)
+    assert "model3" not in answer
+    assert sure.startswith("This is open.")
+
+
+def test_too_few_outputs_for_an_order():
+    answer, certainty, _, steps = said(compared(1.0, 0.3, num_prompts=2, per_prompt=3))
+    assert answer.startswith("Which model is more diverse cannot be said from so few outputs: ")
+    assert certainty == [
+        "The sample is too small for intervals: the scores describe these outputs only."
+    ]
+    assert steps == []
+
+
+def test_models_that_were_scored_apart():
+    """Without differences by prompt the intervals are wider, and so is the doubt."""
+    samples = worlds(1.0, 0.7)
+    paired = dp.compare(samples, kernel_x=dp.Gaussian(2.0)).to_dict()
+    apart = {name: one.to_dict() for name, one in _apart(samples).items()}
+    document = {"schema": 2, "models": apart}
+    answer, [sure], _, steps = said(document)
+    assert answer.startswith("model0 is more diverse than model1: ")
+    assert "By their separate intervals, the score of model0 is " in sure
+    assert steps == ["The order needs no more data."]
+    models = models_of(document)
+    [one] = ranking_of(document, models).pairs
+    [both] = ranking_of(paired, paired["models"]).pairs
+    assert one.ratio == pytest.approx(both.ratio)
+
+
+def _apart(samples):
+    shared = {"kernel_x": dp.Gaussian(2.0), "interval": 0.95}
+    return {name: dp.evaluate(one, **shared) for name, one in samples.items()}
+
+
+def test_an_open_order_of_models_scored_apart_is_one_to_compare():
+    apart = {name: one.to_dict() for name, one in _apart(worlds(1.0, 0.99)).items()}
+    answer, _, _, steps = said({"schema": 2, "models": apart})
+    assert " is not settled: " in answer
+    assert steps[-1].startswith("Run divprism compare: ")
+
+
+def test_models_with_other_numbers_of_outputs_have_no_order():
+    samples = worlds(1.0, 0.7)
+    samples["model1"] = samples["model1"].select(range(90))
+    models = {name: one.to_dict() for name, one in _apart(samples).items()}
+    answer, _, _, [step] = said({"schema": 2, "models": models})
+    assert "unequal numbers of outputs (90 to 180), so there is no order" in answer
+    assert step.startswith("Run divprism compare")
+
+
+def test_one_model():
+    document = four_detailed_prompts()
+    answer, [sure], [repeats], steps = said(document)
+    score = document["scores"]["conditional_vendi"]
+    noun = "distinct outputs per kind of prompt"
+    most = "where 6 would mean that no two outputs are alike"
+    assert answer == f"The model gives {score['value']:.3g} {noun}, {most}."
+    low, high = score["interval"]["low"], score["interval"]["high"]
+    assert f"With 95{NB}% confidence it is {low:.3g} to {high:.3g}" in sure
+    assert repeats == "The model repeats itself most for the prompt “3”: 1 distinct of 6 outputs."
+    assert steps[0].startswith("About 72 more pairs would halve the interval")
+
+
+def test_one_model_without_prompts_or_intervals():
+    document = dp.evaluate(np.eye(7), kernel_x=dp.Cosine()).to_dict()
+    answer, [sure], repeats, steps = said(document)
+    assert answer == "The model gives 7 distinct outputs among 7 outputs."
+    assert "intervals were switched off" in sure
+    assert repeats == steps == []
+
+
+def test_growth_is_judged_beside_the_interval():
+    """A change that the interval allows is no reason to doubt it, and a larger one is."""
+    document = copy.deepcopy(four_detailed_prompts())
+    interval = document["scores"]["vendi"]["interval"]
+    interval.update(low=0.9 * document["scores"]["vendi"]["value"])
+    interval.update(high=1.1 * document["scores"]["vendi"]["value"])
+    verdict = document["details"]["convergence"]["verdicts"]["vendi"]
+    verdict["change"] = 0.04
+    expected = f"raise it by about 4{NB}%, less than the 10{NB}% to either side"
+    assert expected in growth_sentence(document, "vendi")
+    verdict["change"] = 0.3
+    expected = f"raise it by about 30{NB}%, more than the 10{NB}% to either side"
+    assert expected in growth_sentence(document, "vendi")
+    del verdict["change"]
+    assert growth_sentence(document, "vendi") == ""
+
+
+def test_models_that_ignore_their_prompts_are_named():
+    rng = np.random.default_rng(0)
+    t = rng.standard_normal((60, 4))
+    samples = {"deaf": dp.Samples(rng.standard_normal((60, 4)), t), "apt": dp.Samples(t + 0.0, t)}
+    kernels = {"kernel_x": dp.Gaussian(1.0), "kernel_t": dp.Gaussian(1.0)}
+    document = dp.compare(samples, **kernels, num_permutations=19).to_dict()
+    _, certainty, _, _ = said(document)
+    assert certainty[-1].startswith("The outputs of deaf cannot be distinguished from outputs that")
+
+
+def test_an_output_that_occurs_often_is_quoted():
+    prompts = [f"prompt {row}" for row in range(30)]
+    outputs = ["The same!"] * 9 + [f"another {row}" for row in range(21)]
+    outputs[3] = "the  same"
+    result = dp.evaluate(
+        list(map(Text, outputs)), prompts, embedder_x=_codes, embedder_t=_codes, cache=False
+    )
+    page = html.unescape(dp.html_report(result, num_repeats=2))
+    text = "The model gives the output “<bdi>The same!</bdi>” 9 times among 30 outputs."
+    assert text in page
+
+
+def _codes(texts):
+    rows = [[len(text), sum(map(ord, text)) % 97, sum(map(ord, text)) % 89] for text in texts]
+    return np.array(rows, dtype=float)
+
+
+def test_names_in_the_verdict_are_text():
+    samples = worlds(1.0, 0.3)
+    renamed = {HOSTILE: samples["model0"], "b": samples["model1"]}
+    page = report_page(dp.compare(renamed, kernel_x=dp.Gaussian(2.0)).to_dict())
+    answer = re.search(r'<p class="answer".*?</p>', page, re.DOTALL)[0]
+    assert "<img" not in page
+    assert "&lt;img" in answer
+
+
+def test_the_verdict_comes_first_and_needs_no_script():
+    page = dp.html_report(dp.compare(worlds(1.0, 0.3), kernel_x=dp.Gaussian(2.0)), num_repeats=2)
+    # Whatever needs a click or a script is gone: what is left is what everybody can read.
+    shown = re.sub(r"<(script|details).*?</\1>", "", page, flags=re.DOTALL)
+    assert "is more diverse than" in shown
+    assert shown.index("is more diverse than") < shown.index("Scores of all models")
+    assert shown.index("is more diverse than") < shown.index('aria-label="Contents"')
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.2])
+def test_no_page_speaks_of_nats(scale):
+    rng = np.random.default_rng(0)
+    t = rng.standard_normal((30, 3))
+    samples = {name: dp.Samples(t + scale * rng.standard_normal((30, 3)), t) for name in "ab"}
+    kernels = {"kernel_x": dp.Gaussian(1.0), "kernel_t": dp.Gaussian(1.0)}
+    page = dp.html_report(dp.compare(samples, **kernels, num_permutations=19), num_repeats=2)
+    assert "times that of random pairings" in page
+    assert "times chance" in page
+    assert not re.search(r"\bnats?\b", page)
+    single = report_page(alike(np.eye(24), np.repeat(np.arange(4), 6)))
+    assert not re.search(r"\bnats?\b", single)
