@@ -58,7 +58,7 @@ def _write(head: str, stand_ins: str, real: str) -> None:
 
 def _save(outcome: Outcome, name: str) -> None:
     FIGURES.mkdir(parents=True, exist_ok=True)
-    outcome.figure.savefig(FIGURES / f"{name}.png", dpi=80)
+    outcome.figure.savefig(FIGURES / f"{name}.png", dpi=90)
 
 
 def _overview(finished: list[Finished], *, quick: bool) -> str:
