@@ -226,7 +226,7 @@ def _figure(rows: list[tuple]) -> object:
                     points.append((row[1], value))
             if points:
                 widths, values = zip(*points, strict=True)
-                labels = {"xlabel": "width of the groups, in bandwidths", "ylabel": "nats"}
+                labels = {"xlabel": "width in bandwidths (0 not shown)", "ylabel": "nats"}
                 lines(ax, widths, {name: values}, title=theorem, **labels)
         ax.set(xscale="log", yscale="log")
         tidy(ax)

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -110,14 +112,21 @@ def tidy(axes: "Axes") -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def bars(axes: "Axes", values: Mapping[str, float], *, title: str, xlabel: str) -> None:
-    """Horizontal bars by name, the first on top, each with its number."""
+def bars(
+    axes: "Axes", values: Mapping[str, float], *, title: str, xlabel: str = "", named: bool = True
+) -> None:
+    """Horizontal bars by name, the first on top, each with its number.
+
+    Where bars of the same names stand in a row of panels, only the first needs to be `named`.
+    """
     names = list(values)
     drawn = axes.barh(names, list(values.values()), color="#4c72b0")
     axes.bar_label(drawn, fmt="%.3g", padding=2, fontsize="small")
     axes.invert_yaxis()
     axes.margins(x=0.15)
     axes.set(title=title, xlabel=xlabel)
+    if not named:
+        axes.tick_params(axis="y", labelleft=False)
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -156,10 +165,17 @@ def _style(axes: "Axes", name: str) -> Style:
     return _OTHERS[others.index(name) % len(_OTHERS)]
 
 
+def plain(value: float, _: int) -> str:
+    """A number without an exponent."""
+    if abs(value) >= 1:
+        return f"{value:,.10g}"
+    return np.format_float_positional(round(value, 10), trim="-")
+
+
 def _plain_ticks(axis: "Axis") -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_major_formatter(FuncFormatter(plain))
     if axis.get_scale() != "log":
         return
     low, high = axis.get_view_interval()
