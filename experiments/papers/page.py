@@ -69,6 +69,8 @@ def _overview(finished: list[Finished], *, quick: bool) -> str:
             "with few samples (`--quick`): numbers are rough, and a full run may decide otherwise"
         )
     lines = [
+        "## Verdicts",
+        "",
         f"{len(finished)} experiments, {minutes:.0f} minutes on two cores, {effort}.",
         "",
         "| experiment | paper | shows | verdict |",
