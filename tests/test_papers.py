@@ -79,6 +79,7 @@ def test_the_runner_prints_the_claim_and_the_verdict(monkeypatch, capsys, tmp_pa
         (("run", "fig11", "--data", "."), "fig11 needs no models: it takes no --data."),
         (("run", "fig12", "fig11", "--data", "."), "--data is for one experiment."),
         (("run", "fig12", "--data", "nowhere"), "nowhere does not exist."),
+        (("run", "fig11", "--write", "--quick"), "--write is for full runs on stand-ins"),
     ],
 )
 def test_the_runner_refuses_in_one_sentence(monkeypatch, capsys, arguments, message):
@@ -101,6 +102,31 @@ def test_the_page_has_all_sections(monkeypatch, by_id, tmp_path):
     )
     assert "with few samples" in written and "**Verdict: holds in part.**" in written
     assert (tmp_path / "figures" / "aggregation.png").exists()
+
+
+def test_one_section_of_the_page_is_replaced(monkeypatch, by_id, tmp_path):
+    monkeypatch.setattr(page, "PAGE", tmp_path / "papers.md")
+    monkeypatch.setattr(page, "FIGURES", tmp_path / "figures")
+    page.PAGE.write_text(f"# Title\n\n{page.MARK}\n\n{page.REAL_MARK}\n\nreal\n")
+    every = [by_id[name] for name in FAST]
+    finished = {each.id: page.Finished(each, each.run(Request(quick=True)), 1.0) for each in every}
+    page.write_page(list(finished.values()), quick=True)
+    written = page.PAGE.read_text()
+    for name in FAST:
+        page.write_section(finished[name])
+        assert page.PAGE.read_text() == written
+    old = finished["fig11"].outcome
+    changed = Outcome(FAILS, "Nothing holds.", old.table, old.figure)
+    page.write_section(page.Finished(by_id["fig11"], changed, 1.0))
+    rewritten = page.PAGE.read_text()
+    assert "**Verdict: does not hold.** Nothing holds." in rewritten
+    assert "| Fig. 11 | does not hold |" in rewritten
+    assert (
+        rewritten.replace("does not hold", old.verdict).replace("Nothing holds.", old.reason)
+        == written
+    )
+    with pytest.raises(SystemExit, match="no section psi"):
+        page.write_section(page.Finished(by_id["psi"], changed, 1.0))
 
 
 def test_each_part_of_the_claim_on_convergence_is_judged_by_its_own_curve():

@@ -1,5 +1,6 @@
 """docs/papers.md: all experiments with their verdicts, tables and figures."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,20 @@ def write_page(finished: list[Finished], *, quick: bool) -> None:
         _save(each.outcome, each.experiment.id)
     sections = [_overview(finished, quick=quick), *(_section(each) for each in finished)]
     _write(head, "\n\n".join(sections), real)
+
+
+def write_section(each: Finished) -> None:
+    """Replace the section of one experiment on stand-ins, its verdict and its figure."""
+    head, stand_ins, real = _parts()
+    start = stand_ins.find(f"\n## {each.experiment.id}\n")
+    if start < 0:
+        raise SystemExit(f"{PAGE} has no section {each.experiment.id}: run `all --write` first.")
+    _save(each.outcome, each.experiment.id)
+    before, section = stand_ins[: start + 1], stand_ins[start + 1 :]
+    _, following, after = section.partition("\n\n## ")
+    old = re.compile(rf"^\| \[{re.escape(each.experiment.id)}\]\(.*$", re.MULTILINE)
+    before = old.sub(lambda _: _row(each), before)
+    _write(head, before + _section(each) + following + after, real)
 
 
 def write_real(finished: list[tuple[Source, Finished]]) -> None:
@@ -76,11 +91,15 @@ def _overview(finished: list[Finished], *, quick: bool) -> str:
         "| experiment | paper | shows | verdict |",
         "|---|---|---|---|",
     ]
-    for each in finished:
-        known = each.experiment
-        link = f"[{known.id}](#{known.id})"
-        lines.append(f"| {link} | {known.paper} | {known.shows} | {each.outcome.verdict} |")
+    lines += [_row(each) for each in finished]
     return "\n".join(lines)
+
+
+def _row(each: Finished) -> str:
+    """A row of the table of verdicts."""
+    known = each.experiment
+    link = f"[{known.id}](#{known.id})"
+    return f"| {link} | {known.paper} | {known.shows} | {each.outcome.verdict} |"
 
 
 def _section(each: Finished) -> str:
