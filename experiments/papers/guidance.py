@@ -119,16 +119,16 @@ def _judged(by_method: dict[str, list[dict[str, float]]]) -> tuple[str, str]:
         gains = _gains(by_method, rival)
         for name, holds in _as_claimed(gains).items():
             claims[f"{name} against {_METHODS[rival]}"] = holds
-        parts.append(f"against {_METHODS[rival]} {_told(gains)}")
+        parts.append(f"from {_METHODS[rival]}, {_told(gains)}")
     verdict, failed = judged(claims)
     against_judge = _gains(by_method, _JUDGE)
     behind = [name for name, holds in _as_claimed(against_judge).items() if not holds]
     reason = (
-        f"Guidance by Conditional-Vendi of latents changes, {'; '.join(parts)}.{but_not(failed)} "
-        f"Beyond the paper, {_METHODS[_JUDGE]}, the very features that the columns are measured "
-        f"with: {_told(against_judge)}; Conditional-Vendi is behind in {len(behind)} of "
-        f"{len(_COLUMNS)} columns ({', '.join(behind) or 'none'}). [Guidance on "
-        "digits](explanation/guidance_digits.md) repeats Table 1 with more seeds and intervals."
+        f"Differences of Conditional-Vendi of latents: {'; '.join(parts)}.{but_not(failed)} Beyond "
+        f"the paper, from {_METHODS[_JUDGE]}, the features that the columns are measured with: "
+        f"{_told(against_judge)}. It is behind these in {len(behind)} of {len(_COLUMNS)} columns "
+        f"({', '.join(behind) or 'none'}). [Guidance on digits](explanation/guidance_digits.md) "
+        "repeats Table 1 with more seeds and intervals."
     )
     return verdict, reason
 
@@ -154,7 +154,8 @@ def _as_claimed(gains: dict[str, float]) -> dict[str, bool]:
 
 def _told(gains: dict[str, float]) -> str:
     return ", ".join(
-        f"{title} by {factor * gains[name]:+.2f}" for name, (title, factor) in _COLUMNS.items()
+        f"{title.removesuffix(', %')} {factor * gains[name]:+.2f}"
+        for name, (title, factor) in _COLUMNS.items()
     )
 
 

@@ -136,14 +136,16 @@ def legend(figure: "Figure") -> None:
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             drawn.setdefault(name, handle)
+    # Methods in the same order everywhere, and before all else.
+    names = sorted(drawn, key=[*_STYLES, *drawn].index)
     width, height = figure.get_size_inches()
     entry = _ENTRY + _LETTER * max(len(name) for name in drawn)
     columns = max(1, min(len(drawn), int(width / entry)))
     rows = -(-len(drawn) // columns)
     figure.set_size_inches(width, height + _ROW * rows)
     figure.legend(
-        list(drawn.values()),
-        list(drawn),
+        [drawn[name] for name in names],
+        names,
         loc="outside lower center",
         ncols=columns,
         frameon=False,

@@ -196,7 +196,8 @@ def _judged(
     ]
     if not falling:
         smallest = min(curve.smallest_step for curve in curves)
-        parts.append(f"the smallest step is {smallest:+.1e}")
+        digits = np.format_float_positional(smallest, precision=1, fractional=False)
+        parts.append(f"the smallest step is {digits}")
     failed = ""
     if falling:
         failed = f" Not at every step: {'; '.join(falling)}."

@@ -106,8 +106,8 @@ def _judged(rows: list[tuple], curves: dict[str, list[tuple[float, float]]]) -> 
         parts.append(f"{title} goes from {told}")
     reason = (
         f"From bandwidth {_BANDWIDTHS[0]} to {_BANDWIDTHS[-1]}, {'; '.join(parts)}. "
-        f"{len(claims) - len(failed)} of {len(claims)} claims hold for these {len(curves)} models."
-        f"{but_not(failed)}"
+        f"{len(claims) - len(failed)} of {len(claims)} claims hold for these {len(curves)} models "
+        f"(the paper has four).{but_not(failed)}"
     )
     figure, axes = panels(2)
     for title, of_models, ax in zip(titles, drawn, axes, strict=True):

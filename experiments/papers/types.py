@@ -167,7 +167,7 @@ def _judged(rows: list[tuple]) -> Outcome:
         own = [f"{TITLES[score]} {growth[name, score]:.2f}" for score in SCORES]
         told.append(f"under {name} prompts {', '.join(own)}")
     reason = (
-        f"From one type to {count}, scores grow by these factors: {'; '.join(told)}. The paper "
+        f"From 1 type to {count}, scores grow by these factors: {'; '.join(told)}. The paper "
         f"gives no thresholds; here growth counts from {enough:.1f} on, and up to {little:.1f} "
         f"counts as little (3 and 2 for ten types, and the same powers of other numbers of "
         f"types).{but_not(failed)}"
