@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ import divprism as dp
 from divprism.report.table import Column, Table
 from experiments.papers.base import FAILS, HOLDS, PARTLY, Outcome
 from experiments.papers.plots import legend, lines, panels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ORDERS = (1.0, 1.5, 2.0)
 
@@ -120,10 +124,11 @@ def _judged(counts: Sequence[int], values: Values, word: str, given: str) -> Out
         verdict = PARTLY
     if not falling and not far:
         verdict = HOLDS
-    shares = ", ".join(
-        f"{name} {100 * max(apart[name, order] for order in ORDERS):.1f} %"
-        for name in ESTIMATORS[1:]
-    )
+    parts = []
+    for name in ESTIMATORS[1:]:
+        farthest = max(apart[name, order] for order in ORDERS)
+        parts.append(f"{name} {100 * farthest:.1f} %")
+    shares = ", ".join(parts)
     first, last = values["truncated", 1.0][0], values["truncated", 1.0][-1]
     among = f"From {counts[0]} to {counts[-1]} {word}"
     reason = (
@@ -143,10 +148,16 @@ def _judged(counts: Sequence[int], values: Values, word: str, given: str) -> Out
         Column(f"{name}_{order}", f"{name}, order {order:g}", ".2f") for name, order in values
     ]
     rows = zip(counts, *values.values(), strict=True)
+    table = Table(tuple(columns), tuple(rows))
+    return Outcome(verdict, reason, table, _figure(counts, values, word))
+
+
+def _figure(counts: Sequence[int], values: Values, word: str) -> "Figure":
+    """A panel for each order."""
     figure, axes = panels(len(ORDERS))
     for ax, order in zip(axes, ORDERS, strict=True):
         curves = {name: values[name, order] for name in ESTIMATORS}
         given = {"xlabel": f"number of {word}", "ylabel": "score", "counts": True}
         lines(ax, counts, curves, title=f"order {order:g}", **given)
     legend(figure)
-    return Outcome(verdict, reason, Table(tuple(columns), tuple(rows)), figure)
+    return figure

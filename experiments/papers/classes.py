@@ -57,12 +57,12 @@ def classes(request: Request) -> Outcome:
 
         return _outcome(counts, {"default embedder": drawn})
     n = request.choose(1000, 300)
-    sets = {count: [_images(count, n, seed) for seed in range(_SETS)] for count in _COUNTS}
-    embeddings: dict[str, VectorsOf] = {
-        "judge": lambda count: [each.x for each in sets[count]],
-        "pixels": lambda count: [each.images for each in sets[count]],
-    }
-    return _outcome(_COUNTS, embeddings)
+    features, pixels = {}, {}
+    for count in _COUNTS:
+        sets = [_images(count, n, seed) for seed in range(_SETS)]
+        features[count] = [each.x for each in sets]
+        pixels[count] = [each.images for each in sets]
+    return _outcome(_COUNTS, {"judge": features.__getitem__, "pixels": pixels.__getitem__})
 
 
 def _outcome(counts: Sequence[int], embeddings: dict[str, VectorsOf]) -> Outcome:
@@ -74,10 +74,12 @@ def _outcome(counts: Sequence[int], embeddings: dict[str, VectorsOf]) -> Outcome
         kernel = dp.Gaussian(dp.StableScore().bandwidth(largest))
         for count in counts:
             found = [scores(x, kernel, len(x) // 2) for x in vectors_of(count)]
-            means = {kind: float(np.mean([each[kind] for each in found])) for kind in _SHOWN}
+            means = []
             for kind in _SHOWN:
-                curves.setdefault((name, kind), []).append(means[kind])
-            rows.append((name, count, *means.values()))
+                values = [each[kind] for each in found]
+                means.append(float(np.mean(values)))
+                curves.setdefault((name, kind), []).append(means[-1])
+            rows.append((name, count, *means))
         own = {kind: curves[name, kind] for kind in _SHOWN}
         given = {"xlabel": "number of classes", "ylabel": "score", "counts": True}
         lines(ax, counts, own, title=name, **given)

@@ -51,10 +51,12 @@ def guidance_scale(request: Request) -> Outcome:
         pairs = pairs_for(prompts, guidance_scale=scale)
         found = dp.evaluate(pairs.x, pairs.t, num_permutations=0, **KERNELS)
         scores = (found.conditional_vendi, found.information_vendi, found.vendi)
-        aligned = _aligned(pairs, digits, inks)
-        rows.append((scale, aligned, *(float(score) for score in scores)))
-    conditional, information = [row[2] for row in rows], [row[3] for row in rows]
-    aligned = [row[1] for row in rows]
+        rows.append((scale, _aligned(pairs, digits, inks), *(float(score) for score in scores)))
+    return _judged(rows)
+
+
+def _judged(rows: list[tuple]) -> Outcome:
+    _, aligned, conditional, information, vendi = (list(each) for each in zip(*rows, strict=True))
     peak = int(np.argmax(information))
     claims = {
         "Conditional-Vendi falls with every scale": rises(conditional[::-1]),
@@ -69,11 +71,11 @@ def guidance_scale(request: Request) -> Outcome:
     reason = (
         f"At scales {_listed(_SCALES, 'g')} the judge agrees with "
         f"{_listed([100 * share for share in aligned], '.1f')} % of the prompts. Conditional-Vendi "
-        f"falls from {conditional[0]:.1f} to {conditional[-1]:.1f}. Information-Vendi is "
+        f"goes from {conditional[0]:.1f} to {conditional[-1]:.1f}. Information-Vendi is "
         f"{_listed(information, '.1f')}, highest at scale {_SCALES[peak]:g}.{but_not(failed)}"
     )
     figure, axes = panels(2)
-    curves = {"Vendi": [row[4] for row in rows]}
+    curves = {"Vendi": vendi}
     curves |= {"Conditional-Vendi": conditional, "Information-Vendi": information}
     given = {"xlabel": "scale of classifier-free guidance", "ylabel": "score", "log": True}
     lines(axes[0], _SCALES, curves, title="scores", **given)

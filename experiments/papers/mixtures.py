@@ -58,6 +58,10 @@ def mixtures(request: Request) -> Outcome:
         given = {"title": f"more kinds of {row}", "xlabel": f"kinds of {row}", "ylabel": "score"}
         lines(ax, modes, curves, counts=True, **given)
     legend(figure)
+    return _judged(rows, claims, figure)
+
+
+def _judged(rows: list[tuple], claims: dict[str, bool], figure: object) -> Outcome:
     verdict, failed = judged(claims)
     ends = []
     for row in ("text", "image"):

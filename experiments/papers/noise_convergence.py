@@ -61,9 +61,10 @@ def noise_convergence(request: Request) -> Outcome:
     constant = f"Vendi with a cosine kernel constant within 10 % ({100 * share[0]:+.0f} %)"
     claims[constant] = abs(share[0]) < _NEAR
     verdict, failed = judged(claims)
+    scales = ", ".join(f"{psi:g}" for psi in _SCALES)
     reason = (
-        f"With all images and a Gaussian kernel, at psi = 0.4, 0.7 and 1.0: {'; '.join(told)}. "
-        f"From psi = 0.4 to 1.0 Vendi grows by {100 * share[1]:.0f} % with a Gaussian kernel and "
+        f"With all images and a Gaussian kernel, at psi of {scales}: {'; '.join(told)}. From the "
+        f"smallest psi to the largest Vendi grows by {100 * share[1]:.0f} % with a Gaussian kernel and "
         f"by {100 * share[0]:.0f} % with a cosine kernel.{but_not(failed)}"
     )
     every = [each for own in found.values() for each in own]
