@@ -64,8 +64,8 @@ def noise_convergence(request: Request) -> Outcome:
     scales = ", ".join(f"{psi:g}" for psi in _SCALES)
     reason = (
         f"With all images and a Gaussian kernel, at psi of {scales}: {'; '.join(told)}. From the "
-        f"smallest psi to the largest Vendi grows by {100 * share[1]:.0f} % with a Gaussian kernel and "
-        f"by {100 * share[0]:.0f} % with a cosine kernel.{but_not(failed)}"
+        f"smallest psi to the largest Vendi grows by {100 * share[1]:.0f} % with a Gaussian kernel "
+        f"and by {100 * share[0]:.0f} % with a cosine kernel.{but_not(failed)}"
     )
     every = [each for own in found.values() for each in own]
     return Outcome(verdict, reason, table(every), drawn(every, columns=len(_SCALES)))
