@@ -41,9 +41,10 @@ def bandwidths(request: Request) -> Outcome:
     for factor in _FACTORS:
         kernel = dp.Gaussian(factor * WIDE_BANDWIDTH_X)
         values = [float(dp.vendi(x[:n], kernel=kernel)) for n in sizes]
-        curves[f"{factor:g} x rule ({factor * WIDE_BANDWIDTH_X:.1f})"] = values
+        name = f"{factor:g} x rule ({factor * WIDE_BANDWIDTH_X:.1f})"
+        curves[name] = values
         to_1000, to_all = values[2] / values[0], values[-1] / values[0]
-        rows.append((f"{factor:g} x", factor * WIDE_BANDWIDTH_X, *values, to_1000, to_all))
+        rows.append((name, *values, to_1000, to_all))
     growth = [row[-2] for row in rows]
     last = 100 * (growth[-1] - 1)
     claims = {
@@ -60,7 +61,7 @@ def bandwidths(request: Request) -> Outcome:
     given = {"xlabel": "number of images", "ylabel": "Vendi", "log": True}
     lines(ax, sizes, curves, title="Vendi by bandwidth", **given)
     legend(figure)
-    columns = [Column("factor", "of the rule's"), Column("bandwidth", "bandwidth", ".1f")]
+    columns = [Column("bandwidth", "bandwidth")]
     columns += [Column(f"n{n}", f"{n:,} images", ".2f") for n in sizes]
     columns.append(Column("to_1000", "growth, 100 to 1,000", ".2f"))
     if largest > 1000:
