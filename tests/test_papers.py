@@ -23,6 +23,7 @@ from experiments.papers.base import (
     but_not,
     experiments,
     judged,
+    rounded,
 )
 from experiments.papers.captioning import BANDWIDTHS, Found
 from experiments.papers.real import SOURCES
@@ -161,6 +162,13 @@ def test_a_verdict_follows_from_the_parts_of_a_claim_and_names_those_that_fail()
     assert judged({"one": False, "other": False}) == (FAILS, ["one", "other"])
     assert but_not([]) == ""
     assert but_not(["one", "other"]) == " Does not hold: one; other."
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(11.2, "11"), (693.6, "690"), (42417.0, "42,000"), (93056.0, "93,000")]
+)
+def test_large_ratios_have_two_digits(ratio, text):
+    assert rounded(ratio) == text
 
 
 def test_eq_19_as_printed_fails_where_groups_are_points(by_id):

@@ -23,6 +23,7 @@ from experiments.papers.base import (
     but_not,
     experiment,
     judged,
+    rounded,
 )
 from experiments.papers.plots import legend, lines, panels, tidy
 
@@ -206,7 +207,8 @@ def _loosest(rows: Sequence[tuple]) -> str:
     for _, width, _, _, difference, _, proven in rows:
         if width > 0 and proven is not None and math.isfinite(proven):
             ratios.append(proven / difference)
-    return f"those of the proofs are {min(ratios):,.0f} to {max(ratios):,.0f} times as large"
+    low, high = rounded(min(ratios)), rounded(max(ratios))
+    return f"those of the proofs are about {low} to {high} times as large"
 
 
 def _shown(row: tuple) -> tuple:

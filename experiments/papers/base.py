@@ -121,6 +121,11 @@ def judged(claims: Mapping[str, bool]) -> tuple[str, list[str]]:
     return PARTLY, failed
 
 
+def rounded(ratio: float) -> str:
+    """A large ratio with two digits."""
+    return f"{float(f'{ratio:.2g}'):,.0f}"
+
+
 def but_not(failed: Sequence[str]) -> str:
     """A sentence that names what does not hold; empty if everything does."""
     if not failed:

@@ -23,6 +23,7 @@ from experiments.papers.base import (
     but_not,
     experiment,
     judged,
+    rounded,
 )
 from experiments.papers.plots import legend, lines, panels, tidy
 
@@ -290,8 +291,8 @@ def _judged(rows: list[tuple], draws: int) -> Outcome:
         violations = f"at most {100 * max(shares.values()):.1f} % of the samples violate a bound"
     reason = (
         f"Of {draws} samples for each row, {violations}, which may fail in {100 * _DELTA:g} %. The "
-        f"bounds are loose: they allow {_rounded(min(ratios))} to {_rounded(max(ratios))} times "
-        f"the error that 95 % of the samples stay below.{but_not(failed)}"
+        f"bounds are loose: they allow about {rounded(min(ratios))} to {rounded(max(ratios))} "
+        f"times the error that 95 % of the samples stay below.{but_not(failed)}"
     )
     if any(math.isinf(row[4]) for row in rows):
         reason += " An empty cell is an infinite bound, which says nothing."
@@ -309,11 +310,6 @@ def _judged(rows: list[tuple], draws: int) -> Outcome:
         Column("bound", "how far above the truth the bound still allows", ".3f"),
     )
     return Outcome(verdict, reason, Table(columns, tuple(shown)), _figure(rows))
-
-
-def _rounded(ratio: float) -> str:
-    """A ratio with two digits."""
-    return f"{float(f'{ratio:.2g}'):,.0f}"
 
 
 def _figure(rows: list[tuple]) -> object:
