@@ -161,7 +161,7 @@ def test_a_verdict_follows_from_the_parts_of_a_claim_and_names_those_that_fail()
     assert judged({"one": True, "other": False}) == (PARTLY, ["other"])
     assert judged({"one": False, "other": False}) == (FAILS, ["one", "other"])
     assert but_not([]) == ""
-    assert but_not(["one", "other"]) == " Does not hold: one; other."
+    assert but_not(["one", "other"]) == " Parts that do not hold: one; other."
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_large_ratios_have_two_digits(ratio, text):
 def test_eq_19_as_printed_fails_where_groups_are_points(by_id):
     outcome = by_id["aggregation"].run(Request(quick=True))
     assert outcome.verdict == PARTLY
-    assert "Does not hold: Thm 7, eq. 19, as stated." in outcome.reason
+    assert "Parts that do not hold: Thm 7, eq. 19, as stated." in outcome.reason
     at_points = {row[0]: row[4:6] for row in outcome.table.rows if row[1] == 0}
     difference, bound = at_points["Thm 7, eq. 19"]
     assert difference > 0.1 > 1e-4 > bound

@@ -179,13 +179,14 @@ def _judged(rows: list[tuple]) -> Outcome:
     if f"{_EQUATION_19}, as stated" in failed:
         reason += (
             f" For groups that are points, eq. 19 is off by {points[4]:.3f} nats, where its bound "
-            f"is {points[5]:.1g}: its right side truncates the spectrum of each group, its proof "
+            f"is {points[5]:.5f}: its right side truncates the spectrum of each group, its proof "
             "the union of all of them, and these are not the same."
         )
     if not any(part.startswith(_UNION) for part in failed):
         reason += " From the union the score differs by no more than the bound, at every width."
     reason += (
-        " An empty bound is infinite, and so says nothing; for eq. 19 the proof gives none. Finite "
+        f" Differences up to {_ROUNDING:g} are errors of rounding. An empty bound is infinite, and "
+        "so says nothing; for eq. 19 the proof gives none. Finite "
         f"bounds are far above the differences: {_loosest(rows)}."
     )
     columns = (

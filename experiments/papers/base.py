@@ -130,7 +130,7 @@ def but_not(failed: Sequence[str]) -> str:
     """A sentence that names what does not hold; empty if everything does."""
     if not failed:
         return ""
-    return f" Does not hold: {'; '.join(failed)}."
+    return f" Parts that do not hold: {'; '.join(failed)}."
 
 
 _registered: dict[str, Experiment] = {}

@@ -304,7 +304,7 @@ def _judged(rows: list[tuple], draws: int) -> Outcome:
         shown.append((name, n, violated, error, bound))
     columns = (
         Column("theorem", "theorem"),
-        Column("samples", "samples n", "d"),
+        Column("samples", "samples n", ",d"),
         Column("violated", f"violations among {draws}", "d"),
         Column("error", "error that 95 % of the samples stay below", ".4f"),
         Column("bound", "how far above the truth the bound still allows", ".3f"),

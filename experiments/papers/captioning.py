@@ -80,9 +80,10 @@ class Found:
     claim=(
         "GIT writes more diverse captions than BLIP-2 and has a higher Conditional-Vendi; "
         "GPT4o-mini writes longer and more detailed ones than GIT, and has a higher "
-        "Conditional-Vendi and Information-Vendi. Here: scores grow with the length of captions "
-        "that say more and more about the image. Beyond the paper: a captioner that does not look "
-        "has no more Information than shuffled pairs, and a constant one Conditional-Vendi 1."
+        "Conditional-Vendi and Information-Vendi. What is tested: both scores grow with the length "
+        "of captions that say more and more about the image. Beyond the paper: a captioner that "
+        "does not look has no more Information than shuffled pairs, and a constant one "
+        "Conditional-Vendi 1."
     ),
     stand_in=(
         "Real handwritten digits for ImageNet, and captioners of a known level of detail for "

@@ -62,7 +62,9 @@ def classes(request: Request) -> Outcome:
         sets = [_images(count, n, seed) for seed in range(_SETS)]
         features[count] = [each.x for each in sets]
         pixels[count] = [each.images for each in sets]
-    return _outcome(_COUNTS, {"judge": features.__getitem__, "pixels": pixels.__getitem__})
+    return _outcome(
+        _COUNTS, {"features of the judge": features.__getitem__, "pixels": pixels.__getitem__}
+    )
 
 
 def _outcome(counts: Sequence[int], embeddings: dict[str, VectorsOf]) -> Outcome:
@@ -88,7 +90,7 @@ def _outcome(counts: Sequence[int], embeddings: dict[str, VectorsOf]) -> Outcome
     for (name, kind), values in curves.items():
         ends = f"{values[0]:.2f} to {values[-1]:.2f}"
         if kind in _CLAIMED:
-            claims[f"{kind} with {name} ({ends})"] = rises(values)
+            claims[f"rise of {kind} with {name} ({ends})"] = rises(values)
         elif rises(values):
             beyond.append(f"{kind} rises at every step with {name}")
         else:

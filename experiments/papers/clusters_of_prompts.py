@@ -69,7 +69,7 @@ def _judged(rows: list[tuple]) -> Outcome:
             curves.setdefault((name, model), []).append(score)
     claims: dict[str, bool] = {}
     for (name, model), values in curves.items():
-        claims[f"{TITLES[name]} of {model} {_dips(values)}"] = rises(values)
+        claims[f"growth of {TITLES[name]} of {model} {_dips(values)}"] = rises(values)
     verdict, failed = judged(claims)
     higher = sum(values[-1] > values[0] for values in curves.values())
     reason = (

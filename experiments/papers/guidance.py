@@ -127,8 +127,8 @@ def _judged(by_method: dict[str, list[dict[str, float]]]) -> tuple[str, str]:
         f"Differences of Conditional-Vendi of latents: {'; '.join(parts)}.{but_not(failed)} Beyond "
         f"the paper, from {_METHODS[_JUDGE]}, the features that the columns are measured with: "
         f"{_told(against_judge)}. It is behind these in {len(behind)} of {len(_COLUMNS)} columns "
-        f"({', '.join(behind) or 'none'}). [Guidance on digits](explanation/guidance_digits.md) "
-        "repeats Table 1 with more seeds and intervals."
+        f"({', '.join(behind) or 'none'}). Means over {len(by_method[_JUDGE])} seeds. [Guidance "
+        "on digits](explanation/guidance_digits.md) repeats Table 1 with more seeds and intervals."
     )
     return verdict, reason
 

@@ -78,7 +78,7 @@ def _judged(rows: list[tuple], claims: dict[str, bool], figure: object) -> Outco
         f"{len(claims) - len(failed)} of {len(claims)} steps go as claimed.{but_not(failed)}"
     )
     columns = (
-        Column("row", "row"),
+        Column("row", "more kinds of"),
         Column("text_modes", "kinds of text", "d"),
         Column("image_modes", "kinds of image", "d"),
         Column("conditional_vendi", "Conditional-Vendi", ".2f"),

@@ -56,7 +56,7 @@ def noise_scale(request: Request) -> Outcome:
                     curves.setdefault((order, kind), []).insert(0, found[kind])
                 rows.append((name, order, psi, *(found[kind] for kind in _SHOWN)))
         for (order, kind), values in curves.items():
-            claims[f"{kind} of {name} at order {order:g}"] = rises(values)
+            claims[f"rise of {kind} with {name} at order {order:g}"] = rises(values)
         for order, ax in zip(_ORDERS, axes[index * len(_ORDERS) :], strict=False):
             own = {kind: curves[order, kind] for kind in _SHOWN}
             title = f"{name}, order {order:g}"
@@ -96,4 +96,4 @@ def _projection() -> np.ndarray:
     return np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32) / 8
 
 
-EMBEDDINGS = {"judge": _judge, "pixels": _pixels, "random features": _random}
+EMBEDDINGS = {"features of the judge": _judge, "pixels": _pixels, "random features": _random}

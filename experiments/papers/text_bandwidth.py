@@ -30,8 +30,8 @@ Vectors = dict[str, tuple[np.ndarray, np.ndarray]]
     "Fig. 22 of an earlier version (App. D.7)",
     claim=(
         "With a wider kernel on prompts Information-Vendi falls, and four models keep their order "
-        "at all bandwidths. That Conditional-Vendi rises is not said there; it follows, as Vendi "
-        "is their product."
+        "at all bandwidths. That Conditional-Vendi rises is not said there; it follows, "
+        "because Vendi, the product of both, stays the same."
     ),
     stand_in=(
         "The digit model at four scales of classifier-free guidance, for the four models of the "

@@ -1,5 +1,6 @@
 """How long the scores take."""
 
+import math
 import time
 from collections.abc import Callable
 
@@ -19,6 +20,9 @@ from experiments.papers.plots import legend, lines, panels, tidy
 
 _WIDTH = 64
 
+# Seconds from which on other programs matter little to the time of a computation.
+_LONG = 3.0
+
 _BEYOND = " (beyond the paper)"
 
 # Time that twice as many samples take, relative to the time before, that is still in proportion.
@@ -37,7 +41,8 @@ _MORE = 2.5
     ),
     stand_in=(
         "Random clusters, 64 wide; numpy's eigvalsh for Vendi, FKEA and Nystrom of divprism. "
-        "Beyond the paper: the exact estimator and Lanczos of divprism, and RKE."
+        "Beyond the paper: the exact estimator and Lanczos of divprism, and RKE. "
+        "Times are those of a shared machine: the shortest of three runs if a run takes up to 3 s."
     ),
 )
 def times(request: Request) -> Outcome:
@@ -45,7 +50,7 @@ def times(request: Request) -> Outcome:
     largest = request.choose(8000, 1600)
     sizes = [largest // 4, largest // 2, largest, 2 * largest, 4 * largest]
     rank = largest // 8
-    names = ("eigvalsh", f"FKEA, {rank:,}", f"Nystrom, {rank:,}")
+    names = ("eigvalsh", f"FKEA, t = {rank:,}", f"Nystrom, t = {rank:,}")
     ways: dict[str, Callable[[np.ndarray], object]] = {
         names[0]: _eigvalsh,
         names[1]: lambda x: _vendi(x, dp.Fourier(rank, extrapolate=False)),
@@ -81,8 +86,9 @@ def _judged(sizes: list[int], seconds: dict[str, list[float]], names: tuple[str,
     told = ", ".join(f"{name} {slowest / values[2]:.1f} x" for name, values in others.items())
     slopes = ", ".join(f"{name} {factor:.1f}" for name, factor in factors.items())
     reason = (
-        f"At n = {sizes[2]:,}, {eigenvalues} takes {slowest:.1f} s. Faster than it by: {told}. "
-        f"Twice as many samples take this many times as long: {slopes}. In proportion to n this "
+        f"At n = {sizes[2]:,}, {eigenvalues} takes {slowest:.1f} s. Its time divided by that of "
+        f"the others: {told}. Twice as many samples take this many times as long: {slopes}. In "
+        "proportion to n this "
         f"would be 2, and for a cube 8; up to {_MORE:g} counts as in proportion. The paper's times "
         "from 10,000 to 20,000 samples give 6.5 for Vendi, 1.9 for FKEA and 1.4 for Nystrom."
         f"{but_not(failed)}"
@@ -129,6 +135,12 @@ def _vendi(x: np.ndarray, estimator: object) -> object:
 
 
 def _seconds(compute: Callable[[np.ndarray], object], x: np.ndarray) -> float:
-    start = time.perf_counter()
-    compute(x)
-    return time.perf_counter() - start
+    """The time of a computation, and the shortest of three if it is short."""
+    fastest = math.inf
+    for _ in range(3):
+        start = time.perf_counter()
+        compute(x)
+        fastest = min(fastest, time.perf_counter() - start)
+        if fastest > _LONG:
+            break
+    return fastest

@@ -41,10 +41,11 @@ _KNOWN = (
         "has a lower Conditional-Vendi and a lower Information-Vendi than Open-Sora-1.2."
     ),
     stand_in=(
-        "Three generators of moving digits for VideoCrafter-1, Show-1 and Open-Sora-1.2: still "
-        "(ignores the direction in the prompt, and does not move), drifting (follows it, from any "
-        "place at any speed), free (moves as it likes). A small network of three-dimensional "
-        "convolutions that names digits and motions stands in for I3D."
+        "Generators of moving digits: still, for VideoCrafter-1, ignores the direction in the "
+        "prompt, and does not move; drifting, for Open-Sora-1.2, follows it, from any place at any "
+        "speed. Beyond the paper: free moves as it likes, so that it is more diverse and follows "
+        "the prompt less. A small network of three-dimensional convolutions that names digits and "
+        "motions stands in for I3D."
     ),
     data=(
         "a folder that `divprism.load` reads, with videos, prompts and models; the default "
