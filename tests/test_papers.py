@@ -224,6 +224,14 @@ def test_one_legend_below_the_panels_has_each_name_once():
     assert colours[0] == colours[1] and len(set(colours[0])) == 2
 
 
+def test_a_method_has_its_colour_whatever_its_settings():
+    figure, (ax,) = plots.panels(1)
+    curves = {"FKEA, t = 100": [1.0, 2.0], "a model": [2.0, 1.0], "FKEA": [3.0, 1.0]}
+    plots.lines(ax, [1, 2], curves, title="title", xlabel="items", ylabel="score")
+    colours = [line.get_color() for line in ax.get_lines()]
+    assert colours[0] == colours[2] != colours[1]
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(0.00001, "0.00001"), (0.25, "0.25"), (3.0, "3"), (4e6, "4,000,000")]
 )

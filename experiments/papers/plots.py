@@ -1,5 +1,6 @@
 """Figures that experiments share: the same method looks the same everywhere."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ _STYLES = {
     "Information-RKE": Style("#b5a000", "-.", "D"),
     "Cluster-Vendi": Style("#333333", ":", "s", 2.0),
     "Cluster-RKE": Style("#999999", ":", "D", 2.0),
+    "recall": Style("#17becf", "--", "P"),
+    "coverage": Style("#e377c2", "--", "X"),
 }
 
 # Of what is no method: models, captioners, bandwidths, theorems.
@@ -137,7 +140,8 @@ def legend(figure: "Figure") -> None:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             drawn.setdefault(name, handle)
     # Methods in the same order everywhere, and before all else.
-    names = sorted(drawn, key=[*_STYLES, *drawn].index)
+    order = [*_STYLES, *drawn]
+    names = sorted(drawn, key=lambda name: order.index(_method(name)))
     width, height = figure.get_size_inches()
     entry = _ENTRY + _LETTER * max(len(name) for name in drawn)
     columns = max(1, min(len(drawn), int(width / entry)))
@@ -154,14 +158,22 @@ def legend(figure: "Figure") -> None:
     )
 
 
+def _method(name: str) -> str:
+    """The method of a curve such as "FKEA, t = 100" or "RKE (beyond the paper)"."""
+    method = re.split(r",| \(", name)[0]
+    if method in _STYLES:
+        return method
+    return name
+
+
 def _style(axes: "Axes", name: str) -> Style:
     """The style of a method, or the next one of the figure for anything else."""
-    if name in _STYLES:
-        return _STYLES[name]
+    if _method(name) in _STYLES:
+        return _STYLES[_method(name)]
     others: list[str] = []
     for each in axes.figure.axes:
         labels = each.get_legend_handles_labels()[1]
-        others += [label for label in labels if label not in (*_STYLES, *others)]
+        others += [label for label in labels if _method(label) not in (*_STYLES, *others)]
     if name not in others:
         others.append(name)
     return _OTHERS[others.index(name) % len(_OTHERS)]

@@ -50,7 +50,7 @@ def times(request: Request) -> Outcome:
     largest = request.choose(8000, 1600)
     sizes = [largest // 4, largest // 2, largest, 2 * largest, 4 * largest]
     rank = largest // 8
-    names = ("eigvalsh", f"FKEA, t = {rank:,}", f"Nystrom, t = {rank:,}")
+    names = ("Vendi, eigvalsh", f"FKEA, t = {rank:,}", f"Nystrom, t = {rank:,}")
     ways: dict[str, Callable[[np.ndarray], object]] = {
         names[0]: _eigvalsh,
         names[1]: lambda x: _vendi(x, dp.Fourier(rank, extrapolate=False)),
