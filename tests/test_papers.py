@@ -225,7 +225,7 @@ def test_one_legend_below_the_panels_has_each_name_once():
 
 
 def test_a_method_has_its_colour_whatever_its_settings():
-    figure, (ax,) = plots.panels(1)
+    _, (ax,) = plots.panels(1)
     curves = {"FKEA, t = 100": [1.0, 2.0], "a model": [2.0, 1.0], "FKEA": [3.0, 1.0]}
     plots.lines(ax, [1, 2], curves, title="title", xlabel="items", ylabel="score")
     colours = [line.get_color() for line in ax.get_lines()]
