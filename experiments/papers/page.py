@@ -34,11 +34,12 @@ def write_page(finished: list[Finished], *, quick: bool) -> None:
 
 def write_section(each: Finished) -> None:
     """Replace the section of one experiment on stand-ins, its verdict and its figure."""
+    _save(each.outcome, each.experiment.id)
+    # Read after the figure is saved, which takes a moment: another run may write meanwhile.
     head, stand_ins, real = _parts()
     start = stand_ins.find(f"\n## {each.experiment.id}\n")
     if start < 0:
         raise SystemExit(f"{PAGE} has no section {each.experiment.id}: run `all --write` first.")
-    _save(each.outcome, each.experiment.id)
     before, section = stand_ins[: start + 1], stand_ins[start + 1 :]
     _, following, after = section.partition("\n\n## ")
     old = re.compile(rf"^\| \[{re.escape(each.experiment.id)}\]\(.*$", re.MULTILINE)
