@@ -11,9 +11,23 @@ pytest.importorskip("torch")
 pytest.importorskip("diffusers")
 
 from experiments.papers import __main__ as runner
-from experiments.papers import page
-from experiments.papers.base import HOLDS, VERDICTS, Outcome, Request, experiments
+from experiments.papers import captioning, page, plots
+from experiments.papers.base import (
+    FAILS,
+    HOLDS,
+    PARTLY,
+    UNTESTED,
+    VERDICTS,
+    Outcome,
+    Request,
+    but_not,
+    experiments,
+    judged,
+    rounded,
+)
+from experiments.papers.captioning import BANDWIDTHS, Found
 from experiments.papers.real import SOURCES
+from experiments.papers.temperature import Curve
 from experiments.papers.vendi_convergence import Panel
 
 # Quick runs of these take a second; the others are run by `make papers QUICK=--quick`.
@@ -55,7 +69,7 @@ def test_the_runner_prints_the_claim_and_the_verdict(monkeypatch, capsys, tmp_pa
     _run(monkeypatch, "run", "aggregation", "--quick", "--output", str(tmp_path))
     printed = capsys.readouterr().out
     assert "claim: Where prompts are in groups" in printed
-    assert "HOLDS: No difference exceeds" in printed
+    assert "HOLDS IN PART: At 7 widths of the groups" in printed
     assert (tmp_path / "aggregation.png").stat().st_size > 1000
 
 
@@ -66,6 +80,7 @@ def test_the_runner_prints_the_claim_and_the_verdict(monkeypatch, capsys, tmp_pa
         (("run", "fig11", "--data", "."), "fig11 needs no models: it takes no --data."),
         (("run", "fig12", "fig11", "--data", "."), "--data is for one experiment."),
         (("run", "fig12", "--data", "nowhere"), "nowhere does not exist."),
+        (("run", "fig11", "--write", "--quick"), "--write is for full runs on stand-ins"),
     ],
 )
 def test_the_runner_refuses_in_one_sentence(monkeypatch, capsys, arguments, message):
@@ -83,9 +98,36 @@ def test_the_page_has_all_sections(monkeypatch, by_id, tmp_path):
     written = page.PAGE.read_text()
     assert written.startswith("# Title\n") and "old results" not in written
     assert written.endswith(f"{page.REAL_MARK}\n\nreal\n")
-    assert "| [aggregation](#aggregation) | Conditional Vendi | Thm 5-7 | holds |" in written
-    assert "with few samples" in written and "**Verdict: holds.**" in written
+    assert (
+        "| [aggregation](#aggregation) | Conditional Vendi | Thm 5-7 | holds in part |" in written
+    )
+    assert "with few samples" in written and "**Verdict: holds in part.**" in written
     assert (tmp_path / "figures" / "aggregation.png").exists()
+
+
+def test_one_section_of_the_page_is_replaced(monkeypatch, by_id, tmp_path):
+    monkeypatch.setattr(page, "PAGE", tmp_path / "papers.md")
+    monkeypatch.setattr(page, "FIGURES", tmp_path / "figures")
+    page.PAGE.write_text(f"# Title\n\n{page.MARK}\n\n{page.REAL_MARK}\n\nreal\n")
+    every = [by_id[name] for name in FAST]
+    finished = {each.id: page.Finished(each, each.run(Request(quick=True)), 1.0) for each in every}
+    page.write_page(list(finished.values()), quick=True)
+    written = page.PAGE.read_text()
+    for name in FAST:
+        page.write_section(finished[name])
+        assert page.PAGE.read_text() == written
+    old = finished["fig11"].outcome
+    changed = Outcome(FAILS, "Nothing holds.", old.table, old.figure)
+    page.write_section(page.Finished(by_id["fig11"], changed, 1.0))
+    rewritten = page.PAGE.read_text()
+    assert "**Verdict: does not hold.** Nothing holds." in rewritten
+    assert "| Fig. 11 | does not hold |" in rewritten
+    assert (
+        rewritten.replace("does not hold", old.verdict).replace("Nothing holds.", old.reason)
+        == written
+    )
+    with pytest.raises(SystemExit, match="no section psi"):
+        page.write_section(page.Finished(by_id["psi"], changed, 1.0))
 
 
 def test_each_part_of_the_claim_on_convergence_is_judged_by_its_own_curve():
@@ -102,10 +144,99 @@ def test_each_part_of_the_claim_on_convergence_is_judged_by_its_own_curve():
     assert panel.growth["Vendi"] == pytest.approx(0.125)
     assert panel.distances == pytest.approx({"Nystrom": 0.0, "FKEA": -0.25})
     # Vendi grows, all others settle, Nystrom is near the truncated score, and FKEA is not.
-    assert panel.claims == [True, True, True, True, True, True, False]
-    assert Panel(
-        "images", "cosine", (1, 2, 4, 6, 8), {"Vendi": growing, "truncated": growing}
-    ).claims == [False]
+    assert [part for part, holds in panel.claims.items() if not holds] == [
+        "FKEA near the truncated score (-25.00 %)"
+    ]
+    assert len(panel.claims) == 7
+    curves = {"Vendi": growing, "truncated": growing, "Nystrom": settled}
+    assert Panel("images", "cosine", (1, 2, 4, 6, 8), curves).claims == {
+        "Vendi settled (+12.50 %)": False,
+        "truncated agrees with Vendi (+0.00 %)": True,
+        "Nystrom agrees with Vendi (-10.22 %)": False,
+    }
+
+
+def test_a_verdict_follows_from_the_parts_of_a_claim_and_names_those_that_fail():
+    assert judged({"one": True, "other": True}) == (HOLDS, [])
+    assert judged({"one": True, "other": False}) == (PARTLY, ["other"])
+    assert judged({"one": False, "other": False}) == (FAILS, ["one", "other"])
+    assert but_not([]) == ""
+    assert but_not(["one", "other"]) == " Parts that do not hold: one; other."
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(11.2, "11"), (693.6, "690"), (42417.0, "42,000"), (93056.0, "93,000")]
+)
+def test_large_ratios_have_two_digits(ratio, text):
+    assert rounded(ratio) == text
+
+
+def test_eq_19_as_printed_fails_where_groups_are_points(by_id):
+    outcome = by_id["aggregation"].run(Request(quick=True))
+    assert outcome.verdict == PARTLY
+    assert "Parts that do not hold: Thm 7, eq. 19, as stated." in outcome.reason
+    at_points = {row[0]: row[4:6] for row in outcome.table.rows if row[1] == 0}
+    difference, bound = at_points["Thm 7, eq. 19"]
+    assert difference > 0.1 > 1e-4 > bound
+    difference, bound = at_points["Thm 7, its proof"]
+    assert difference < bound
+
+
+def test_no_bound_is_violated_and_all_of_truncated_vendi_say_something(by_id):
+    outcome = by_id["bounds-vendi"].run(Request(quick=True))
+    assert outcome.verdict == HOLDS
+    assert all(row[2] == 0 and row[4] is not None for row in outcome.table.rows)
+
+
+def test_a_curve_that_falls_at_one_step_is_named_with_its_rank_correlation():
+    degrees = (0.2, 0.4, 0.6)
+    kept = Curve("network", "conditional_vendi", 0.4, degrees, (1.0, 2.0, 4.0))
+    dipping = Curve("network", "conditional_rke", 0.4, degrees, (1.0, 4.0, 2.0))
+    assert kept.rises and kept.smallest_step == 1.0
+    assert not dipping.rises and dipping.correlation == pytest.approx(0.5)
+    assert dipping.name == "Conditional-RKE of network at bandwidth 0.4"
+
+
+def _found(captioner, words, score, bandwidth):
+    scores = {"conditional_vendi": score, "information_vendi": score}
+    scores |= {"conditional_rke": score, "information_rke": score}
+    return Found(bandwidth, captioner, words, scores, 0.1, 0.01)
+
+
+@pytest.mark.parametrize(("words", "verdict"), [(20.0, HOLDS), (11.0, UNTESTED)])
+def test_captions_of_the_same_length_do_not_test_a_claim_about_longer_ones(words, verdict):
+    found = []
+    for bandwidth in BANDWIDTHS:
+        found.append(_found("terse", 10.0, 2.0, bandwidth))
+        found.append(_found("detailed", words, 3.0, bandwidth))
+    assert captioning.verdict_of(found)[0] == verdict
+
+
+def test_one_legend_below_the_panels_has_each_name_once():
+    figure, axes = plots.panels(2)
+    for ax in axes:
+        curves = {"Vendi": [1.0, 2.0], "a model": [2.0, 1.0]}
+        plots.lines(ax, [1, 2], curves, title="title", xlabel="items", ylabel="score", counts=True)
+    plots.legend(figure)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["Vendi", "a model"]
+    colours = [[line.get_color() for line in ax.get_lines()] for ax in axes]
+    assert colours[0] == colours[1] and len(set(colours[0])) == 2
+
+
+def test_a_method_has_its_colour_whatever_its_settings():
+    _, (ax,) = plots.panels(1)
+    curves = {"FKEA, t = 100": [1.0, 2.0], "a model": [2.0, 1.0], "FKEA": [3.0, 1.0]}
+    plots.lines(ax, [1, 2], curves, title="title", xlabel="items", ylabel="score")
+    colours = [line.get_color() for line in ax.get_lines()]
+    assert colours[0] == colours[2] != colours[1]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.00001, "0.00001"), (0.25, "0.25"), (3.0, "3"), (4e6, "4,000,000")]
+)
+def test_ticks_are_plain_numbers(value, text):
+    assert plots.plain(value, 0) == text
 
 
 COLOURS = {"red": (220, 20, 20), "green": (20, 200, 20), "blue": (20, 20, 220)}

@@ -1,13 +1,13 @@
 """Run experiments of the papers.
 
     python -m experiments.papers list
-    python -m experiments.papers run fig5 fig12 [--quick] [--data DIR] [--output DIR]
+    python -m experiments.papers run fig5 fig12 [--quick | --write] [--data DIR] [--output DIR]
     python -m experiments.papers all [--quick] [--write] [--output DIR]
     python -m experiments.papers real DIR [--quick] [--write] [--output DIR]
 
 Each prints the claim, what stands in for the models of the paper, a table and the verdict, and
 saves its figure. `real` runs those that have real data in DIR (see real.py). `--write` makes the
-results of docs/papers.md.
+results of docs/papers.md; of `run`, only the sections of the experiments that it names.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import matplotlib as mpl
 
 import divprism as dp
 from experiments.papers.base import Experiment, Outcome, Request, experiments
-from experiments.papers.page import Finished, write_page, write_real
+from experiments.papers.page import Finished, write_page, write_real, write_section
 from experiments.papers.real import SOURCES
 
 
@@ -33,6 +33,7 @@ def main() -> None:
     run = commands.add_parser("run", help="run some experiments")
     run.add_argument("ids", nargs="+", metavar="ID")
     run.add_argument("--data", type=Path, help="a folder with real outputs, for one experiment")
+    run.add_argument("--write", action="store_true", help="replace the sections in docs/papers.md")
     everything = commands.add_parser("all", help="run all experiments")
     everything.add_argument("--write", action="store_true", help="make docs/papers.md")
     real = commands.add_parser("real", help="run the experiments on real data")
@@ -74,8 +75,12 @@ def _run_some(
             parser.error(f"{arguments.ids[0]} needs no models: it takes no --data.")
         if not arguments.data.exists():
             parser.error(f"{arguments.data} does not exist.")
+    if arguments.write and (arguments.quick or arguments.data is not None):
+        parser.error("--write is for full runs on stand-ins: it takes no --quick and no --data.")
     for name in arguments.ids:
-        _run(by_id[name], Request(arguments.quick, arguments.data), arguments.output)
+        each = _run(by_id[name], Request(arguments.quick, arguments.data), arguments.output)
+        if arguments.write:
+            write_section(each)
 
 
 def _run_real(

@@ -3,12 +3,13 @@
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from divprism.report.table import Table
+from divprism.scores.spec import SCORES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,6 +24,9 @@ PARTLY = "holds in part"
 UNTESTED = "cannot be tested here"
 
 VERDICTS = (HOLDS, PARTLY, FAILS, UNTESTED)
+
+TITLES = {spec.name: spec.title for spec in SCORES}
+"""Names of the scores for people."""
 
 # Modules of this package that hold no experiment.
 _OTHERS = ("__main__", "base", "page", "plots", "real", "setups")
@@ -105,6 +109,28 @@ class Experiment:
     stand_in: str
     run: Callable[[Request], Outcome]
     data: str = ""
+
+
+def judged(claims: Mapping[str, bool]) -> tuple[str, list[str]]:
+    """The verdict on a claim of several parts, and the parts that do not hold."""
+    failed = [part for part, holds in claims.items() if not holds]
+    if not failed:
+        return HOLDS, failed
+    if len(failed) == len(claims):
+        return FAILS, failed
+    return PARTLY, failed
+
+
+def rounded(ratio: float) -> str:
+    """A large ratio with two digits."""
+    return f"{float(f'{ratio:.2g}'):,.0f}"
+
+
+def but_not(failed: Sequence[str]) -> str:
+    """A sentence that names what does not hold; empty if everything does."""
+    if not failed:
+        return ""
+    return f" Parts that do not hold: {'; '.join(failed)}."
 
 
 _registered: dict[str, Experiment] = {}

@@ -4,13 +4,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import divprism as dp
 from divprism.report.table import Column, Table
 from experiments.papers.base import FAILS, HOLDS, PARTLY, Outcome
-from experiments.papers.plots import lines, panels
+from experiments.papers.plots import legend, lines, panels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ORDERS = (1.0, 1.5, 2.0)
 
@@ -106,7 +110,9 @@ def _grows(values: list[float]) -> bool:
 
 
 def _judged(counts: Sequence[int], values: Values, word: str, given: str) -> Outcome:
-    growing = [_grows(own) for own in values.values()]
+    falling = [
+        f"{name} of order {order:g}" for (name, order), own in values.items() if not _grows(own)
+    ]
     apart = {}
     for name in ESTIMATORS[1:]:
         for order in ORDERS:
@@ -116,20 +122,25 @@ def _judged(counts: Sequence[int], values: Values, word: str, given: str) -> Out
     verdict = FAILS
     if all(_grows(values["truncated", order]) for order in ORDERS):
         verdict = PARTLY
-    if all(growing) and not far:
+    if not falling and not far:
         verdict = HOLDS
-    shares = ", ".join(
-        f"{name} {max(apart[name, order] for order in ORDERS):.1%}" for name in ESTIMATORS[1:]
-    )
+    parts = []
+    for name in ESTIMATORS[1:]:
+        farthest = max(apart[name, order] for order in ORDERS)
+        parts.append(f"{name} {100 * farthest:.1f} %")
+    shares = ", ".join(parts)
     first, last = values["truncated", 1.0][0], values["truncated", 1.0][-1]
+    among = f"From {counts[0]} to {counts[-1]} {word}"
     reason = (
-        f"{sum(growing)} of {len(growing)} curves grow at every step. From {counts[0]} to "
-        f"{counts[-1]} {word} the truncated score of order 1 grows from {first:.1f} to "
-        f"{last:.1f}. Largest distance from the truncated score: {shares}. {given}"
+        f"{len(values) - len(falling)} of {len(values)} curves grow at every step. {among} "
+        f"the truncated score of order 1 grows from {first:.1f} to {last:.1f}. Largest "
+        f"distance from the truncated score: {shares}. {given}"
     )
+    if falling:
+        reason += f" Not growing at every step: {', '.join(falling)}."
     if far:
         told = ", ".join(
-            f"{name} at order {order:g} ({apart[name, order]:.0%})" for name, order in far
+            f"{name} at order {order:g} ({100 * apart[name, order]:.0f} %)" for name, order in far
         )
         reason += f" Not close: {told}."
     columns = [Column("classes", word, "d")]
@@ -137,8 +148,16 @@ def _judged(counts: Sequence[int], values: Values, word: str, given: str) -> Out
         Column(f"{name}_{order}", f"{name}, order {order:g}", ".2f") for name, order in values
     ]
     rows = zip(counts, *values.values(), strict=True)
+    table = Table(tuple(columns), tuple(rows))
+    return Outcome(verdict, reason, table, _figure(counts, values, word))
+
+
+def _figure(counts: Sequence[int], values: Values, word: str) -> "Figure":
+    """A panel for each order."""
     figure, axes = panels(len(ORDERS))
     for ax, order in zip(axes, ORDERS, strict=True):
         curves = {name: values[name, order] for name in ESTIMATORS}
-        lines(ax, counts, curves, title=f"order {order:g}", xlabel=f"number of {word}")
-    return Outcome(verdict, reason, Table(tuple(columns), tuple(rows)), figure)
+        given = {"xlabel": f"number of {word}", "ylabel": "score", "counts": True}
+        lines(ax, counts, curves, title=f"order {order:g}", **given)
+    legend(figure)
+    return figure

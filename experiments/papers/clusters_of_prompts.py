@@ -1,12 +1,22 @@
 """One image for each cluster of prompts, with more and more clusters."""
 
+from itertools import pairwise
+
 import numpy as np
 
 import divprism as dp
 from divprism.report.table import Column, Table
-from experiments.papers.base import CONDITIONAL, FAILS, HOLDS, Outcome, Request, experiment
-from experiments.papers.plots import lines, panels
-from experiments.papers.setups import KERNELS, pairs_for
+from experiments.papers.base import (
+    CONDITIONAL,
+    TITLES,
+    Outcome,
+    Request,
+    but_not,
+    experiment,
+    judged,
+)
+from experiments.papers.plots import legend, lines, panels
+from experiments.papers.setups import KERNELS, embed_all, pairs_for, rises
 from experiments.world.digits import DIGITS, INKS
 
 # Captions that share the digit or the place are closer than others: kinds of prompt overlap.
@@ -14,52 +24,78 @@ _KERNELS = KERNELS | {"kernel_t": dp.Gaussian(0.5)}
 
 _COUNTS = (2, 5, 10, 20, 40, 60)
 
+# Models of the same kind that follow their prompts more and more.
+_SCALES = (0.5, 1.0, 4.0)
+
+_SCORES = ("conditional_vendi", "information_vendi", "conditional_rke", "information_rke")
+
 
 @experiment(
     "fig4",
     CONDITIONAL,
-    "Fig. 4, 23, 24",
+    "Fig. 4, 23",
     claim=(
         "Prompts are clustered into k groups, and all prompts of a group are paired with the one "
-        "image of its centre. Conditional- and Information-Vendi and -RKE grow with k."
+        "image of its centre. For each of several models Conditional- and Information-Vendi and "
+        "-RKE grow with k."
     ),
     stand_in=(
         "Sentences about digits in ten surroundings, for MS-COCO captions; K-means on their "
-        "vectors, as there; k from 2 to 60 in place of 100 to 2,000."
+        "vectors, as there; k from 2 to 60 in place of 100 to 2,000. The digit model at three "
+        "scales of classifier-free guidance for the models of the paper."
     ),
 )
 def clusters_of_prompts(request: Request) -> Outcome:
     """Scores of pairs whose outputs are shared by a cluster."""
     prompts = _captions(request.choose(3000, 600))
-    pairs = pairs_for(prompts)
-    rows = []
+    t = embed_all(prompts)
+    rows: list[tuple] = []
     for count in _COUNTS:
-        labels = np.asarray(dp.kmeans_labels(pairs.t, count, rng=0))
-        x = pairs.x[_centres(pairs.t, labels)][labels]
-        found = dp.evaluate(x, pairs.t, num_permutations=0, **_KERNELS)
-        names = ("conditional_vendi", "information_vendi", "conditional_rke", "information_rke")
-        rows.append((count, *(float(found.scores[name]) for name in names)))
-    conditional, information = [row[1] for row in rows], [row[2] for row in rows]
-    verdict = FAILS
-    if conditional[-1] > conditional[0] and information[-1] > 2 * information[0]:
-        verdict = HOLDS
+        labels = np.asarray(dp.kmeans_labels(t, count, rng=0))
+        centres = [prompts[row] for row in _centres(t, labels)]
+        for scale in _SCALES:
+            x = pairs_for(centres, guidance_scale=scale).x[labels]
+            found = dp.evaluate(x, t, num_permutations=0, **_KERNELS)
+            scores = [float(found.scores[name]) for name in _SCORES]
+            rows.append((f"scale {scale:g}", count, *scores))
+    rows.sort(key=lambda row: row[:2])
+    return _judged(rows)
+
+
+def _judged(rows: list[tuple]) -> Outcome:
+    curves: dict[tuple[str, str], list[float]] = {}
+    for model, _, *scores in rows:
+        for name, score in zip(_SCORES, scores, strict=True):
+            curves.setdefault((name, model), []).append(score)
+    claims: dict[str, bool] = {}
+    for (name, model), values in curves.items():
+        claims[f"growth of {TITLES[name]} of {model} {_dips(values)}"] = rises(values)
+    verdict, failed = judged(claims)
+    higher = sum(values[-1] > values[0] for values in curves.values())
     reason = (
-        f"From {_COUNTS[0]} to {_COUNTS[-1]} clusters, Information-Vendi grows from "
-        f"{information[0]:.2f} to {information[-1]:.2f} and Conditional-Vendi from "
-        f"{conditional[0]:.2f} to {conditional[-1]:.2f}. Within a cluster the images are equal, so "
-        "what Conditional-Vendi sees is that clusters overlap under the kernel of the prompts."
+        f"From {_COUNTS[0]} to {_COUNTS[-1]} clusters {higher} of {len(curves)} curves grow, and "
+        f"{len(claims) - len(failed)} of them at every step.{but_not(failed)} Within a cluster the "
+        "images are equal, so that what Conditional-Vendi sees is that clusters overlap under the "
+        "kernel of the prompts."
     )
-    figure, (ax,) = panels(1)
-    curves = {"Conditional-Vendi": conditional, "Information-Vendi": information}
-    lines(ax, _COUNTS, curves, title="one image per cluster", xlabel="clusters", log=True)
-    columns = (
-        Column("clusters", "clusters", "d"),
-        Column("conditional_vendi", "Conditional-Vendi", ".2f"),
-        Column("information_vendi", "Information-Vendi", ".2f"),
-        Column("conditional_rke", "Conditional-RKE", ".2f"),
-        Column("information_rke", "Information-RKE", ".2f"),
-    )
-    return Outcome(verdict, reason, Table(columns, tuple(rows)), figure)
+    figure, axes = panels(len(_SCORES), 2)
+    for ax, name in zip(axes, _SCORES, strict=True):
+        own = {model: values for (score, model), values in curves.items() if score == name}
+        title = TITLES[name]
+        lines(ax, _COUNTS, own, title=title, xlabel="clusters k", ylabel="score", counts=True)
+    legend(figure)
+    columns = [Column("model", "model"), Column("clusters", "clusters k", "d")]
+    columns += [Column(name, TITLES[name], ".2f") for name in _SCORES]
+    return Outcome(verdict, reason, Table(tuple(columns), tuple(rows)), figure)
+
+
+def _dips(values: list[float]) -> str:
+    """The steps at which a score falls."""
+    steps = []
+    for (before, after), (low, high) in zip(pairwise(_COUNTS), pairwise(values), strict=True):
+        if high <= low:
+            steps.append(f"from k = {before} to {after} ({low:.2f} to {high:.2f})")
+    return ", ".join(steps)
 
 
 _PLACES = (

@@ -1,5 +1,7 @@
 """The scores inside the groups of prompts that eigendirections find."""
 
+from typing import Any
+
 import numpy as np
 
 import divprism as dp
@@ -37,9 +39,10 @@ def groups_of_prompts(request: Request) -> Outcome:
     found = dp.prompt_groups(
         pairs.x, pairs.t, dp.EigenDirectionGrouping(3), num_modes=3, num_examples=6, **KERNELS
     )
-    rows = []
+    rows, names = [], []
     for group in found.groups:
         name = prompts[group.prompts[0]]
+        names.append(name)
         members = np.array([prompt == name for prompt in prompts])
         kinds = _kinds(pairs.images[members])
         rows.append((name, group.share, group.vendi, group.rke, kinds))
@@ -48,7 +51,8 @@ def groups_of_prompts(request: Request) -> Outcome:
     if [row[0] for row in rows] == [_OPEN, _HALF, _FIXED]:
         verdict = HOLDS
     reason = "; ".join(
-        f"Vendi {row[2]:.1f} inside '{row[0]}', where the judge sees {row[4]} kinds" for row in rows
+        f"Vendi {row[2]:.1f} inside '{row[0]}', where the judge sees {_kinds_of(row[4])}"
+        for row in rows
     )
     columns = (
         Column("group", "group"),
@@ -57,7 +61,16 @@ def groups_of_prompts(request: Request) -> Outcome:
         Column("rke", "RKE inside", ".2f"),
         Column("kinds", "kinds that the judge sees", "d"),
     )
-    return Outcome(verdict, f"{reason}.", Table(columns, tuple(rows)), _figure(found, pairs.images))
+    shown = dict(zip(names, found.groups, strict=True))
+    ordered = {row[0]: shown[row[0]] for row in rows}
+    figure = _figure(ordered, pairs.images)
+    return Outcome(verdict, f"{reason}.", Table(columns, tuple(rows)), figure)
+
+
+def _kinds_of(count: int) -> str:
+    if count == 1:
+        return "1 kind of image"
+    return f"{count} kinds of image"
 
 
 def _kinds(images: np.ndarray) -> int:
@@ -67,14 +80,16 @@ def _kinds(images: np.ndarray) -> int:
     return int((counts >= 0.01 * len(images)).sum())
 
 
-def _figure(found: dp.PromptGroups, images: np.ndarray) -> object:
+def _figure(groups: dict[str, Any], images: np.ndarray) -> object:
+    """Images of the largest modes of each group, a row for each mode."""
     figure, axes = panels(3)
-    for ax, group in zip(axes, found.groups, strict=True):
+    for ax, (name, group) in zip(axes, groups.items(), strict=True):
         rows = [images[list(mode.outputs)[:6]].reshape(-1, 8, 8) for mode in group.modes]
         width = max(len(row) for row in rows)
         canvas = np.full((8 * len(rows), 8 * width), np.nan)
         for index, row in enumerate(rows):
             canvas[8 * index : 8 * index + 8, : 8 * len(row)] = np.concatenate(list(row), axis=1)
         ax.imshow(canvas, cmap="gray", vmin=-1, vmax=1)
-        ax.set(title=f"Vendi {group.vendi:.1f}: its modes", xticks=[], yticks=[])
+        ax.set(title=f"'{name}': Vendi {group.vendi:.1f}", xticks=[], yticks=[])
+        ax.set_ylabel("a mode in each row")
     return figure

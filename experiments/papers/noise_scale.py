@@ -6,8 +6,15 @@ import numpy as np
 
 import divprism as dp
 from divprism.report.table import Column, Table
-from experiments.papers.base import FAILS, HOLDS, PARTLY, TRUNCATED, Outcome, Request, experiment
-from experiments.papers.plots import lines, panels
+from experiments.papers.base import (
+    TRUNCATED,
+    Outcome,
+    Request,
+    but_not,
+    experiment,
+    judged,
+)
+from experiments.papers.plots import legend, lines, panels
 from experiments.papers.setups import mixed_pairs, rises
 from experiments.papers.vendi_convergence import scores
 
@@ -32,9 +39,10 @@ _SHOWN = ("truncated", "Nystrom", "FKEA")
 def noise_scale(request: Request) -> Outcome:
     """Scores of images made from more and more noise."""
     n = request.choose(1000, 300)
-    rows, monotone, total = [], 0, 0
-    figure, axes = panels(len(EMBEDDINGS))
-    for (name, embed), ax in zip(EMBEDDINGS.items(), axes, strict=True):
+    rows: list[tuple] = []
+    claims: dict[str, bool] = {}
+    figure, axes = panels(len(EMBEDDINGS) * len(_ORDERS), len(_ORDERS))
+    for index, (name, embed) in enumerate(EMBEDDINGS.items()):
         bandwidth = None
         curves: dict[tuple[float, str], list[float]] = {}
         # The widest set decides the bandwidth, for all of them.
@@ -47,18 +55,18 @@ def noise_scale(request: Request) -> Outcome:
                 for kind in _SHOWN:
                     curves.setdefault((order, kind), []).insert(0, found[kind])
                 rows.append((name, order, psi, *(found[kind] for kind in _SHOWN)))
-        rising = [rises(values) for values in curves.values()]
-        monotone, total = monotone + sum(rising), total + len(rising)
-        at_order_1 = {kind: curves[1.0, kind] for kind in _SHOWN}
-        lines(ax, _SCALES, at_order_1, title=f"{name}, order 1", xlabel="psi")
-    verdict = PARTLY
-    if monotone == total:
-        verdict = HOLDS
-    elif monotone < total / 2:
-        verdict = FAILS
+        for (order, kind), values in curves.items():
+            claims[f"rise of {kind} with {name} at order {order:g}"] = rises(values)
+        for order, ax in zip(_ORDERS, axes[index * len(_ORDERS) :], strict=False):
+            own = {kind: curves[order, kind] for kind in _SHOWN}
+            title = f"{name}, order {order:g}"
+            lines(ax, _SCALES, own, title=title, xlabel="psi", ylabel="score")
+    legend(figure)
+    verdict, failed = judged(claims)
     reason = (
-        f"{monotone} of {total} curves (three embeddings, three orders, three estimators) rise at "
-        f"every step of psi from {_SCALES[0]} to {_SCALES[-1]}."
+        f"{len(claims) - len(failed)} of {len(claims)} curves ({len(EMBEDDINGS)} embeddings, "
+        f"{len(_ORDERS)} orders, {len(_SHOWN)} estimators) rise at every step of psi from "
+        f"{_SCALES[0]} to {_SCALES[-1]}.{but_not(failed)} n = {n:,}, t = {n // 2:,}."
     )
     columns = [
         Column("embedding", "embedding"),
@@ -88,4 +96,4 @@ def _projection() -> np.ndarray:
     return np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32) / 8
 
 
-EMBEDDINGS = {"judge": _judge, "pixels": _pixels, "random features": _random}
+EMBEDDINGS = {"features of the judge": _judge, "pixels": _pixels, "random features": _random}

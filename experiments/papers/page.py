@@ -1,5 +1,6 @@
 """docs/papers.md: all experiments with their verdicts, tables and figures."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,21 @@ def write_page(finished: list[Finished], *, quick: bool) -> None:
     _write(head, "\n\n".join(sections), real)
 
 
+def write_section(each: Finished) -> None:
+    """Replace the section of one experiment on stand-ins, its verdict and its figure."""
+    _save(each.outcome, each.experiment.id)
+    # Read after the figure is saved, which takes a moment: another run may write meanwhile.
+    head, stand_ins, real = _parts()
+    start = stand_ins.find(f"\n## {each.experiment.id}\n")
+    if start < 0:
+        raise SystemExit(f"{PAGE} has no section {each.experiment.id}: run `all --write` first.")
+    before, section = stand_ins[: start + 1], stand_ins[start + 1 :]
+    _, following, after = section.partition("\n\n## ")
+    old = re.compile(rf"^\| \[{re.escape(each.experiment.id)}\]\(.*$", re.MULTILINE)
+    before = old.sub(lambda _: _row(each), before)
+    _write(head, before + _section(each) + following + after, real)
+
+
 def write_real(finished: list[tuple[Source, Finished]]) -> None:
     """Replace the results on real data in docs/papers.md, and save their figures."""
     head, stand_ins, _ = _parts()
@@ -58,7 +74,7 @@ def _write(head: str, stand_ins: str, real: str) -> None:
 
 def _save(outcome: Outcome, name: str) -> None:
     FIGURES.mkdir(parents=True, exist_ok=True)
-    outcome.figure.savefig(FIGURES / f"{name}.png", dpi=80)
+    outcome.figure.savefig(FIGURES / f"{name}.png", dpi=90)
 
 
 def _overview(finished: list[Finished], *, quick: bool) -> str:
@@ -69,16 +85,22 @@ def _overview(finished: list[Finished], *, quick: bool) -> str:
             "with few samples (`--quick`): numbers are rough, and a full run may decide otherwise"
         )
     lines = [
+        "## Verdicts",
+        "",
         f"{len(finished)} experiments, {minutes:.0f} minutes on two cores, {effort}.",
         "",
         "| experiment | paper | shows | verdict |",
         "|---|---|---|---|",
     ]
-    for each in finished:
-        known = each.experiment
-        link = f"[{known.id}](#{known.id})"
-        lines.append(f"| {link} | {known.paper} | {known.shows} | {each.outcome.verdict} |")
+    lines += [_row(each) for each in finished]
     return "\n".join(lines)
+
+
+def _row(each: Finished) -> str:
+    """A row of the table of verdicts."""
+    known = each.experiment
+    link = f"[{known.id}](#{known.id})"
+    return f"| {link} | {known.paper} | {known.shows} | {each.outcome.verdict} |"
 
 
 def _section(each: Finished) -> str:

@@ -4,8 +4,15 @@ import numpy as np
 
 import divprism as dp
 from divprism.report.table import Column, Table
-from experiments.papers.base import FAILS, HOLDS, PARTLY, TRUNCATED, Outcome, Request, experiment
-from experiments.papers.plots import lines, panels
+from experiments.papers.base import (
+    TRUNCATED,
+    Outcome,
+    Request,
+    but_not,
+    experiment,
+    judged,
+)
+from experiments.papers.plots import legend, lines, panels
 from experiments.papers.setups import WIDE_BANDWIDTH_X, pairs_for
 from experiments.papers.vendi_convergence import scores
 from experiments.world.digits import DIGITS, INKS, digit_model, real_images
@@ -15,6 +22,9 @@ _NAMES = ("Vendi", "RKE", "truncated", "FKEA", "Nystrom", "recall", "coverage")
 # Growth up to which a score counts as settled over the last step.
 _SETTLED = 0.03
 
+# Growth from which on it counts as growth.
+_GROWN = 0.01
+
 
 @experiment(
     "references",
@@ -22,7 +32,8 @@ _SETTLED = 0.03
     "Table 1, 2",
     claim=(
         "Vendi grows with the number of images, RKE does not. Truncated, FKEA and Nystrom scores "
-        "slow down beyond n = t. Recall and coverage, which need real images, settle too."
+        "slow down beyond n = t. Recall and coverage, which need real images, settle for SDXL "
+        "(Table 2); for DALL-E 3 (Table 1) coverage settles, and recall still rises at the end."
     ),
     stand_in=(
         "Images of the digit model for DALL-E 3 and SDXL on MS-COCO, real digits as reference; t "
@@ -47,23 +58,44 @@ def references(request: Request) -> Outcome:
         found["recall"] = dp.recall(pairs.x[:n], real)
         found["coverage"] = dp.coverage(pairs.x[:n], real)
         rows.append((n, *(found[name] for name in _NAMES)))
+    return _judged(rows)
+
+
+def _judged(rows: list[tuple]) -> Outcome:
     growth = {}
     for index, name in enumerate(_NAMES, start=1):
         growth[name] = rows[-1][index] / rows[-2][index] - 1
-    slower = [growth[name] < growth["Vendi"] for name in ("truncated", "FKEA", "Nystrom")]
-    settled = [abs(growth[name]) < _SETTLED for name in ("RKE", "recall", "coverage")]
-    verdict = PARTLY
-    if all(slower) and all(settled):
-        verdict = HOLDS
-    elif not any(slower):
-        verdict = FAILS
+    claims = {f"Vendi grows ({100 * growth['Vendi']:+.1f} %)": growth["Vendi"] > _GROWN}
+    for name in ("truncated", "FKEA", "Nystrom"):
+        part = f"{name} grows less than Vendi ({100 * growth[name]:+.1f} %)"
+        claims[part] = growth[name] < growth["Vendi"]
+    for name in ("RKE", "recall", "coverage"):
+        part = f"{name} settled ({100 * growth[name]:+.1f} %)"
+        claims[part] = abs(growth[name]) < _SETTLED
+    verdict, failed = judged(claims)
     told = ", ".join(f"{name} {100 * value:+.1f} %" for name, value in growth.items())
+    columns = [Column("images", "images", "d")]
+    columns += [Column(name, name, ".3f") for name in _NAMES]
+    reason = (
+        f"From three quarters of the images to all: {told}. More than {100 * _GROWN:g} % counts as "
+        f"growth, less than {100 * _SETTLED:g} % either way as settled.{but_not(failed)} Table "
+        "1 has +9.9 % for Vendi there, +2.5 % for the truncated score and +4.8 % for recall."
+    )
+    if growth["Vendi"] < _SETTLED:
+        reason += (
+            " The digits have fewer kinds: at the bandwidth of the papers' rule Vendi itself has "
+            "nearly settled, and differences between the scores are small."
+        )
+    return Outcome(verdict, reason, Table(tuple(columns), tuple(rows)), _figure(rows))
+
+
+def _figure(rows: list[tuple]) -> object:
     figure, (ax,) = panels(1)
+    sizes = [row[0] for row in rows]
     curves = {}
     for index, name in enumerate(_NAMES, start=1):
         curves[name] = [row[index] / rows[0][index] for row in rows]
-    lines(ax, sizes, curves, title="relative to the first", xlabel="images")
-    columns = [Column("images", "images", "d")]
-    columns += [Column(name, name, ".3f") for name in _NAMES]
-    reason = f"Over the last third of the images: {told}."
-    return Outcome(verdict, reason, Table(tuple(columns), tuple(rows)), figure)
+    given = {"xlabel": "number of images", "ylabel": f"relative to {sizes[0]:,} images"}
+    lines(ax, sizes, curves, title="growth of the scores", **given)
+    legend(figure)
+    return figure

@@ -5,7 +5,7 @@ import numpy as np
 import divprism as dp
 from divprism.report.table import Column, Table
 from experiments.papers.base import CONDITIONAL, FAILS, HOLDS, Outcome, Request, experiment
-from experiments.papers.plots import lines, panels
+from experiments.papers.plots import legend, lines, panels
 from experiments.papers.setups import KERNELS, pairs_for, rises
 from experiments.world.digits import DIGITS, INKS
 
@@ -39,12 +39,14 @@ def substitution(request: Request) -> Outcome:
         rows.append((rate, *(float(score) for score in scores)))
     information = [row[1] for row in rows]
     verdict = FAILS
+    falls = "falls"
     if rises(information[::-1]):
-        verdict = HOLDS
+        verdict, falls = HOLDS, "falls at every step,"
     reason = (
-        f"Information-Vendi falls from {information[0]:.2f} to {information[-1]:.2f}, and "
+        f"Information-Vendi {falls} from {information[0]:.2f} to {information[-1]:.2f}, and "
         f"Conditional-Vendi rises from {rows[0][2]:.2f} to {rows[-1][2]:.2f}; what is left at "
-        "100 % is the bias of a finite sample."
+        "100 % is the bias of a finite sample. Replaced images are exchanged among the prompts, "
+        "which leaves Vendi as it is."
     )
     figure, (ax,) = panels(1)
     curves = {
@@ -52,7 +54,9 @@ def substitution(request: Request) -> Outcome:
         "Conditional-Vendi": [row[2] for row in rows],
         "Information-RKE": [row[3] for row in rows],
     }
-    lines(ax, _RATES, curves, title="substitution", xlabel="share replaced", log=True)
+    given = {"xlabel": "share of images replaced", "ylabel": "score", "log": True}
+    lines(ax, _RATES, curves, title="substitution", **given)
+    legend(figure)
     columns = (
         Column("rate", "share replaced", ".1f"),
         Column("information_vendi", "Information-Vendi", ".2f"),

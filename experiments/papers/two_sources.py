@@ -4,12 +4,14 @@ import numpy as np
 
 import divprism as dp
 from divprism.report.table import Column, Table
-from experiments.papers.base import CONDITIONAL, FAILS, HOLDS, Outcome, Request, experiment
+from experiments.papers.base import CONDITIONAL, FAILS, HOLDS, TITLES, Outcome, Request, experiment
 from experiments.papers.plots import panels
 from experiments.papers.setups import WIDE_KERNELS, Pairs, pairs_for
 from experiments.world.digits import DIGITS, INKS
 
 _SHOWN = 40
+
+_OWN, _BY_PROMPTS = "variety of the model", "variety of the prompts"
 
 
 @experiment(
@@ -38,7 +40,7 @@ def two_sources(request: Request) -> Outcome:
     by_prompts = pairs_for(specific, seed=2, psi=0.6)
     names = ("vendi", "rke", "conditional_vendi", "conditional_rke")
     rows = []
-    for title, pairs in (("variety of the model", own), ("variety of the prompts", by_prompts)):
+    for title, pairs in ((_OWN, own), (_BY_PROMPTS, by_prompts)):
         found = dp.evaluate(pairs.x, pairs.t, num_permutations=0, **WIDE_KERNELS)
         rows.append((title, *(float(found.scores[name]) for name in names)))
     first, second = rows[0][1:], rows[1][1:]
@@ -49,17 +51,19 @@ def two_sources(request: Request) -> Outcome:
         verdict = HOLDS
     reason = (
         f"Vendi is {first[0]:.1f} where the variety is the model's and {second[0]:.1f} where it is "
-        f"the prompts'; Conditional-Vendi is {first[2]:.1f} and {second[2]:.1f}."
+        f"the prompts'; Conditional-Vendi is {first[2]:.1f} and {second[2]:.1f}. RKE is "
+        f"{first[1]:.1f} and {second[1]:.1f}, Conditional-RKE {first[3]:.1f} and {second[3]:.1f}."
     )
-    columns = [Column("set", "set"), *(Column(name, name, ".2f") for name in names)]
+    columns = [Column("set", "set"), *(Column(name, TITLES[name], ".2f") for name in names)]
     return Outcome(verdict, reason, Table(tuple(columns), tuple(rows)), _figure(own, by_prompts))
 
 
 def _figure(own: Pairs, by_prompts: Pairs) -> object:
     figure, axes = panels(2)
-    titles = ("two similar prompts", "thirty prompts")
+    titles = (f"{_OWN} (two similar prompts)", f"{_BY_PROMPTS} (thirty prompts)")
     for ax, title, pairs in zip(axes, titles, (own, by_prompts), strict=True):
         images = pairs.images[:_SHOWN].reshape(5, 8, 8, 8)
         ax.imshow(images.transpose(0, 2, 1, 3).reshape(40, 64), cmap="gray", vmin=-1, vmax=1)
-        ax.set(title=title, xticks=[], yticks=[])
+        ax.set(xticks=[], yticks=[])
+        ax.set_title(title, fontsize="medium")
     return figure

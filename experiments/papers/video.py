@@ -9,12 +9,13 @@ from experiments.papers.base import (
     FAILS,
     HOLDS,
     PARTLY,
+    TITLES,
     UNTESTED,
     Outcome,
     Request,
     experiment,
 )
-from experiments.papers.plots import panels
+from experiments.papers.plots import bars, panels
 from experiments.world.clips import GENERATORS, clip_watcher, generated, prompts
 
 SCORES = ("conditional_vendi", "information_vendi", "conditional_rke", "information_rke")
@@ -36,14 +37,15 @@ _KNOWN = (
     CONDITIONAL,
     "Fig. 8, 22",
     claim=(
-        "A text-to-video model whose videos are less diverse and follow the captions less has a "
-        "lower Conditional-Vendi and a lower Information-Vendi."
+        "VideoCrafter-1, whose videos look less diverse and sometimes do not follow the captions, "
+        "has a lower Conditional-Vendi and a lower Information-Vendi than Open-Sora-1.2."
     ),
     stand_in=(
-        "Three generators of moving digits for VideoCrafter-1, Show-1 and Open-Sora-1.2: still "
-        "(ignores the direction in the prompt, and does not move), drifting (follows it, from any "
-        "place at any speed), free (moves as it likes). A small network of three-dimensional "
-        "convolutions that names digits and motions stands in for I3D."
+        "Generators of moving digits: still, for VideoCrafter-1, ignores the direction in the "
+        "prompt, and does not move; drifting, for Open-Sora-1.2, follows it, from any place at any "
+        "speed. Beyond the paper: free moves as it likes, so that it is more diverse and follows "
+        "the prompt less. A small network of three-dimensional convolutions that names digits and "
+        "motions stands in for I3D."
     ),
     data=(
         "a folder that `divprism.load` reads, with videos, prompts and models; the default "
@@ -78,27 +80,28 @@ def _clips(per_prompt: int) -> dp.Samples:
 def _judged(rows: list[tuple]) -> Outcome:
     values = {row[0]: dict(zip(SCORES, row[2:], strict=False)) for row in rows}
     columns = [Column("generator", "generator"), Column("n", "videos", "d")]
-    columns += [Column(score, score, ".2f") for score in SCORES]
+    columns += [Column(score, TITLES[score], ".2f") for score in SCORES]
     columns.append(Column("excess", "nats over shuffled", "+.3f"))
-    figure, axes = panels(2)
-    for ax, score in zip(axes, SCORES[:2], strict=True):
-        ax.bar(list(values), [own[score] for own in values.values()])
-        ax.set(title=score)
-        ax.tick_params(axis="x", labelrotation=20)
-        ax.spines[["top", "right"]].set_visible(False)
+    figure, axes = panels(4, 2)
+    for ax, score in zip(axes, SCORES, strict=True):
+        own = {name: scores[score] for name, scores in values.items()}
+        bars(ax, own, title=TITLES[score], xlabel="score", named=ax in axes[::2])
     table = Table(tuple(columns), tuple(rows))
     if set(values) != set(GENERATORS):
-        reason = "How diverse these models are is not known; the table shows their scores."
+        reason = (
+            "How diverse these models are is not known, so that no order of them is right or "
+            "wrong; the table shows their scores."
+        )
         return Outcome(UNTESTED, reason, table, figure)
     right, wrong = [], []
     for score, less, more in _KNOWN:
         low, high = values[less][score], values[more][score]
-        text = f"{score} of {less} {low:.2f}, of {more} {high:.2f}"
+        text = f"{TITLES[score]} of {less} {low:.2f}, of {more} {high:.2f}"
         (wrong, right)[low < high].append(text)
     verdict = (HOLDS, PARTLY)[bool(wrong)]
     if not right:
         verdict = FAILS
-    reason = "; ".join(right) + "."
+    reason = f"As known of the generators: {'; '.join(right)}."
     if wrong:
         reason += f" Not as known: {'; '.join(wrong)}."
     return Outcome(verdict, reason, table, figure)

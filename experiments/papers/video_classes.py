@@ -18,9 +18,9 @@ COUNTS = (1, 2, 5, 10, 20, 40)
         "and 2. Nystrom and FKEA scores of the same rank stay close to it."
     ),
     stand_in=(
-        "Moving digits for Kinetics-400: a class is a digit and a direction, of 40. A small "
-        "network of three-dimensional convolutions stands in for I3D. As in the paper, t is half "
-        "the number of videos."
+        "Moving digits for Kinetics-400: a class is a digit and a direction, and 10 digits in 4 "
+        "directions are 40 classes. A small network of three-dimensional convolutions stands in "
+        "for I3D. As in the paper, t is half the number of videos."
     ),
     data="a folder that `divprism.load` reads; videos of the same prompt are a class",
 )
