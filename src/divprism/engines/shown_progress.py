@@ -27,7 +27,7 @@ class ShownProgress:
 
     def __call__(self, text: str, fraction: float) -> None:
         """Show a step and the completed share of it, from 0 to 1."""
-        shown = "".join(letter if letter.isprintable() else " " for letter in text)
+        shown = _printable(text)
         display = _notebook_display()
         if display is not None:
             bar = display.HTML(_BAR.format(fraction, escape(shown)))
@@ -65,6 +65,15 @@ def as_progress(progress: object) -> Callable[[str, float], None] | None:
             f"`progress` must be True, or a function of a text and a fraction; got {progress!r}."
         )
     return progress
+
+
+def _printable(text: str) -> str:
+    # Steps name files and models, whose names may hold codes that move the cursor.
+    shown = text
+    for letter in set(text):
+        if not letter.isprintable():
+            shown = shown.replace(letter, " ")
+    return shown
 
 
 def _notebook_display() -> Any:

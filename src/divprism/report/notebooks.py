@@ -53,7 +53,10 @@ def _split(document: Document) -> dict[str, float] | None:
 
 def _bars(splits: Mapping[str, Mapping[str, float]]) -> str:
     # One scale for all models: the widest bar is that of the largest product.
-    widest = max(sum(_width(split[name]) for name, _ in _PARTS) for split in splits.values())
+    widths = []
+    for split in splits.values():
+        widths.append(sum(_width(split[name]) for name, _ in _PARTS))
+    widest = max(widths)
     shown = dict(list(splits.items())[:_MAX_BARS])
     lines = ['<div style="max-width: 60em; margin-bottom: 0.5em">', _legend()]
     lines += [_bar(model, split, widest or 1.0) for model, split in shown.items()]
