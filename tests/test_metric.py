@@ -309,11 +309,12 @@ def test_order_two_of_a_file_needs_little_memory(tmp_path):
         "    return int(line.split()[1]) / 1024\n"
         f"x = np.load({str(tmp_path / 'x.npy')!r}, mmap_mode='r')\n"
         "most = []\n"
-        "dp.rke(np.zeros((2, 2)))\n"
+        # Buffers that threads and BLAS keep, whatever the width of the rows, are there before.
+        "dp.rke(np.array(x[:, :10]), kernel=dp.Gaussian(50.0), memory='20 MB')\n"
         "before = anonymous()\n"
         "watch = lambda *a: most.append(anonymous())\n"
         "dp.rke(x, kernel=dp.Gaussian(50.0), memory='20 MB', progress=watch)\n"
         "print(max(most) - before)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 75  # megabytes: row blocks of a few tiles in two threads
+    assert float(done.stdout) < 65  # megabytes: row blocks of a few tiles in two threads

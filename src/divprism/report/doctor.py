@@ -1,10 +1,11 @@
 """What a bug report needs: the machine, the packages, what works, and what is missing."""
 
-import importlib
+import importlib.util
 import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +34,16 @@ _VARIABLES = (
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
 )
+# A program that prints a line for each device.
+_LIST_DEVICES = """
+import torch
+print("cpu")
+for index in range(torch.cuda.device_count()):
+    print(f"cuda:{index} ({torch.cuda.get_device_name(index)})")
+if torch.backends.mps.is_available():
+    print("mps")
+"""
+_LONGEST_IMPORT = 120  # seconds; from a slow disk, torch takes some twenty
 _SECRETS = ("OPENAI_API_KEY", "HF_TOKEN")  # only whether they are set
 
 
@@ -70,18 +81,24 @@ def _linear_algebra() -> str:
 
 def _devices() -> str:
     """Return the devices of torch. It is imported, which is the test that it works."""
+    if importlib.util.find_spec("torch") is None:
+        return "devices: cpu; torch, which GPUs need, is not installed"
+    # In a process of its own, because a library that is broken may end the process it is loaded in.
+    # -P leaves out the current folder, which may hold any torch.py, or be gone.
+    command = [sys.executable, "-P", "-c", _LIST_DEVICES]
+    folder = tempfile.gettempdir()
     try:
-        torch = importlib.import_module("torch")
-    except ImportError as error:
-        if error.name == "torch":
-            return "devices: cpu; torch, which GPUs need, is not installed"
-        return f"devices: cpu; torch cannot be imported: {visible(str(error))}"
-    found = ["cpu"]
-    for index in range(torch.cuda.device_count()):
-        found.append(f"cuda:{index} ({visible(torch.cuda.get_device_name(index))})")
-    if torch.backends.mps.is_available():
-        found.append("mps")
-    return f"devices: {', '.join(found)}"
+        done = subprocess.run(  # noqa: S603  # the program is a constant
+            command, cwd=folder, capture_output=True, text=True, timeout=_LONGEST_IMPORT
+        )
+    except subprocess.TimeoutExpired:
+        return f"devices: cpu; torch is not imported within {_LONGEST_IMPORT} seconds"
+    if done.returncode != 0:
+        lines = done.stderr.split("\n")
+        reason = next((line for line in reversed(lines) if line.strip()), "no reason given")
+        return f"devices: cpu; torch cannot be imported: {visible(reason)}"
+    devices = [visible(line) for line in done.stdout.splitlines()]
+    return f"devices: {', '.join(devices)}"
 
 
 def _packages_by_extra() -> dict[str, list[str]]:
