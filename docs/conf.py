@@ -26,13 +26,13 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_copybutton",
 ]
 exclude_patterns = ["_build", "figures/*.py"]
 templates_path = ["_templates"]
 
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+# No formulas in LaTeX: browsers need a script from another server to show them.
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
 # The tutorials are notebooks. They are run at each build, and an error in one of them ends it.
@@ -48,7 +48,13 @@ numpydoc_show_class_members = False  # the template of classes lists them
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"divprism {release}"
-html_theme_options = {"github_url": REPOSITORY, "show_toc_level": 2}
+html_theme_options = {
+    "github_url": REPOSITORY,
+    "navbar_persistent": ["search-button"],  # the field would need a second line
+    "show_toc_level": 2,
+}
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
