@@ -2,15 +2,20 @@
 
     python -m experiments.loggers
 
-Weights & Biases in offline mode, MLflow with a database in a file, event files of TensorBoard.
+Weights & Biases in offline mode, MLflow with a database in a file, event files of TensorBoard, and
+Lightning with a CSV file, where metrics of torchmetrics see the same outputs.
 """
 
+import contextlib
+import csv
+import io
 import json
 import logging
 import os
 import struct
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,12 +33,25 @@ def recipe(heading: str) -> str:
     return section.split("```python\n")[1].split("```")[0]
 
 
+PROMPTS = np.repeat(np.arange(4), 5)
+# Outputs of two checkpoints of a model: the second one repeats itself less.
+OUTPUTS = [np.eye(20)[np.arange(20) // 2], np.eye(20)]
+
+
 def evaluations() -> list[dp.Evaluation]:
-    """Two checkpoints of a model: the second one repeats itself less."""
-    t = np.repeat(np.arange(4), 5)
-    repeated = np.eye(20)[np.arange(20) // 2]
-    first = dp.evaluate(repeated, t, kernel_x=dp.Cosine(), interval=0.95)
-    return [first, dp.evaluate(np.eye(20), t, settings=first.settings)]
+    """The scores of both checkpoints."""
+    first = dp.evaluate(OUTPUTS[0], PROMPTS, kernel_x=dp.Cosine(), interval=0.95)
+    return [first, dp.evaluate(OUTPUTS[1], PROMPTS, settings=first.settings)]
+
+
+def loaders() -> list[object]:
+    """The outputs of both checkpoints in batches, with prompts as vectors."""
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    t = torch.eye(4)[PROMPTS]
+    data = [TensorDataset(torch.tensor(x), t) for x in OUTPUTS]
+    return [DataLoader(each, batch_size=7) for each in data]
 
 
 def of_wandb() -> Logged:
@@ -95,22 +113,53 @@ def of_tensorboard() -> Logged:
     return {name: [event.value for event in events.Scalars(name)] for name in names}
 
 
+def of_lightning() -> Logged:
+    """The columns of the only CSV file."""
+    [path] = Path("runs").rglob("metrics.csv")
+    logged: Logged = {}
+    with path.open() as file:
+        for row in csv.DictReader(file):
+            for name, value in row.items():
+                if value:
+                    logged.setdefault(name, []).append(float(value))
+    return logged
+
+
 # By heading: how to read the log, and to how many digits it keeps numbers.
 LOGGERS: dict[str, tuple[Callable[[], Logged], float]] = {
     "Weights & Biases": (of_wandb, 1e-9),
     "MLflow": (of_mlflow, 1e-15),
     "TensorBoard": (of_tensorboard, 1e-6),
+    "Lightning": (of_lightning, 1e-6),
 }
+# What metrics of torchmetrics log, and the same scores of a result.
+METRICS = {
+    "Lightning": {
+        "conditional": "divprism/conditional_vendi",
+        "Vendi": "divprism/vendi",
+        "InformationVendi": "divprism/information_vendi",
+    },
+}
+
+
+def expected(heading: str, results: list[dp.Evaluation]) -> Logged:
+    """What has to be in a log."""
+    dictionaries = [result.log_dict() for result in results]
+    right = {name: [each[name] for each in dictionaries] for name in dictionaries[0]}
+    for name, score in METRICS.get(heading, {}).items():
+        right[name] = right[score]
+    return right
 
 
 def problems(heading: str, results: list[dp.Evaluation]) -> list[str]:
     """Run the lines of the page in a folder of their own; what is missing or wrong in the log."""
     read, tolerance = LOGGERS[heading]
-    exec(recipe(heading), {"results": results})  # noqa: S102 - a page of this repository
+    names = {"results": results, "loaders": loaders()}
+    with contextlib.redirect_stdout(io.StringIO()):  # Lightning prints a table of all values
+        exec(recipe(heading), names)  # noqa: S102 - a page of this repository
     logged = read()
     wrong = []
-    for name in results[0].log_dict():
-        right = [result.log_dict()[name] for result in results]
+    for name, right in expected(heading, results).items():
         found = logged.get(name, [])
         if len(found) != len(right) or not np.allclose(found, right, rtol=tolerance, atol=0):
             wrong.append(f"{heading}: {name} is {found} in place of {right}")
@@ -121,6 +170,7 @@ def main() -> None:
     """Run all loggers; exit with 1 if a log differs from what was given to it."""
     os.environ.setdefault("WANDB_SILENT", "true")
     logging.disable(logging.WARNING)
+    warnings.filterwarnings("ignore", module="lightning")  # about workers, for twenty rows
     results = evaluations()
     failures = []
     for heading in LOGGERS:
@@ -129,7 +179,7 @@ def main() -> None:
             wrong = problems(heading, results)
             os.chdir(PAGE.parent)  # else Windows cannot remove the folder
         failures += wrong
-        print(f"{heading}: {len(results[0].log_dict())} series, {len(wrong)} wrong")
+        print(f"{heading}: {len(expected(heading, results))} series, {len(wrong)} wrong")
     if failures:
         sys.exit("\n".join(failures))
 
