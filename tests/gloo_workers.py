@@ -48,6 +48,16 @@ def values_of(rank):
     return values
 
 
+def steps_of(rank):
+    """What `forward` returns to a process that synchronises at each step, then the whole score."""
+    metric = metric_of("ConditionalVendi", "gaussian", dist_sync_on_step=True)
+    found = []
+    for start in (0, 60):  # each process takes every second row of a step
+        rows = slice(start + rank, start + 60, 2)
+        found.append(metric(torch.tensor(X[rows]), torch.tensor(T[rows])).item())
+    return [found[0], metric.compute().item()]
+
+
 def refusals_of(rank):
     """What processes with different seeds, and with different widths, are told."""
     texts = []
@@ -70,7 +80,11 @@ def run(rank, folder):
         "gloo", init_method=meeting, rank=rank, world_size=2, timeout=timedelta(minutes=2)
     )
     try:
-        found = {"values": values_of(rank), "refusals": refusals_of(rank)}
+        found = {
+            "values": values_of(rank),
+            "steps": steps_of(rank),
+            "refusals": refusals_of(rank),
+        }
         Path(folder, f"{rank}.json").write_text(json.dumps(found))
     finally:
         torch.distributed.destroy_process_group()

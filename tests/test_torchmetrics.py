@@ -4,6 +4,7 @@ import importlib
 import math
 import pickle
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -84,6 +85,9 @@ def test_two_processes_equal_one(tmp_path):
                     value = process["values"][f"{case}, {kernels}, {dtype}"]
                     assert value == pytest.approx(right.item(), rel=tolerance)
     for process in processes:
+        # With `dist_sync_on_step`, `forward` returns the score of the batches of both processes.
+        steps = [filled("ConditionalVendi", cuts=[cut]).compute().item() for cut in (60, 120)]
+        assert process["steps"] == pytest.approx(steps, rel=1e-12)
         assert len(process["refusals"]) == 2
         for text in process["refusals"]:
             assert text.startswith("these metrics cannot be added up")
@@ -195,6 +199,35 @@ def test_metrics_say_what_is_better_and_plot():
     assert not metrics.ConditionalVendi.is_differentiable
     figure, _ = filled("Vendi").plot()
     figure.clear()
+
+
+# What the repository of torchmetrics asks of every metric, as far as tests above do not.
+@pytest.mark.parametrize("name", ["AllScores", *CLASSES])
+def test_the_contract_of_torchmetrics_holds(name):
+    metric = metric_of(name, "gaussian")
+    for flag in ("is_differentiable", "higher_is_better"):
+        with pytest.raises(RuntimeError, match="Can't change const"):
+            setattr(metric, flag, True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit, and of torchmetrics
+        torch.jit.script(metric)
+    assert metric.state_dict() == {}  # unless it is made persistent
+    assert metric.full_state_update is False
+    before = hash(metric)
+    metric.update(torch.tensor(X), torch.tensor(T))
+    assert hash(metric) != before
+    assert hash(metric.clone()) != hash(metric)  # states of their own
+
+
+def test_forward_needs_no_second_update_of_the_whole_state(monkeypatch):
+    # Both ways of torchmetrics to compute the score of a batch, of which the first is the default.
+    values = []
+    for whole in (False, True):
+        monkeypatch.setattr(metrics.ConditionalVendi, "full_state_update", whole)
+        metric = metric_of("ConditionalVendi", "gaussian")
+        batches = [metric(torch.tensor(X[i::2]), torch.tensor(T[i::2])) for i in range(2)]
+        values.append([each.item() for each in (*batches, metric.compute())])
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
 
 
 def test_a_refused_batch_changes_nothing():
