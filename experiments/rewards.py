@@ -1,6 +1,6 @@
 """Does a reward for diversity keep a policy from collapsing? GRPO of TRL on tiny language models.
 
-    python -m experiments.rewards            # ten seeds, about a minute
+    python -m experiments.rewards            # ten seeds, a few minutes
     python -m experiments.rewards --write    # updates docs/how-to/training.md too
 
 The models name animals, tools, foods and places, two words for each answer. Quality is the share of
