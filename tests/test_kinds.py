@@ -139,7 +139,7 @@ def test_numbers_that_differ_are_shown_with_the_digits_in_which_they_do():
     assert out_of(4.9981, document) == "4.998 of 5"
     assert out_of(5.0, document) == "5 of 5"
     document = {"data": data | {"n": 22, "fewest_outputs": 4}, "settings": {"truncation": None}}
-    assert out_of(5.4996, document) == "5.4996 of at most 5.5"
+    assert out_of(5.4996, document) == "5.4996 of at most 5.5000"
 
 
 def test_a_result_without_the_kinds_of_ids_is_still_described():

@@ -22,9 +22,9 @@ def test_bars_are_as_long_as_the_logarithms_of_their_factors():
     # Four prompts with six outputs of their own each: 24 = 4 x 6.
     prompts = np.repeat(np.arange(4), 6)
     result = dp.evaluate(np.eye(24), prompts, kernel_x=dp.Cosine())
-    information, conditional = _widths(result._repr_html_())
+    conditional, information = _widths(result._repr_html_())
     assert information / conditional == pytest.approx(math.log(4) / math.log(6), rel=1e-3)
-    assert "vendi 24 = 4 x 6" in result._repr_html_()
+    assert "vendi 24 = 6 x 4" in result._repr_html_()
 
 
 def test_bars_of_several_models_have_one_scale():

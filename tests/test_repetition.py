@@ -96,7 +96,7 @@ def test_where_most_prompts_repeat_one_output_that_is_said():
     document = detailed(dp.evaluate(*alike_outputs([5] * 6, [5] * 4), **KERNELS), num_repeats=2)
     [line] = [visible(line) for line in headline(document) if "repeats one output" in line]
     expected = "The model repeats one output for 4 of 6 prompts, such as “0”"
-    assert line == f"{expected}: 1 distinct of 5 outputs of each."
+    assert line == f"{expected}: 1 distinct of 5 outputs each."
 
 
 def test_the_table_of_the_worst_prompts_is_on_the_page():

@@ -126,7 +126,9 @@ def test_warnings_are_shown_once_with_their_code(result):
     notice = {"code": "few-prompts", "text": "There are few prompts.", "severity": "warning"}
     single = result.to_dict() | {"warnings": [notice]}
     page = report_page({"schema": SCHEMA, "models": {"a": single, "b": single}})
-    assert page.count("few-prompts: There are few prompts.") == 1
+    shown = 'There are few prompts. <span class="muted">(few-prompts)</span>'
+    assert page.count(shown) == 1
+    assert '<a href="#warnings">1 warning</a>: what may distort these numbers.' in page
 
 
 def test_what_was_off_is_off_in_the_settings_to_reproduce():
@@ -360,7 +362,7 @@ def test_a_broken_comparison_is_refused_by_path(comparison, path, value, message
 
 def test_a_whole_comparison_gets_a_page(comparison):
     page = report_page(comparison)
-    assert "Ranked by conditional_vendi" in page
+    assert "Ranked by Conditional-Vendi" in page
     assert "with the length of outputs over 2 models: +0.50" in page
 
 
@@ -517,7 +519,7 @@ def test_a_comparison_gets_a_page_and_a_plot(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "page.html").read_text()
-    assert "Ranked by conditional_vendi" in page
+    assert "Ranked by Conditional-Vendi" in page
     assert "<img" not in page
     assert "<svg" in (tmp_path / "plot.svg").read_text()
 

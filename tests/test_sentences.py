@@ -119,8 +119,8 @@ def _repeats_itself_most(num_constant: int, num_outputs: int = 5) -> list[str]:
     ("num_constant", "where"),
     [
         (1, "the prompt “row 0”: 1 distinct of 5 outputs."),
-        (3, "the prompts “row 0”, “row 5” and “row 10”: 1 distinct of 5 outputs of each."),
-        (4, "the prompts “row 0”, “row 5”, “row 10” and 1 more: 1 distinct of 5 outputs of each."),
+        (3, "the prompts “row 0”, “row 5” and “row 10”: 1 distinct of 5 outputs each."),
+        (4, "the prompts “row 0”, “row 5”, “row 10” and 1 more: 1 distinct of 5 outputs each."),
     ],
 )
 def test_the_exact_prompts_of_the_lowest_score_are_named_with_all_ties(num_constant, where):
@@ -287,7 +287,7 @@ def test_two_models_are_compared_in_the_dual():
     for name, scale in (("wide", 1), ("narrow", 0.01)):
         samples[name] = dp.Samples(rng.standard_normal((100, 4)) * scale, t)
     lines = comparison_sentences(dp.compare(samples, kernel_x=dp.Gaussian(2.0)).to_dict())
-    expected = "ranked by conditional_vendi; on the same prompts the two models differ clearly"
+    expected = "ranked by Conditional-Vendi; on the same prompts the two models differ clearly"
     assert lines[0] == expected
     assert visible(lines[1]).startswith("wide scores ")
 

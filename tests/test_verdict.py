@@ -13,9 +13,10 @@ import divprism as dp
 from divprism.data.samples import Text
 from divprism.report import report_page
 from divprism.report.documents import models_of
+from divprism.report.next_steps import growth_sentence
 from divprism.report.pairs import Pair, ranking_of, times_needed
-from divprism.report.texts import visible
-from divprism.report.verdict import growth_sentence, verdict_of
+from divprism.report.texts import significant, visible
+from divprism.report.verdict import verdict_of
 
 NB = "\N{NO-BREAK SPACE}"
 
@@ -54,13 +55,14 @@ def test_two_models_that_differ():
     more = f"{100 * (first / second - 1):.0f}{NB}%"
     noun = "distinct outputs per kind of prompt"
     assert answer == (
-        f"model0 is more diverse than model1: {first:.3g} {noun} against {second:.3g}, {more} more."
+        f"model0 is more diverse than model1: {significant(first)} {noun} against "
+        f"{significant(second)}, {more} more."
     )
     [difference] = document["differences"]
     low, high = (f"{100 * (difference[end] - 1):.0f}{NB}%" for end in ("low", "high"))
     assert sure.startswith("This is settled. On the same 30 prompts, the score of model0 is ")
     assert f"{low} to {high} higher than that of model1, with 95{NB}% confidence" in sure
-    assert "fewer than 1 of 1,000 samples (p < 0.001)" in sure
+    assert f"fewer than 1 of 1,000 samples (p{NB}<{NB}0.001)" in sure
     assert steps == ["The order needs no more data."]
 
 
@@ -75,7 +77,7 @@ def test_a_large_ratio_is_a_multiple():
     ("num_prompts", "units", "pattern"),
     [
         (30, 30, r"About ([\d,]+) more prompts \(with 6 outputs each\)"),
-        (12, 72, r"About ([\d,]+) more outputs \([\d,]+ more for each prompt\)"),
+        (12, 72, r"About ([\d,]+) more outputs of each model \([\d,]+ more for each prompt\)"),
     ],
 )
 def test_an_order_that_is_open_comes_with_what_would_settle_it(num_prompts, units, pattern):
@@ -89,7 +91,9 @@ def test_an_order_that_is_open_comes_with_what_would_settle_it(num_prompts, unit
     assert answer.startswith("The order of model")
     assert " is not settled: " in answer
     assert f"anything from 1.9{NB}% lower to 10{NB}% higher than that of" in sure
-    assert "in about 24 of 100 samples (p = 0.24)" in sure
+    assert f"in about 24 of 100 samples (p{NB}={NB}0.24)" in sure
+    # Resampled outputs say nothing about prompts that were not asked.
+    assert sure.endswith("other prompts can give another result.") == (units > num_prompts)
     needed = int(re.match(pattern, step)[1].replace(",", ""))
     # Power 0.8 at level 0.95, as in textbooks: (1.96 + 0.8416)^2 = 7.849.
     expected = units * (7.849 * (0.03 / math.log(1.04)) ** 2 - 1)
@@ -126,8 +130,43 @@ def test_the_first_of_many():
     assert answer.startswith("model0 is the most diverse of 4 models: ")
     assert re.search(r"against [\d.]+ of the second, model[12], \d+", answer)
     assert sure.startswith("This is settled.")
-    num_clear = sum(one["clear"] for one in document["differences"])
-    assert pairs.startswith(f"{num_clear} of 6 pairs of models differ clearly")
+    assert pairs == "All 6 pairs of models differ clearly: the whole order is settled."
+    document["differences"][0]["clear"] = False
+    _, [_, pairs], _, steps = said(document)
+    first, second = (document["differences"][0][key] for key in ("first", "second"))
+    assert pairs == (
+        "5 of 6 pairs of models differ clearly. The order is not settled between "
+        f"{first} and {second}."
+    )
+    assert steps != ["The order needs no more data."]
+
+
+def test_a_pair_further_apart_can_be_open():
+    """Nothing is called settled while a pair is open, though all neighbours differ clearly."""
+    document = compared(1.0, 0.5, 0.3)
+    far = max(document["differences"], key=lambda one: one["ratio"])
+    far.update(clear=False, low=0.9)
+    _, [_, pairs], _, steps = said(document)
+    assert pairs.startswith("2 of 3 pairs of models differ clearly. The order is not settled")
+    assert f"between {far['first']} and {far['second']}." in pairs
+    assert steps != ["The order needs no more data."]
+
+
+def test_models_within_one_percent_count_as_equal():
+    """Thousands of prompts for a difference that nobody would notice are no advice."""
+    document = compared(1.0, 0.985)
+    [difference] = document["differences"]
+    difference.update(ratio=1.001, low=0.996, high=1.006, p_value=0.7, clear=False)
+    difference.update(standard_error=0.0025)
+    _, _, _, [step] = said(document)
+    assert step.endswith(
+        f"differ by at most 0.6{NB}%, with 95{NB}% confidence: treat them as equal."
+    )
+    # The same score with a wide interval says nothing about equality.
+    difference.update(ratio=1.0, low=0.83, high=1.21, standard_error=0.1)
+    _, _, _, [step] = said(document)
+    assert "score the same in these data. About " in step
+    assert "treat them as equal" not in step
 
 
 def test_a_tie_for_the_first_place():
@@ -137,6 +176,10 @@ def test_a_tie_for_the_first_place():
     answer, [sure, _], _, _ = said(document)
     assert answer.startswith("Which of 4 models is the most diverse is not settled: ")
     assert all(name in answer for name in tied)
+    # The noun belongs to the first number, so that the list reads as a sentence.
+    assert answer.count("distinct outputs per kind of prompt") == 1
+    assert re.search(r"\([\d.]+ distinct outputs per kind of prompt\)", answer)
+    assert answer.endswith(" do not differ clearly.")
     assert "model3" not in answer
     assert sure.startswith("This is open.")
 
@@ -175,7 +218,8 @@ def test_an_open_order_of_models_scored_apart_is_one_to_compare():
     apart = {name: one.to_dict() for name, one in _apart(worlds(1.0, 0.99)).items()}
     answer, _, _, steps = said({"schema": 2, "models": apart})
     assert " is not settled: " in answer
-    assert steps[-1].startswith("Run divprism compare: ")
+    # Data that are there come before data that would be needed.
+    assert [step[:22] for step in steps] == ["Run divprism compare: "]
 
 
 def test_models_with_other_numbers_of_outputs_have_no_order():
@@ -189,15 +233,17 @@ def test_models_with_other_numbers_of_outputs_have_no_order():
 
 def test_one_model():
     document = four_detailed_prompts()
-    answer, [sure], [repeats], steps = said(document)
+    answer, [sure, growth], [repeats], [step] = said(document)
     score = document["scores"]["conditional_vendi"]
     noun = "distinct outputs per kind of prompt"
     most = "where 6 would mean that no two outputs are alike"
-    assert answer == f"The model gives {score['value']:.3g} {noun}, {most}."
+    assert answer == f"The model gives {significant(score['value'])} {noun}, {most}."
     low, high = score["interval"]["low"], score["interval"]["high"]
-    assert f"With 95{NB}% confidence it is {low:.3g} to {high:.3g}" in sure
+    assert f"With 95{NB}% confidence it is {significant(low)} to {significant(high)}" in sure
+    assert sure.endswith("for samples of this size (24 outputs, for the same 4 prompts).")
+    assert growth.startswith("Twice as many outputs would raise it by about ")
     assert repeats == "The model repeats itself most for the prompt “3”: 1 distinct of 6 outputs."
-    assert steps[0].startswith("About 72 more pairs would halve the interval")
+    assert step.startswith("About 72 more outputs (18 more for each prompt) would halve the inter")
 
 
 def test_one_model_without_prompts_or_intervals():
@@ -233,6 +279,55 @@ def test_models_that_ignore_their_prompts_are_named():
     document = dp.compare(samples, **kernels, num_permutations=19).to_dict()
     _, certainty, _, _ = said(document)
     assert certainty[-1].startswith("The outputs of deaf cannot be distinguished from outputs that")
+    first = max(document["models"], key=lambda name: _score(document, name))
+    # Who comes first among the models that answer is what a reader asks next.
+    assert ("Of the other models, apt has the highest" in certainty[-1]) == (first == "deaf")
+
+
+def _score(document, name):
+    return document["models"][name]["scores"]["conditional_vendi"]["value"]
+
+
+def test_what_is_counted_is_said_where_the_numbers_are():
+    verdict = _verdict(compared(1.0, 0.6))
+    alike = "Outputs that are alike count as one output, and prompts that are alike as one kind: "
+    assert verdict.counting == (
+        f"{alike}30 kinds among 30 prompts. No score can exceed 6, where no two outputs are alike."
+    )
+    single = _verdict(four_detailed_prompts())
+    assert single.counting == f"{alike}4 kinds among 4 prompts."
+    alone = _verdict(compared(1.0, 0.6, per_prompt=1))
+    assert "Each prompt has one output, so outputs of similar prompts are compared." in (
+        alone.counting
+    )
+    vectors = dp.evaluate(np.eye(7), kernel_x=dp.Cosine()).to_dict()
+    assert _verdict(vectors).counting == "Outputs that are alike count as one output."
+
+
+def _verdict(document):
+    models = models_of(document)
+    return verdict_of(models, ranking_of(document, models))
+
+
+def test_numbers_side_by_side_have_equal_digits():
+    assert [significant(value) for value in (1.9, 1.87, 0.5, 26.0004)] == (
+        ["1.90", "1.87", "0.500", "26.0"]
+    )
+    # Whole numbers are counts, and thousands are no powers of ten.
+    assert [significant(value) for value in (1.0, 96, 1000, 1234.5, 12345)] == (
+        ["1", "96", "1,000", "1,234", "12,345"]
+    )
+
+
+def test_an_output_is_quoted_once():
+    """The least diverse prompt may be the only one with the output that occurs most often."""
+    prompts = [f"prompt {row // 6}" for row in range(36)]
+    outputs = [f"answer {'x' * row} {7 * row}" for row in range(30)] + ["The same!"] * 6
+    samples = list(map(Text, outputs)), prompts
+    result = dp.evaluate(*samples, embedder_x=_codes, embedder_t=_codes, cache=False)
+    page = html.unescape(dp.html_report(result, num_repeats=2))
+    assert "“<bdi>The same!</bdi>” 6 times)" in page
+    assert "gives the output “<bdi>The same!</bdi>”" not in page
 
 
 def test_an_output_that_occurs_often_is_quoted():

@@ -4,7 +4,7 @@ import math
 
 from divprism.data.wording import counted_kinds
 from divprism.report.documents import Document, Documents
-from divprism.report.texts import number_of
+from divprism.report.texts import number_of, significant
 from divprism.scores.spec import ScoreSpec
 
 __all__ = [
@@ -97,14 +97,14 @@ def out_of(value: float, document: Document) -> str:
 def apart(value: float, other: float) -> tuple[str, str]:
     """Return two numbers with three digits, or with up to six if they would read the same.
 
-    >>> apart(4.9981, 5.0), apart(5.0, 5.0)
-    (('4.998', '5'), ('5', '5'))
+    >>> apart(4.9981, 5.0), apart(5.0, 5.0), apart(1.9, 1.87)
+    (('4.998', '5'), ('5', '5'), ('1.90', '1.87'))
     """
     for digits in range(3, 7):
-        texts = f"{value:.{digits}g}", f"{other:.{digits}g}"
-        if texts[0] != texts[1]:
-            return texts
-    return f"{value:.3g}", f"{other:.3g}"
+        # Compared as numbers: "5.00" and "5" would differ as texts.
+        if f"{value:.{digits}g}" != f"{other:.{digits}g}":
+            return significant(value, digits), significant(other, digits)
+    return significant(value), significant(other)
 
 
 def ends_of(interval: Document, spec: ScoreSpec) -> str:
@@ -141,7 +141,7 @@ def kinds_sentence(document: Document) -> str:
     kinds, own = scores["prompt_vendi"]["value"], scores["conditional_vendi"]["value"]
     exact = scores["per_prompt_vendi"]["value"]
     opening = kinds_of(kinds, data["prompts"])
-    per_kind = f"{own:.3g} distinct outputs per kind of prompt"
+    per_kind = f"{significant(own)} distinct outputs per kind of prompt"
     per_prompt = f"{out_of(exact, document)} per exact prompt"
     is_apart = kinds >= _NEARLY_ALL * _as_ids(document)
     if _compares_ids(document):

@@ -7,7 +7,7 @@ from typing import Any
 
 from divprism.report.style import family_color
 from divprism.report.table import Table
-from divprism.report.texts import shortened, visible
+from divprism.report.texts import shortened, significant, visible
 
 __all__ = ["with_bars"]
 
@@ -15,9 +15,10 @@ Document = Mapping[str, Any]
 
 _LONGEST_NAME = 40
 _MAX_BARS = 20  # more models would hide the table
+# In the order of the plots on a page.
 _PARTS = (
-    ("information_vendi", family_color("information")),
     ("conditional_vendi", family_color("conditional")),
+    ("information_vendi", family_color("information")),
 )
 
 
@@ -76,15 +77,15 @@ def _legend() -> str:
     swatch = '<span style="background: {}; padding: 0 0.6em; margin: 0 0.3em 0 0"></span>{}'
     entries = [
         swatch.format(color, words)
-        for (_, color), words in zip(_PARTS, ("information", "conditional"), strict=True)
+        for (_, color), words in zip(_PARTS, ("conditional", "information"), strict=True)
     ]
     return f'<div style="font-size: 90%">vendi = {" &times; ".join(entries)}</div>'
 
 
 def _bar(model: str, split: Mapping[str, float], widest: float) -> str:
     name = escape(shortened(visible(model), _LONGEST_NAME))
-    information, conditional = (split[part] for part, _ in _PARTS)
-    words = f"vendi {split['vendi']:.3g} = {information:.3g} x {conditional:.3g}"
+    conditional, information = (significant(split[part]) for part, _ in _PARTS)
+    words = f"vendi {significant(split['vendi'])} = {conditional} x {information}"
     spans = []
     for part, color in _PARTS:
         share = 70 * _width(split[part]) / widest  # percent of the line; the rest is for the number

@@ -13,6 +13,7 @@ __all__ = [
     "Pair",
     "Ranking",
     "more_data",
+    "more_units",
     "ranking_of",
     "rounded",
     "times_needed",
@@ -85,6 +86,13 @@ class Ranking:
         """The pairs of models that follow each other in the order."""
         following = zip(self.order, self.order[1:], strict=False)
         return tuple(self.pair(first, second) for first, second in following)
+
+    @property
+    def unsettled(self) -> tuple[Pair, ...]:
+        """The pairs whose order is open: neighbours, or else pairs further apart."""
+        neighbours = tuple(pair for pair in self.neighbours if not pair.is_clear)
+        # A wide interval can leave a pair open although each step between the two is clear.
+        return neighbours or tuple(pair for pair in self.pairs if not pair.is_clear)
 
     @property
     def tied_for_first(self) -> tuple[str, ...]:
@@ -218,21 +226,26 @@ def times_needed(pair: Pair, ratio: float) -> float | None:
 
 
 def more_data(times: float, model: Document, interval: Document) -> str:
-    """Return the units that a sample lacks to be `times` as large: "about 250 more prompts"."""
+    """Return the units that each of two models lacks for a sample that is `times` as large.
+
+    In words: "about 250 more prompts (with 4 outputs each)".
+    """
     more = max(1, math.ceil(interval["num_units"] * (times - 1)))
-    return _more_units(rounded(more), model, interval)
+    return more_units(rounded(more), model, interval, " of each model")
 
 
 def units_of(model: Document, interval: Document) -> str:
     """Return what the sample of a model consists of: prompts with their outputs, or outputs."""
-    is_prompt = interval["unit"] == "prompt" or model["data"]["n"] == model["data"]["prompts"]
-    if is_prompt:
+    if interval["unit"] == "prompt" or model["data"]["n"] == model["data"]["prompts"]:
         return "prompts"
     return "outputs"
 
 
-def _more_units(more: int, model: Document, interval: Document) -> str:
-    """A number of more units in words, with the outputs that each of them takes."""
+def more_units(more: int, model: Document, interval: Document, owner: str = "") -> str:
+    """Return a number of more units in words, with the outputs that each of them takes.
+
+    `owner` says whose outputs they are. Prompts are shared by all models.
+    """
     data = model["data"]
     if units_of(model, interval) == "prompts":
         each = f"{data['n'] / data['prompts']:.2g}"
@@ -241,9 +254,9 @@ def _more_units(more: int, model: Document, interval: Document) -> str:
             outputs = "outputs"
         return f"about {number_of(more, 'more prompt')} (with {each} {outputs} each)"
     if data["prompts"] is None:
-        return f"about {number_of(more, 'more output')}"
+        return f"about {number_of(more, 'more output')}{owner}"
     each_more = max(1, math.ceil(more / data["prompts"]))
-    return f"about {number_of(more, 'more output')} ({each_more:,} more for each prompt)"
+    return f"about {number_of(more, 'more output')}{owner} ({each_more:,} more for each prompt)"
 
 
 def rounded(count: int) -> int:

@@ -13,7 +13,7 @@ from divprism.errors import ArgumentError
 from divprism.report.documents import Document
 from divprism.report.scales import Scale
 from divprism.report.style import INK, PAPER, family_color, styled
-from divprism.report.texts import distinct_names, ranked
+from divprism.report.texts import distinct_names, ranked, significant
 from divprism.scores.score import Score
 from divprism.scores.spec import SCORES, ScoreSpec, curve_spec, score_spec
 
@@ -262,7 +262,7 @@ def draw_values(
             if spec is not None:
                 score = spec.name
             _draw_interval(ax, score, index, value, low, high)
-        _name_lines(ax, list(values), [f"{value:.3g}" for value, _, _ in values.values()])
+        _name_lines(ax, list(values), [significant(value) for value, _, _ in values.values()])
         ax.grid(visible=False, axis="y")
         ax.set_xlabel(label)
 
@@ -301,7 +301,8 @@ def draw_factors(ax: "Axes", documents: Mapping[str, Document]) -> None:
             highest = max(highest, _draw_factor_bar(ax, index, scores))
             vendi, conditional = scores["vendi"]["value"], scores["conditional_vendi"]["value"]
             # Divided here, so that the equation holds whatever the document gives as Information.
-            numbers.append(f"{conditional:.3g} x {vendi / conditional:.3g} = {vendi:.3g}")
+            factors = f"{significant(conditional)} x {significant(vendi / conditional)}"
+            numbers.append(f"{factors} = {significant(vendi)}")
         # On a log axis from 1 a power is a margin in proportion to the length of the axis.
         ax.set(xscale="log", xlim=(1, highest**1.04), xlabel=f"{_COUNT_LABEL} (log scale)")
         _label_log_axis(ax.xaxis)
@@ -367,7 +368,7 @@ def draw_ranking(ax: "Axes", document: Document) -> None:
             value = score["value"]
             interval = score["interval"] or {"low": value, "high": value}
             _draw_interval(ax, name, index, value, interval["low"], interval["high"])
-            numbers.append(f"{value:.3g}, rank {ranked(document['ranks'][model])}")
+            numbers.append(f"{significant(value)}, rank {ranked(document['ranks'][model])}")
         _name_lines(ax, list(document["models"]), numbers)
         ax.grid(visible=False, axis="y")
         ax.set_xlabel(_label_of(score_spec(name)))

@@ -27,7 +27,7 @@ _NAMED_PROMPTS = 3  # of those that tie for the lowest score
 _LISTED_PROMPTS = 10  # in the table of the least diverse prompts
 _LISTED_OUTPUTS = 3  # of those that occur most often
 _SHOWN_MODELS = 6  # side by side
-_SHOWN_OUTPUTS = 4  # of a model under a prompt, side by side
+_SHOWN_OUTPUTS = 4  # of a model under a prompt, side by side; five if there are no more
 _SHOWN_APART = 3  # prompts side by side on which the models differ most
 _SHOWN_ALIKE = 2  # prompts side by side on which every model repeats itself
 _SHOWN_SPREAD = 4  # prompts side by side where prompts have too few outputs to be scored
@@ -176,7 +176,11 @@ class ExactPrompts:
     def cell(self, key: Key) -> dict[str, Any]:
         """What a model gave for a prompt: how diverse, and its most frequent outputs."""
         outputs = []
-        for row, count in self.counted(self.rows[key])[:_SHOWN_OUTPUTS]:
+        counted = self.counted(self.rows[key])
+        # A line "and 1 more output" would take the room of that output.
+        if len(counted) > _SHOWN_OUTPUTS + 1:
+            counted = counted[:_SHOWN_OUTPUTS]
+        for row, count in counted:
             outputs.append(describe_row(self.items.outputs, row) | {"count": count})
         vendi = None
         if key in self.scored:

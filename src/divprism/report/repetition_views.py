@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from divprism.report.documents import Document
 from divprism.report.sections import EntryView, TableView, entry_view, table_view
 from divprism.report.table import Column, Table
-from divprism.report.texts import number_of, shortened
+from divprism.report.texts import number_of, shortened, significant
 from divprism.report.words import entry_label
 
 __all__ = ["BesideSection", "WorstSection", "beside_section", "worst_section"]
@@ -14,10 +14,10 @@ _LONGEST_OUTPUT = 220  # letters of an output side by side: a few lines
 _LONGEST_PROMPT = 300
 _LONGEST_CELL = 90
 _REASONS = {
-    "apart": "the models differ most here",
-    "middle": "in the middle: half of the prompts tell the models apart more",
-    "alike": "every model repeats itself here",
-    "spread": "evenly spread over the prompts",
+    "apart": "Shown because the models differ most here.",
+    "middle": "Shown because it is in the middle: on half of the prompts the models differ more.",
+    "alike": "Shown because the models together are least diverse here.",
+    "spread": "",
 }
 
 
@@ -88,7 +88,7 @@ def _cell(model: str, cell: Document) -> BesideCell:
     size = number_of(cell["size"], "output")
     summary, share = size, None
     if cell["vendi"] is not None:
-        summary = f"{cell['vendi']:.3g} distinct of {size}"
+        summary = f"{significant(cell['vendi'])} distinct of {size}"
         share = min(1.0, cell["vendi"] / cell["size"])
     outputs = []
     for output in cell["outputs"]:
@@ -134,7 +134,7 @@ def _introduction(least: Document) -> str:
     text = f"The least diverse of {compared}"
     if least["is_sampled"]:
         text += f", compared at {least['num_outputs']:,} random outputs of each"
-    text += f"; half of them have at least {least['median']:.3g} distinct outputs."
+    text += f"; half of them have at least {significant(least['median'])} distinct outputs."
     if least["num_small"]:
         small = number_of(least["num_small"], "prompt")
         text += f" Left out: {small} with far fewer outputs than the others, or fewer than three."

@@ -19,7 +19,7 @@ from divprism.report.scales import Scale, Scales
 from divprism.report.svg import inline_svg
 from divprism.report.table import Cell, Column, Measured, Table
 from divprism.report.tables import groups_table, meaning_in
-from divprism.report.texts import isolated, number_of, sentence, shortened
+from divprism.report.texts import isolated, number_of, sentence, shortened, significant
 from divprism.report.thumbnails import is_thumbnail
 from divprism.report.words import (
     at_equal_size,
@@ -157,8 +157,9 @@ def factors_chart(key: str, documents: Documents) -> Chart | None:
         name=key,
     )
     caption = (
-        "Conditional x Information = Vendi. On a log axis lengths multiply; the whisker is the "
-        "interval of Conditional."
+        "Distinct outputs in all (Vendi) = distinct outputs per kind of prompt (Conditional) x the "
+        "factor that the prompts add (Information). On the log axis lengths multiply; the whisker "
+        "is the interval of Conditional."
     )
     return Chart(tuple(panels), caption)
 
@@ -311,7 +312,7 @@ def groups_section(key: str, document: Document) -> GroupsSection:
 
 def _group_view(key: str, group: Document, cells: tuple[CellView, ...]) -> GroupView:
     size = number_of(round(group["size"]), "output")
-    summary = f"{group['vendi']:.3g} distinct of {size}"
+    summary = f"{significant(group['vendi'])} distinct of {size}"
     if group["small"]:
         summary += ", too few to judge"
     modes = []

@@ -22,7 +22,9 @@ __all__ = [
     "one_line",
     "ranked",
     "sentence",
+    "share_in_words",
     "shortened",
+    "significant",
     "visible",
     "without_formula",
 ]
@@ -31,6 +33,8 @@ __all__ = [
 _KEPT_CONTROLS = {"\n", "\t"}
 _WIDE_LETTERS = "MWmw@%"
 _NO_NAME = "(no name)"
+_WHOLE = 1e-6  # from a whole number: numbers closer than that are printed without decimals
+_SMALLEST_SHARE = 0.0005  # smaller ones are not printed in full
 
 
 def visible(text: str) -> str:
@@ -262,3 +266,30 @@ def ranked(rank: Sequence[int]) -> str:
     if best == worst:
         return f"{best}"
     return f"{best}-{worst}"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Return a score with three significant digits, zeros included; whole numbers as they are.
+
+    >>> significant(1.9), significant(1.0), significant(1234.5), significant(4.9981, 4)
+    ('1.90', '1', '1,234', '4.998')
+    """
+    whole = round(value)
+    if abs(value - whole) < _WHOLE or abs(value) >= 10.0**digits:
+        return f"{whole:,}"
+    # Numbers side by side, such as 1.90 and 1.87, are easier to compare with equal digits.
+    return f"{value:#.{digits}g}".rstrip(".")
+
+
+def share_in_words(share: float) -> str:
+    r"""Return a share as a percentage with two digits.
+
+    >>> share_in_words(0.017), share_in_words(0.0001)
+    ('1.7\xa0%', 'less than 0.1\xa0%')
+    """
+    if share < _SMALLEST_SHARE:
+        return "less than 0.1\N{NO-BREAK SPACE}%"
+    digits = f"{100 * share:.2g}"
+    if share >= 0.1:
+        digits = f"{100 * share:,.0f}"
+    return f"{digits}\N{NO-BREAK SPACE}%"

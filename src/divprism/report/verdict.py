@@ -3,24 +3,16 @@
 Sentences for a person who decides and reads no table. Texts from the data are isolated.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from divprism.report.documents import Document, Documents
-from divprism.report.kinds import apart, highest_per_kind
-from divprism.report.pairs import (
-    MOST_TIMES,
-    POWER,
-    Pair,
-    Ranking,
-    more_data,
-    rounded,
-    times_needed,
-    units_of,
-)
-from divprism.report.texts import isolated, number_of, sentence, shortened
+from divprism.report.kinds import apart, highest_per_kind, kinds_of
+from divprism.report.next_steps import COMPARE, growth_sentence, next_steps, steps_of_one
+from divprism.report.pairs import Pair, Ranking, units_of
+from divprism.report.texts import isolated, number_of, share_in_words, shortened, significant
 from divprism.report.words import (
+    LONGEST_QUOTE,
     baseline_sentence,
     entry_label,
     ignores_prompts,
@@ -29,19 +21,17 @@ from divprism.report.words import (
 )
 from divprism.scores.spec import score_spec
 
-__all__ = ["Verdict", "growth_sentence", "verdict_of"]
+__all__ = ["Verdict", "verdict_of"]
 
 _FAMILIES_OF_DIVERSITY = ("vendi", "conditional", "per_prompt", "cluster")
 _TINY = 0.001  # p-values below this are not printed in full
-_WORTH = 0.05  # a difference that is worth more data
 _SMALL = 0.01  # a clear difference below it is called small
-_SAME = 0.0005  # scores that differ by a smaller share read as equal
 _MANY_TIMES = 2.0  # a ratio from which on "times as many" is easier to read than percent
 _SHOWN_TIES = 3  # models or pairs that a sentence lists
 _FEW_MODELS = 3  # models of which each gets a sentence about its repetition
 _OFTEN = 0.05  # share of all outputs from which on an output is worth a sentence
 _FEWEST_REPEATS = 3
-_LONGEST_OUTPUT = 80  # letters of an output inside a sentence
+_ALIKE = "Outputs that are alike count as one output"
 
 
 @dataclass(frozen=True)
@@ -54,6 +44,8 @@ class Verdict:
         One sentence: which model, how much.
     certainty : tuple of str
         How sure that is.
+    counting : str
+        What the scores count, and how high they can be; empty without scores.
     repetition : tuple of str
         Where models repeat themselves.
     next_steps : tuple of str
@@ -62,6 +54,7 @@ class Verdict:
 
     answer: str
     certainty: tuple[str, ...]
+    counting: str
     repetition: tuple[str, ...]
     next_steps: tuple[str, ...]
 
@@ -77,21 +70,17 @@ def verdict_of(models: Documents, ranking: Ranking | None) -> Verdict:
             f"The {len(models):,} models were scored on {_unequal_in_words(models)}, so there is "
             "no order.",
             ("Scores grow with the number of outputs, and depend on the prompts.",),
+            "",
             repetition,
-            (_COMPARE,),
+            (COMPARE,),
         )
     return Verdict(
         _answer(models, ranking),
         tuple(_certainty(models, ranking)),
+        _counting(models, ranking.score),
         repetition,
-        tuple(_next_steps(models, ranking)),
+        tuple(next_steps(models, ranking)),
     )
-
-
-_COMPARE = (
-    "Run divprism compare: it takes the same prompts, and the same number of outputs for each, of "
-    "all models, and settles an order with fewer prompts."
-)
 
 
 def _unequal_in_words(models: Documents) -> str:
@@ -105,24 +94,25 @@ def _unequal_in_words(models: Documents) -> str:
 def _of_one(document: Document) -> Verdict:
     name = main_score(document)
     score = document["scores"][name]
-    value = f"{score['value']:.3g}"
+    value = significant(score["value"])
     subject = "The model"
     if document["data"].get("model"):
-        subject = isolated(shortened(document["data"]["model"], _LONGEST_OUTPUT))
+        subject = isolated(shortened(document["data"]["model"], LONGEST_QUOTE))
     noun = _noun(name, value)
     answer = f"{subject} gives {value} {noun}"
     if name == "vendi":
         answer += f" among {number_of(document['data']['n'], 'output')}"
     else:
         answer += _out_of(document)
-    certainty = [_interval_in_words(document, name)]
+    certainty = [_interval_in_words(document, name), growth_sentence(document, name)]
     if document["baseline"] is not None:
         certainty.append(baseline_sentence(document["baseline"]))
     return Verdict(
         f"{answer}.",
         tuple(filter(None, certainty)),
+        _counting({"": document}, name),
         tuple(_repetition_of(document, "The model")),
-        tuple(_steps_of_one(document, name)),
+        tuple(steps_of_one(document, name)),
     )
 
 
@@ -136,7 +126,6 @@ def main_score(document: Document) -> str:
 def _noun(name: str, value: str) -> str:
     """Return what a score counts, in the singular for 1."""
     meaning = score_spec(name).meaning
-    # Compared as printed: 1.0004 reads as 1.
     if value == "1":
         return meaning.replace("outputs", "output", 1)
     return meaning
@@ -146,7 +135,7 @@ def _out_of(document: Document) -> str:
     highest = highest_per_kind(document)
     if highest is None:
         return ""
-    return f", where {highest:.3g} would mean that no two outputs are alike"
+    return f", where {significant(highest)} would mean that no two outputs are alike"
 
 
 def _interval_in_words(document: Document, name: str) -> str:
@@ -157,63 +146,52 @@ def _interval_in_words(document: Document, name: str) -> str:
             if warning["code"] == "too-few-for-interval":
                 return "How sure this is cannot be said: the sample is too small for an interval."
         return "How sure this is was not computed: intervals were switched off."
-    ends = f"{interval['low']:.3g} to {interval['high']:.3g}"
-    units = number_of(interval["num_units"], _unit_of(document, interval))
+    ends = f"{significant(interval['low'])} to {significant(interval['high'])}"
     return (
         f"With {percent(interval['level'])} confidence it is {ends} for samples of this size "
-        f"({units})."
+        f"({_size_in_words(document, interval)})."
     )
 
 
-def _unit_of(document: Document, interval: Document) -> str:
-    if interval["unit"] == "pair" and document["data"]["prompts"] is None:
-        return "output"
-    unit: str = interval["unit"]
-    return unit
+def _size_in_words(document: Document, interval: Document) -> str:
+    """Return the size of the sample that an interval is for, and whether prompts are fixed."""
+    units = f"{interval['num_units']:,} {units_of(document, interval)}"
+    if interval["num_units"] == 1:
+        units = units.removesuffix("s")
+    if _has_fixed_prompts(document, interval):
+        prompts = number_of(document["data"]["prompts"], "prompt")
+        return f"{units}, for the same {prompts}"
+    return units
 
 
-def growth_sentence(document: Document, name: str) -> str:
-    """Return whether more data would change a score by more than its interval; "" if unknown.
+def _has_fixed_prompts(document: Document, interval: Document) -> bool:
+    """Return whether an interval is for other outputs of the same prompts only."""
+    prompts = document["data"]["prompts"]
+    return prompts is not None and interval["unit"] == "pair" and prompts < document["data"]["n"]
 
-    The interval is for samples of the same size, and scores grow with the size: both are small or
-    large independently of each other, and a reader who sees one of them needs the other.
-    """
-    curves = (document.get("details") or {}).get("convergence") or {}
-    change = (curves.get("verdicts", {}).get(name) or {}).get("change")
-    interval = document["scores"][name]["interval"]
-    if change is None or interval is None:
+
+def _counting(models: Documents, score: str) -> str:
+    """Return what a score counts, and how high it can be."""
+    if score_spec(score).family not in _FAMILIES_OF_DIVERSITY:
         return ""
-    half = (interval["high"] - interval["low"]) / (2 * document["scores"][name]["value"])
-    sign = "raise"
-    if change < 0:
-        sign = "lower"
-    opening = f"Twice as many {curves['noun']} would {sign} it by about {_share(abs(change))}"
-    if abs(change) <= half:
-        return f"{opening}, less than the {_share(half)} to either side that the interval allows."
-    return (
-        f"{opening}, more than the {_share(half)} to either side of the interval, which is for "
-        "samples of this size: compare it only with scores of as many outputs."
-    )
+    texts = {_counting_of(document, score, len(models) > 1) for document in models.values()}
+    # Models with other prompts, or another number of outputs, have other numbers.
+    if len(texts) == 1:
+        return texts.pop()
+    return f"{_ALIKE}."
 
 
-def _steps_of_one(document: Document, name: str) -> list[str]:
-    interval = document["scores"][name]["interval"]
-    steps = []
-    if interval is not None and interval["high"] > interval["low"]:
-        count = rounded(3 * interval["num_units"])
-        more = number_of(count, f"more {_unit_of(document, interval)}")
-        steps.append(
-            f"About {more} would halve the interval (an estimate: it narrows with the root of the "
-            "sample)."
-        )
-    growth = growth_sentence(document, name)
-    if growth:
-        steps.append(growth)
-    if interval is None:
-        for warning in document["warnings"]:
-            if warning["code"] == "too-few-for-interval":
-                steps.append(warning["text"])
-    return steps
+def _counting_of(document: Document, score: str, with_highest: bool) -> str:
+    highest = highest_per_kind(document)
+    if highest is None or score_spec(score).family != "conditional":
+        return f"{_ALIKE}."
+    data, kinds = document["data"], document["scores"]["prompt_vendi"]["value"]
+    text = f"{_ALIKE}, and prompts that are alike as one kind: {kinds_of(kinds, data['prompts'])}."
+    if data["n"] == data["prompts"]:
+        text += " Each prompt has one output, so outputs of similar prompts are compared."
+    if with_highest and score == "conditional_vendi":
+        text += f" No score can exceed {significant(highest)}, where no two outputs are alike."
+    return text
 
 
 def _answer(models: Documents, ranking: Ranking) -> str:
@@ -245,16 +223,18 @@ def _answer(models: Documents, ranking: Ranking) -> str:
             f"{noun} against {values[second]} of the second, {isolated(second)}, {_by(pair.ratio)}."
         )
     named = [f"{isolated(model)} ({values[model]})" for model in tied[:_SHOWN_TIES]]
+    # What is counted is said once, with the first number.
+    named[0] = f"{isolated(leader)} ({values[leader]} {noun})"
     return (
         f"Which of {total} is the most {_adjective(name)} is not settled: {_listed(named, tied)} "
-        f"{noun} do not differ clearly."
+        "do not differ clearly."
     )
 
 
 def _values(models: Documents, ranking: Ranking) -> dict[str, str]:
     """Return the scores as texts; those of the first two with the digits that tell them apart."""
     scores = {model: models[model]["scores"][ranking.score]["value"] for model in ranking.order}
-    values = {model: f"{score:.3g}" for model, score in scores.items()}
+    values = {model: significant(score) for model, score in scores.items()}
     leader, second = ranking.order[:2]
     values[leader], values[second] = apart(scores[leader], scores[second])
     return values
@@ -276,38 +256,28 @@ def _listed(named: Sequence[str], every: Sequence[str]) -> str:
     """Return names as an enumeration, with the number of those left out."""
     parts = list(named)
     if len(every) > len(parts):
-        parts.append(f"{len(every) - len(parts):,} more")
+        parts.append(number_of(len(every) - len(parts), "other model"))
     if len(parts) == 1:
         return parts[0]
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _share(share: float) -> str:
-    """Return a share as a percentage with two digits."""
-    if share < _SAME:
-        return "less than 0.1\N{NO-BREAK SPACE}%"
-    digits = f"{100 * share:.2g}"
-    if share >= 0.1:
-        digits = f"{100 * share:,.0f}"
-    return f"{digits}\N{NO-BREAK SPACE}%"
 
 
 def _by(ratio: float) -> str:
     """Return by how much a number is larger."""
     if ratio >= _MANY_TIMES:
         return f"{ratio:.2g} times as many"
-    return f"{_share(ratio - 1)} more"
+    return f"{share_in_words(ratio - 1)} more"
 
 
 def _range_in_words(pair: Pair) -> str:
     """Return the interval of a ratio as percentages."""
     assert pair.low is not None and pair.high is not None
-    high = _share(pair.high - 1)
+    high = share_in_words(pair.high - 1)
     if pair.low < 1:
-        return f"anything from {_share(1 - pair.low)} lower to {high} higher than"
+        return f"anything from {share_in_words(1 - pair.low)} lower to {high} higher than"
     if pair.low >= _MANY_TIMES:
         return f"{pair.low:.2g} to {pair.high:.2g} times"
-    return f"{_share(pair.low - 1)} to {high} higher than"
+    return f"{share_in_words(pair.low - 1)} to {high} higher than"
 
 
 def _chance_in_words(pair: Pair) -> str:
@@ -316,12 +286,17 @@ def _chance_in_words(pair: Pair) -> str:
         return ""
     opening = "two equal models would differ at least this much in"
     if pair.p_value < _TINY:
-        return f"; {opening} fewer than 1 of 1,000 samples (p < {_TINY:g})"
+        return f"; {opening} fewer than 1 of 1,000 samples ({_p('<', _TINY)})"
     if pair.p_value < 0.01:
-        return (
-            f"; {opening} about {1000 * pair.p_value:.0f} of 1,000 samples (p = {pair.p_value:.1g})"
-        )
-    return f"; {opening} about {100 * pair.p_value:.0f} of 100 samples (p = {pair.p_value:.2g})"
+        count, chance = f"{1000 * pair.p_value:.0f}", f"{pair.p_value:.1g}"
+        return f"; {opening} about {count} of 1,000 samples ({_p('=', chance)})"
+    count, chance = f"{100 * pair.p_value:.0f}", f"{pair.p_value:.2g}"
+    return f"; {opening} about {count} of 100 samples ({_p('=', chance)})"
+
+
+def _p(relation: str, chance: str | float) -> str:
+    """Return a p-value that no line break can tear apart."""
+    return f"p {relation} {chance}".replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _basis(models: Documents, ranking: Ranking) -> str:
@@ -341,15 +316,24 @@ def _certainty(models: Documents, ranking: Ranking) -> list[str]:
     if not pair.is_clear:
         opening = "This is open."
     if pair.is_clear and pair.ratio - 1 < _SMALL:
-        opening = f"This is settled, but a difference of {_share(pair.ratio - 1)} is small."
+        opening = f"This is settled, but a difference of {share_in_words(pair.ratio - 1)} is small."
     sentences = [
         f"{opening} {_basis(models, ranking)}, the score of {isolated(leader)} is "
         f"{_range_in_words(pair)} that of {isolated(second)}, with {percent(ranking.level)} "
         f"confidence{_chance_in_words(pair)}."
     ]
+    if _are_prompts_fixed(models, ranking):
+        sentences[0] += " That is for these prompts: other prompts can give another result."
     if len(ranking.order) > 2:
         sentences.append(_open_pairs(ranking))
     return [*sentences, *_prompts_ignored(models, ranking)]
+
+
+def _are_prompts_fixed(models: Documents, ranking: Ranking) -> bool:
+    """Return whether the intervals are for other outputs of the same prompts only."""
+    document = models[ranking.order[0]]
+    interval = document["scores"][ranking.score]["interval"]
+    return interval is not None and _has_fixed_prompts(document, interval)
 
 
 def _prompts_ignored(models: Documents, ranking: Ranking) -> list[str]:
@@ -358,77 +342,35 @@ def _prompts_ignored(models: Documents, ranking: Ranking) -> list[str]:
     if not ignoring:
         return []
     named = _listed([isolated(model) for model in ignoring[:_SHOWN_TIES]], ignoring)
-    return [
+    text = (
         f"The outputs of {named} cannot be distinguished from outputs that ignore their prompts: "
         "their diversity is no answer to the prompts."
-    ]
+    )
+    others = [model for model in ranking.order if model not in ignoring]
+    if others and ranking.order[0] in ignoring:
+        value = significant(models[others[0]]["scores"][ranking.score]["value"])
+        text += f" Of the other models, {isolated(others[0])} has the highest score ({value})."
+    return [text]
 
 
 def _open_pairs(ranking: Ranking) -> str:
     """Return how many pairs of models are settled, and which neighbours are not."""
     num_clear = sum(pair.is_clear for pair in ranking.pairs)
-    settled = f"{num_clear:,} of {len(ranking.pairs):,} pairs of models differ clearly"
+    num_pairs = len(ranking.pairs)
+    if num_clear == num_pairs:
+        return f"All {num_pairs:,} pairs of models differ clearly: the whole order is settled."
+    settled = f"{num_clear:,} of {num_pairs:,} pairs of models differ clearly"
     if num_clear == 1:
-        settled = f"1 of {len(ranking.pairs):,} pairs of models differs clearly"
-    unsettled = [pair for pair in ranking.neighbours if not pair.is_clear]
-    if not unsettled:
-        return f"{settled}: the whole order is settled."
+        settled = f"1 of {num_pairs:,} pairs of models differs clearly"
+    unsettled = ranking.unsettled
     named = []
     for pair in unsettled[:_SHOWN_TIES]:
         named.append(f"{isolated(pair.first)} and {isolated(pair.second)}")
     more = len(unsettled) - len(named)
     ending = ""
     if more:
-        ending = f", and {more:,} more pairs of neighbours"
+        ending = f", and {number_of(more, 'more pair')} of neighbours"
     return f"{settled}. The order is not settled between {'; '.join(named)}{ending}."
-
-
-def _next_steps(models: Documents, ranking: Ranking) -> list[str]:
-    steps = []
-    unsettled = [pair for pair in ranking.neighbours if not pair.is_clear]
-    for pair in unsettled[:2]:
-        steps += _settling(pair, models, ranking)
-    if not unsettled and ranking.pairs[0].low is not None:
-        steps.append("The order needs no more data.")
-    if unsettled and not ranking.is_paired:
-        steps.append(_COMPARE)
-    return steps
-
-
-def _settling(pair: Pair, models: Documents, ranking: Ranking) -> list[str]:
-    """Return what would settle the order of two models."""
-    names = f"{isolated(pair.first)} and {isolated(pair.second)}"
-    if math.log(pair.ratio) <= _SAME:
-        return [f"{names} have the same score: treat them as equal."]
-    model = models[pair.first]
-    interval = model["scores"][ranking.score]["interval"]
-    times = times_needed(pair, pair.ratio)
-    if times is None or interval is None:
-        return []
-    difference = _share(pair.ratio - 1)
-    if times > MOST_TIMES:
-        return [
-            f"The order of {names} cannot be settled: a difference as small as {difference} would "
-            f"take more than {MOST_TIMES} times as many {units_of(model, interval)}."
-            f"{_worth_showing(pair, model, ranking)}"
-        ]
-    needed = sentence(more_data(times, model, interval)).rstrip(".")
-    return [
-        f"{needed} would settle the order of {names} with a chance of {percent(POWER)} (an "
-        f"estimate, if the difference stays at {difference})."
-    ]
-
-
-def _worth_showing(pair: Pair, model: Document, ranking: Ranking) -> str:
-    """Return how much data would show a difference that matters, where this one is smaller."""
-    times = times_needed(pair, 1 + _WORTH)
-    if times is None:
-        return ""
-    shown = f"a difference of {_share(_WORTH)} or more"
-    if times <= 1:
-        return f" In these data {shown} would have shown."
-    needed = sentence(more_data(times, model, model["scores"][ranking.score]["interval"]))
-    return f" {needed.rstrip('.')} would show {shown} with a chance of {percent(POWER)}."
 
 
 def _repetitions(models: Documents, ranking: Ranking) -> list[str]:
@@ -451,8 +393,9 @@ def _repetition_of(document: Document, subject: str) -> list[str]:
     for repeated in (details.get("most_repeated") or [])[:1]:
         count, total = repeated["count"], document["data"]["n"]
         if count >= max(_FEWEST_REPEATS, _OFTEN * total):
-            text = isolated(shortened(entry_label(repeated["output"]), _LONGEST_OUTPUT))
-            sentences.append(
-                f"{subject} gives the output “{text}” {count:,} times among {total:,} outputs."
-            )
+            text = isolated(shortened(entry_label(repeated["output"]), LONGEST_QUOTE))
+            quote = f"“{text}” {count:,} times"
+            # The least diverse prompt may be the only one with this output.
+            if not any(quote in sentence for sentence in sentences):
+                sentences.append(f"{subject} gives the output {quote} among {total:,} outputs.")
     return sentences

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from divprism import __version__
-from divprism.errors import DataError, Notice
+from divprism.errors import DataError
 from divprism.report.bandwidth_words import sensitivity_note, stability_note
 from divprism.report.documents import (
     Document,
@@ -43,6 +43,7 @@ from divprism.report.sections import (
     score_card,
     table_view,
 )
+from divprism.report.table import Table
 from divprism.report.tables import (
     caption,
     comparison_table,
@@ -120,6 +121,14 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Warned:
+    """A warning as a sentence, and the code by which the documentation lists it."""
+
+    text: str
+    code: str
+
+
+@dataclass(frozen=True)
 class PageView:
     """The whole page."""
 
@@ -127,7 +136,7 @@ class PageView:
     subtitle: str
     verdict: Verdict
     contents: tuple[tuple[str, str], ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[Warned, ...]
     comparison: ComparisonSection | None
     beside: BesideSection | None
     models: tuple[ModelSection, ...]
@@ -301,7 +310,7 @@ def _titles(models: Documents) -> tuple[str, str]:
 
 
 def _contents(
-    warnings: Sequence[str],
+    warnings: Sequence[Warned],
     comparison: ComparisonSection | None,
     beside: BesideSection | None,
     sections: Sequence[ModelSection],
@@ -332,15 +341,15 @@ def _parts_of_contents(section: ModelSection) -> list[tuple[str, str]]:
     return parts
 
 
-def _warnings(main: Document, models: Documents) -> tuple[str, ...]:
+def _warnings(main: Document, models: Documents) -> tuple[Warned, ...]:
     """Return the warnings of a result and of its models, each once."""
     # Models that were scored in one run share most warnings; a dict keeps their order.
-    texts: dict[str, None] = {}
+    warned: dict[Warned, None] = {}
     for document in (main, *models.values()):
         for warning in document.get("warnings", ()):
-            notice = Notice(warning["code"], warning["text"], warning["severity"])
-            texts[shortened(str(notice), LONGEST_TEXT)] = None
-    return tuple(texts)
+            text = sentence(shortened(warning["text"], LONGEST_TEXT))
+            warned[Warned(text, shortened(warning["code"], LONGEST_NAME))] = None
+    return tuple(warned)
 
 
 def _model_section(
@@ -395,7 +404,7 @@ def _comparison_section(main: Document, models: Documents, ranking: Ranking) -> 
     notes = tuple(map(sentence, _table_notes(main, models)))
     factors = factors_chart("factors", models)
     if "ranks" not in main:
-        table = table_view(results, "Scores of all models")
+        table = table_view(_with_score_first(results, ranking.score), "Scores of all models")
         sentences = tuple(_size_sentences(models))
         intervals = None
         if ranking.is_comparable:
@@ -403,15 +412,29 @@ def _comparison_section(main: Document, models: Documents, ranking: Ranking) -> 
                 ranking.score, {name: models[name] for name in ranking.order}
             )
         return ComparisonSection("All models", sentences, table, notes, factors, intervals, None)
+    compared = _with_score_first(comparison_table(main, wide=True, ratios=True), ranking.score)
     return ComparisonSection(
         title="Comparison",
         sentences=tuple(map(sentence, _comparison_notes(main))),
-        table=table_view(comparison_table(main, wide=True, ratios=True), "Scores of all models"),
+        table=table_view(compared, "Scores of all models"),
         notes=notes,
         factors=factors,
         ranking=ranking_chart(main),
         differences=table_view(differences_table(main), "Ratios of scores, with intervals"),
     )
+
+
+def _with_score_first(table: Table, score: str) -> Table:
+    """Return a table of models with the score of their order beside their names and ranks."""
+    # A phone shows two or three columns, and these should be the ones that answer the question.
+    keys = [column.key for column in table.columns]
+    leading = [keys.index(key) for key in ("model", "rank", score) if key in keys]
+    order = leading + [index for index in range(len(keys)) if index not in leading]
+    columns = tuple(table.columns[index] for index in order)
+    rows = []
+    for row in table.rows:
+        rows.append(tuple(row[index] for index in order))
+    return replace(table, columns=columns, rows=tuple(rows))
 
 
 def _comparison_notes(main: Document) -> list[str]:
@@ -428,12 +451,19 @@ def _comparison_notes(main: Document) -> list[str]:
 
 def _table_notes(main: Document, models: Documents) -> list[str]:
     """Return the notes below the table, those of the default scores: a line each."""
-    notes = [*results_table(models, ratios=True).notes, *length_note(main)]
+    notes = [*results_table(models, ratios=True).notes, *_order_2_note(models), *length_note(main)]
     if stability_note(main):
         # Over which bandwidths the order holds says more, and is among the sentences.
         sensitivity = sensitivity_note(models.values(), wide=False)
         notes = [note for note in notes if note not in sensitivity]
     return notes
+
+
+def _order_2_note(models: Documents) -> list[str]:
+    """Return what the columns of order 2 are, which only the page shows by default."""
+    if all("rke" in document["scores"] for document in models.values()):
+        return ["columns of rke: the same scores at order 2, to which rare outputs contribute less"]
+    return []
 
 
 def _size_sentences(models: Documents) -> list[str]:

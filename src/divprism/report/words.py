@@ -7,10 +7,18 @@ from pathlib import PurePath
 from divprism.analysis.groups.grouping import FEWEST_OUTPUTS
 from divprism.report.documents import Document
 from divprism.report.kinds import kinds_of, kinds_sentence
-from divprism.report.texts import isolated, number_of, sentence, shortened, visible
+from divprism.report.texts import (
+    isolated,
+    number_of,
+    sentence,
+    shortened,
+    significant,
+    visible,
+)
 from divprism.scores.spec import score_spec
 
 __all__ = [
+    "LONGEST_QUOTE",
     "at_equal_size",
     "baseline_sentence",
     "comparison_sentences",
@@ -40,7 +48,8 @@ _BIASED = 1.005  # a factor of random pairings from which on the bias is worth m
 _SMALL_SAMPLE = ("information-unchecked", "too-few-for-interval")
 # exp(0.05) is a factor of 1.05: numbers closer than that need no remark.
 _LARGE_GAP = 0.05  # nats between the groups together and the conditional score
-_LONGEST_PROMPT = 90  # letters of a prompt inside a sentence
+LONGEST_QUOTE = 90
+"""Letters of a prompt or an output inside a sentence."""
 
 
 def percent(level: float) -> str:
@@ -68,9 +77,8 @@ def _vendi_sentence(data: Document, vendi: Document) -> str:
     verb = "amount"
     if data["n"] == 1:
         verb = "amounts"
-    value = f"{vendi['value']:.3g}"
+    value = significant(vendi["value"])
     noun = "distinct outputs"
-    # Compared as printed: 1.0004 reads as 1, and "1 distinct outputs" would be wrong.
     if value == "1":
         noun = "distinct output"
     return f"{subject} {verb} to {value} {noun} ({_named('vendi', vendi)})."
@@ -79,11 +87,13 @@ def _vendi_sentence(data: Document, vendi: Document) -> str:
 def _split_sentence(scores: Document, baseline: Document | None) -> str:
     """Return a sentence about the two factors of vendi, the model's and the prompts'."""
     conditional, information = scores["conditional_vendi"], scores["information_vendi"]
+    value = significant(conditional["value"])
     own = (
-        f"Of these, the model itself contributes {conditional['value']:.3g} per kind of prompt "
+        f"Of these, the model itself contributes {value} per kind of prompt "
         f"({_named('conditional_vendi', conditional)})"
     )
-    factor = f"a factor of {information['value']:.3g} ({_named('information_vendi', information)})"
+    value = significant(information["value"])
+    factor = f"a factor of {value} ({_named('information_vendi', information)})"
     # Where random pairings show the same factor, the prompts must not get the credit for it.
     if baseline is None or baseline["baseline"] < _BIASED:
         return f"{own}, and the prompts contribute {factor}."
@@ -96,7 +106,7 @@ def _named(name: str, score: Document) -> str:
     interval = score["interval"]
     if interval is None:
         return title
-    ends = f"{interval['low']:.3g} to {interval['high']:.3g}"
+    ends = f"{significant(interval['low'])} to {significant(interval['high'])}"
     return f"{title}, {percent(interval['level'])} interval {ends}"
 
 
@@ -297,14 +307,14 @@ def least_diverse_prompts(least: Document, subject: str = "The model") -> list[s
     """Return a sentence about the exact prompts of the lowest score; empty if none stands out."""
     titles = []
     for entry in least["prompts"]:
-        title = isolated(shortened(entry_label(entry), _LONGEST_PROMPT))
+        title = isolated(shortened(entry_label(entry), LONGEST_QUOTE))
         titles.append(f"“{title}”")
     sample = number_of(least["num_outputs"], "output")
     if least["is_sampled"]:
         sample = number_of(least["num_outputs"], "random output")
     if least["num_prompts"] > 1:
-        sample += " of each"
-    count = f"{least['vendi']:.3g} distinct of {sample}"
+        sample += " each"
+    count = f"{significant(least['vendi'])} distinct of {sample}"
     if least["vendi"] > _CLEARLY_LESS * least["median"]:
         # Where most prompts have the lowest score none stands out, but that is worth a sentence.
         if f"{least['vendi']:.3g}" == "1" and least.get("num_compared"):
@@ -326,7 +336,7 @@ def _most_repeated(least: Document) -> str:
     if least["num_prompts"] > 1 or not worst or worst[0]["repeated"] is None:
         return ""
     repeated = worst[0]["repeated"]
-    text = isolated(shortened(entry_label(repeated["output"]), _LONGEST_PROMPT))
+    text = isolated(shortened(entry_label(repeated["output"]), LONGEST_QUOTE))
     return f" (“{text}” {repeated['count']:,} times)"
 
 
@@ -354,8 +364,8 @@ def _least_diverse_group(document: Document) -> list[str]:
     sample = number_of(size, "output")
     if is_rarefied and document["equal_size"] < size:
         sample = f"{document['equal_size']:,} random outputs of these {size:,}"
-    count = f"{values[0]:.3g} distinct of {sample}"
-    title = f"“{isolated(shortened(group_title(large[0]), _LONGEST_PROMPT))}”"
+    count = f"{significant(values[0])} distinct of {sample}"
+    title = f"“{isolated(shortened(group_title(large[0]), LONGEST_QUOTE))}”"
     num_prompts = large[0]["num_prompts"]
     # A group of several prompts is described by its most typical one, not identified with it.
     if num_prompts > 1:
@@ -407,7 +417,7 @@ def convergence_sentence(document: Document) -> str:
 
 def comparison_sentences(document: Document) -> list[str]:
     """Return a ranking in words: which pairs differ, the first two, and the effect of length."""
-    differences, score = document["differences"], document["score"]
+    differences, score = document["differences"], score_spec(document["score"]).title
     best = differences[0]
     # Tables drop the marks again, and the page turns them into elements.
     first, second = isolated(best["first"]), isolated(best["second"])
@@ -458,9 +468,9 @@ def _levels_and_differences(document: Document) -> list[str]:
     if not is_clear or not in_doubt:
         return []
     return [
-        f"the sample is too small for the level of {score}, which changes with the number of "
-        "outputs: read the differences as those at this number of outputs, which is the same for "
-        "all models on the same prompts; with more outputs they can grow or shrink"
+        f"the sample is too small for the level of {score_spec(score).title}, which changes with "
+        "the number of outputs: read the differences as those at this number of outputs, which is "
+        "the same for all models on the same prompts; with more outputs they can grow or shrink"
     ]
 
 
