@@ -197,6 +197,15 @@ def test_of_many_models_six_are_shown():
     assert list(beside["prompts"][0]["models"]) == ["0", "2", "4", "6", "8", "10"]
 
 
+@pytest.mark.parametrize(("num_outputs", "num_shown"), [(4, 4), (5, 5), (6, 4)])
+def test_no_single_output_is_hidden(num_outputs, num_shown):
+    """A line that says "and 1 more output" takes the room of that output."""
+    t = np.repeat(np.arange(2), num_outputs)
+    models = {name: prompts_of(np.eye(t.size), t) for name in "ab"}
+    for shown in side_by_side(models)["prompts"]:
+        assert len(shown["models"]["a"]["outputs"]) == num_shown
+
+
 def test_one_model_or_other_prompts_have_nothing_side_by_side():
     assert side_by_side({"a": prompts_of(np.eye(4), np.arange(4))}) is None
     other = prompts_of(np.eye(4), np.arange(4) + 10)

@@ -122,6 +122,19 @@ def test_models_that_were_scored_apart_are_not_called_a_comparison(result):
     assert "Compare models on the same prompts, with the same number of outputs" in page
 
 
+def test_the_score_of_the_order_stands_beside_the_names(result):
+    """A phone shows the first columns only."""
+    models = {"one": result, "two": result}
+    page = report_page(
+        {"schema": SCHEMA, "models": {name: one.to_dict() for name, one in models.items()}}
+    )
+    head = re.search(r'id="comparison".*?<thead>(.*?)</thead>', page, re.DOTALL)[1]
+    titles = re.findall(r"<button[^>]*>(.*?)</button>", head)
+    assert titles[:3] == ["model", "conditional", "n"]
+    assert titles.count("conditional") == 1
+    assert "Columns of rke: the same scores at order 2" in page
+
+
 def test_warnings_are_shown_once_with_their_code(result):
     notice = {"code": "few-prompts", "text": "There are few prompts.", "severity": "warning"}
     single = result.to_dict() | {"warnings": [notice]}
