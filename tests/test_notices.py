@@ -636,7 +636,7 @@ def test_a_small_sample_with_clear_differences_says_how_both_are_true(tmp_path):
     assert "the two models differ clearly" in text
     # Nearly all outputs of the first model are distinct, so that more of them raise its Vendi.
     assert "they do not suffice for vendi" in text
-    assert "is too small for the level of vendi" in text
+    assert "is too small for the level of Vendi" in text
     assert "with more outputs they can grow or shrink" in text
 
 
