@@ -13,18 +13,13 @@ import numpy as np
 from divprism.analysis.assess import assess_models
 from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Results
 from divprism.analysis.inputs import (
-    as_samples,
-    embed_samples,
-    pool_bandwidths,
     with_rule_of,
 )
 from divprism.analysis.intervals import SamplingError, quantile
-from divprism.analysis.matching import match_prompts
+from divprism.analysis.matched_models import matched_models
 from divprism.analysis.stability import Range, ScaledScores
-from divprism.core.arrays import to_numpy
-from divprism.core.kernels import Categorical, Precomputed
+from divprism.core.kernels import Precomputed
 from divprism.data.files import write_text
-from divprism.data.inputs import model_keyword
 from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples, Text
 from divprism.data.wording import json_text
@@ -263,21 +258,11 @@ def compare(
     if settings.interval is None:
         settings = replace(settings, interval=_LEVEL)
     _require_comparable(spec, settings)
-    # Matched before the embedding, so that what cannot be compared is refused at once.
-    given = _split_models(models, Fields(output, prompt, model, suffix=""))
-    kept, notes = match_prompts(given, model_keyword(models))
-    # Outputs that are left out take part in the choice of bandwidths, so that it is the choice of
-    # `evaluate_models`, and a model has the same score in both.
-    pooled = _pool(given)
-    if isinstance(settings.kernel_t, Categorical):
-        # Numbered for all models together, and not embedded: different texts may share a vector.
-        pooled = pooled.with_prompt_ids()
-    embedded, settings = embed_samples(pooled, settings, resources)
-    settings = pool_bandwidths(embedded, settings)
-    matched = _matched(embedded, kept)
+    kept = matched_models(models, settings, resources, Fields(output, prompt, model, suffix=""))
+    settings = kept.settings
     evaluations: dict[str, Evaluation] = {}
     errors: dict[str, SamplingError | None] = {}
-    for model, (result, error) in assess_models(matched, settings, resources).items():
+    for model, (result, error) in assess_models(kept.embedded, settings, resources).items():
         _require_score(by, result)
         errors[model] = error
         resolved = with_rule_of(settings, result.settings)
@@ -287,7 +272,7 @@ def compare(
     differences = _differences(results, errors, by, scaled)
     # Long texts tend to differ more, so a ranking by diversity may be one by length. Lengths are
     # those of the texts; the embedded samples hold vectors.
-    lengths = _mean_lengths({model: one.select(kept[model]) for model, one in given.items()})
+    lengths = _mean_lengths(kept.given)
     return Comparison(
         results=results,
         score=by,
@@ -296,8 +281,8 @@ def compare(
         lengths={model: lengths[model] for model in results if lengths},
         length_correlation=_correlation(results, by, lengths),
         stable_range=scaled.range_of_order(),
-        notes=(*notes, *embedded.notes),
-        warnings=(*embedded.warnings, *results.warnings),
+        notes=kept.notes,
+        warnings=(*kept.warnings, *results.warnings),
     )
 
 
@@ -315,96 +300,12 @@ def _require_comparable(spec: ScoreSpec, settings: Settings) -> None:
             )
 
 
-def _split_models(models: object, columns: Fields) -> dict[str, Samples]:
-    """Samples by model; a source that holds several models is split."""
-    if not isinstance(models, Mapping):
-        source = as_samples(models, None, None, columns)
-        source.require_models(model_keyword(models))
-        return source.by_model()
-    by_model: dict[str, Samples] = {}
-    for name, source in models.items():
-        samples = as_samples(source, None, None, columns)
-        # Keys may be numbers, such as checkpoints; tables and documents take names.
-        parts = {str(name): samples}
-        if samples.models is not None and len(set(samples.models)) > 1:
-            parts = samples.by_model()
-        for model, part in parts.items():
-            if model in by_model:
-                raise DataError(f"two of the models are called {model!r}; rename one of them.")
-            by_model[model] = part
-    return by_model
-
-
 def _require_score(by: str, result: Evaluation) -> None:
     if by not in result.scores:
         raise DataError(
             f"every prompt has one output, so {by} cannot be computed; rank by another score, "
             "such as conditional_vendi."
         )
-
-
-def _matched(embedded: Samples, kept: Mapping[str, list[int]]) -> dict[str, Samples]:
-    """The outputs of each model that are compared."""
-    matched = {}
-    for model, part in embedded.by_model().items():
-        # Notes about embedding and files are given once, for all models.
-        matched[model] = replace(part.select(kept[model]), notes=(), warnings=())
-    return matched
-
-
-def _pool(by_model: dict[str, Samples]) -> Samples:
-    """All models in one, so that they are embedded and given bandwidths together."""
-    parts = list(by_model.values())
-    for side in ("outputs", "prompts"):
-        kinds = {isinstance(getattr(part, side), tuple) for part in parts}
-        if len(kinds) > 1:
-            raise DataError(
-                "some of the models are vectors and others are not; embed all of them, or none."
-            )
-    models: list[str] = []
-    for model, part in by_model.items():
-        models += [model] * len(part)
-    # Outputs that were skipped count once per source: its models share the number.
-    by_source = {part.source: part for part in parts}
-    warnings = [warning for part in parts for warning in part.warnings]
-    return Samples(
-        _concatenate([part.outputs for part in parts]),
-        _concatenate(_in_one_precision([part.prompts for part in parts])),
-        tuple(models),
-        " and ".join(by_source),
-        warnings=tuple(dict.fromkeys(warnings)),
-        skipped=sum(part.skipped for part in by_source.values()),
-        embedders=parts[0].embedders,
-    )
-
-
-def _in_one_precision(sides: Sequence[Any]) -> list[Any]:
-    """Prompts of all models, vectors in the lowest precision that any model has.
-
-    Prompts are matched in that precision (`prompt_keys`); here they become equal, as they have to
-    be for errors of prompts to cancel between models.
-    """
-    if isinstance(sides[0], tuple):
-        return list(sides)
-    arrays = [to_numpy(side) for side in sides]
-    floating = [array.dtype for array in arrays if array.dtype.kind == "f"]
-    if len(floating) < len(arrays):
-        return arrays
-    lowest = min(floating, key=lambda dtype: dtype.itemsize)
-    return [array.astype(lowest, copy=False) for array in arrays]
-
-
-def _concatenate(sides: Sequence[Any]) -> Any:
-    """One side of all models: items, ids or vectors."""
-    if isinstance(sides[0], tuple):
-        return tuple(item for side in sides for item in side)
-    arrays = [to_numpy(side) for side in sides]
-    if len({array.shape[1:] for array in arrays}) > 1:
-        raise DataError(
-            "the vectors of the models differ in width, so they come from different embedders; "
-            "use the same one for all models."
-        )
-    return np.concatenate(arrays)
 
 
 def _ranked(evaluations: Mapping[str, Evaluation], by: str) -> Results:
