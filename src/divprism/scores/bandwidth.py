@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from divprism.core.arrays import Array, content_hashes, distinct_rows, smallest
+from divprism.core.arrays import Array, content_hashes, distinct_rows
 from divprism.core.distances import condensed_squares
 from divprism.core.validation import clean_rows, whole_number
 from divprism.errors import ArgumentError
@@ -350,11 +350,11 @@ class _DistinctRows:
     @classmethod
     def of(cls, x: Array, max_rows: int) -> "_DistinctRows":
         first, inverse = distinct_rows(x)
-        chosen = np.arange(first.size)
-        if first.size > max_rows:
-            chosen = smallest(content_hashes(x)[first], max_rows)
         if first.size < 2:
-            return cls(inverse, chosen, np.zeros(0), 1.0)
+            return cls(inverse, np.arange(first.size), np.zeros(0), 1.0)
+        # Sums in an order that the content decides, not the order of rows: a bandwidth is the same
+        # to the bit in whatever order a folder lists its files.
+        chosen = np.argsort(content_hashes(x)[first], kind="stable")[:max_rows]
         squares, scale = condensed_squares(x, first[chosen])
         return cls(inverse, chosen, squares, scale)
 
