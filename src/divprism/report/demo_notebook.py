@@ -15,7 +15,7 @@ _CELLS = (
         "\n"
         "Three generators answer the same six prompts, six times each. This notebook finds out "
         "which of them varies, and which one only has varied prompts.",
-        "import divprism as dp\n\nsamples = dp.demo_samples()\nsamples.to_frame().sample(6)",
+        "import divprism as dp\n\nsamples = dp.demo_samples()\nsamples",
     ),
     (
         "## Score them\n"
@@ -46,7 +46,7 @@ _CELLS = (
 
 
 def write_demo_notebook(path: Path) -> None:
-    """Write the notebook, which needs the extra `text`, and pandas or polars."""
+    """Write the notebook, which needs the extra `text` and, to run, Jupyter."""
     document = {
         "cells": list(_cells()),
         "metadata": {
