@@ -45,8 +45,14 @@ PAGES = sorted(
 )
 
 # Their longer examples are run by tests/test_guidance_diffusers.py, on a tiny pipeline, and by
-# tests/test_onnx.py, on small networks. `make loggers` runs those about loggers.
-RUN_ELSEWHERE = {"docs/how-to/guidance.md", "docs/how-to/onnx.md", "docs/how-to/loggers.md"}
+# tests/test_onnx.py and tests/test_trl_training.py, on small networks. `make loggers` runs those
+# about loggers.
+RUN_ELSEWHERE = {
+    "docs/how-to/guidance.md",
+    "docs/how-to/loggers.md",
+    "docs/how-to/onnx.md",
+    "docs/how-to/training.md",
+}
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in RUN_ELSEWHERE])

@@ -1,12 +1,15 @@
 """The diversity reward in the trainer of TRL, on a language model of one layer."""
 
 import logging
+import re
 
 import pytest
+import trl
+from datasets import Dataset
 
 from divprism.integrations.trl import DiversityReward
 from experiments import rewards
-from experiments.world.words import PROMPTS, language_model, share_that_fits
+from experiments.world.words import PROMPTS, language_model, share_that_fits, tokenizer
 
 # Notices of other libraries, which their next version may word in another way.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -43,6 +46,31 @@ def test_chats_are_rewarded_as_texts_are(tmp_path):
         trainer = rewards.trained(reward, 0, 1, str(tmp_path), prompts)
         found.append(last_log(trainer)["rewards/diversity/mean"])
     assert found[0] == found[1] != 0
+
+
+def test_the_lines_of_the_guide_build_a_trainer(tmp_path, monkeypatch):
+    (code,) = re.findall(r"```python\n(from trl.*?)```", rewards.PAGE.read_text(), re.DOTALL)
+    # What the lines leave to the reader: where the trainer runs and writes, and its tokenizer.
+    monkeypatch.chdir(tmp_path)
+    trainer_of_trl, config_of_trl = trl.GRPOTrainer, trl.GRPOConfig
+
+    def small_trainer(**options):
+        return trainer_of_trl(**options, processing_class=tokenizer())
+
+    def small_config(**options):
+        size = {"max_completion_length": 2, "per_device_train_batch_size": 8, "max_steps": 1}
+        return config_of_trl(**options, **size, use_cpu=True, report_to=[], save_strategy="no")
+
+    monkeypatch.setattr(trl, "GRPOTrainer", small_trainer)
+    monkeypatch.setattr(trl, "GRPOConfig", small_config)
+    scope = {
+        "model": language_model(0),
+        "dataset": Dataset.from_dict({"prompt": PROMPTS}),
+        "my_reward": share_that_fits,
+    }
+    exec(code, scope)
+    scope["trainer"].train()
+    assert "rewards/diversity/mean" in last_log(scope["trainer"])
 
 
 def test_the_experiment_compares_rewards(capsys):
