@@ -304,7 +304,8 @@ class Results(Mapping[str, Evaluation]):
         """The result document: that of the evaluation for a single model, else one per model."""
         if len(self) == 1:
             return self.first.to_dict()
-        return {"schema": SCHEMA, "models": self.documents()}
+        shared = self.settings.to_dict()
+        return {"schema": SCHEMA, "models": self.documents(), "settings": shared}
 
     def log_dict(self, prefix: str = "divprism/") -> dict[str, float]:
         """`Evaluation.log_dict` of all models, as "divprism/MODEL/vendi".
