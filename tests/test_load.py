@@ -144,6 +144,8 @@ def test_fields_are_recognised_by_name_or_given(tmp_path):
         dp.DataError, match=r"has no field 'best' \(`output_field`\); it has question"
     ):
         dp.load(tmp_path / "a.jsonl", output_field="best")
+    with pytest.raises(dp.DataError, match=r"has no field 'meta.whom' .*; meta has who, t\."):
+        dp.load(tmp_path / "a.jsonl", output_field="better", model_field="meta.whom")
     with pytest.raises(
         dp.ArgumentError,
         match=r"`output_kind` must be one of text, image, video, embedding; got 'sound'",

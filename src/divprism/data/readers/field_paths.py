@@ -5,7 +5,7 @@ from typing import Any
 
 from divprism.data.readers.values import MISSING
 
-__all__ = ["value_at"]
+__all__ = ["last_found", "value_at"]
 
 _INDEX = re.compile(r"-?[0-9]{1,9}")
 
@@ -23,6 +23,23 @@ def value_at(record: dict[str, Any], path: str) -> Any:
     for part in path.split("."):
         value = _entry(value, part)
     return value
+
+
+def last_found(record: dict[str, Any], path: str) -> tuple[str, Any]:
+    """Return how far a path with a missing field leads: that part of it, and the value there.
+
+    >>> last_found({"choices": [{"text": "a"}]}, "choices.0.txt")
+    ('choices.0', {'text': 'a'})
+    """
+    found: list[str] = []
+    value: Any = record
+    for part in path.split("."):
+        entry = _entry(value, part)
+        if entry is MISSING:
+            break
+        found.append(part)
+        value = entry
+    return ".".join(found), value
 
 
 def _entry(value: Any, part: str) -> Any:

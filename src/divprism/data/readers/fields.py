@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from divprism.data.media import media_kind
-from divprism.data.readers.field_paths import value_at
+from divprism.data.readers.field_paths import last_found, value_at
 from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.tables import Record
 from divprism.data.readers.values import MISSING, is_blank, is_image
+from divprism.data.wording import counted
 from divprism.errors import ArgumentError, DataError, Notice
 
 __all__ = [
@@ -329,10 +330,19 @@ def _named(
         wanted = [name.strip() for name in names.split(",")]
     for name in wanted:
         if value_at(first, name) is MISSING:
-            raise DataError(
-                f"{source} has no {fields.noun} {name!r} (`{keyword}`); it has {listed(first)}."
-            )
+            instead = _what_there_is(first, name)
+            raise DataError(f"{source} has no {fields.noun} {name!r} (`{keyword}`); {instead}.")
     return tuple(wanted)
+
+
+def _what_there_is(record: dict[str, Any], path: str) -> str:
+    """Return the fields beside a missing one: those of the record, or of the object in it."""
+    found, value = last_found(record, path)
+    if found and isinstance(value, dict):
+        return f"{shown(found[:_SHOWN_NAME])} has {listed(value)}"
+    if found and isinstance(value, list):
+        return f"{shown(found[:_SHOWN_NAME])} has {counted(len(value), 'entry', 'entries')}"
+    return f"it has {listed(record)}"
 
 
 def _first_known(record: dict[str, Any], names: Iterable[str]) -> str | None:
