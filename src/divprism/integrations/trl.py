@@ -53,8 +53,9 @@ class DiversityReward:
         quality_i * (1 + weight * gain_i),
 
     between 0 and quality_i * (1 + weight), where completions count in V in proportion to their
-    quality. Different but worthless completions earn nothing and hide no repetition among the good
-    ones.
+    quality, and those of lower quality than i as much as i in its gain: no completion loses because
+    others are worse, and one unlike all others never earns less than one of lower or equal quality.
+    Worthless completions, of quality 0, earn nothing and do not count.
 
     Rewards depend on the completions of a group alone: neither on their order nor on a seed. An
     empty completion earns the least there is, -weight or with `quality` 0, and does not count in
