@@ -193,6 +193,28 @@ def test_too_few_outputs_for_an_order():
     assert steps == []
 
 
+def test_intervals_that_were_switched_off_are_no_small_sample():
+    apart = _apart(worlds(1.0, 0.3), interval=None)
+    document = {"schema": 2, "models": {name: one.to_dict() for name, one in apart.items()}}
+    answer, certainty, _, [step] = said(document)
+    assert answer.startswith("Which model is more diverse is open: model0 has ")
+    assert certainty == [
+        "Intervals were switched off, so whether the difference is clear is unknown."
+    ]
+    assert "interval=0.95 (on the command line --interval 0.95)" in step
+    page = report_page(document)
+    assert "so few outputs" not in page
+    assert "too small" not in page
+
+
+def test_what_a_small_sample_lacks_is_a_sentence():
+    x = np.random.default_rng(0).standard_normal((6, 3))
+    document = dp.evaluate(x, np.repeat([0, 1], 3), interval=0.95, kernel_x=dp.Gaussian(1.0))
+    _, _, _, [step] = said(document.to_dict())
+    assert step[0].isupper()
+    assert step.endswith(".")
+
+
 def test_models_that_were_scored_apart():
     """Without differences by prompt the intervals are wider, and so is the doubt."""
     samples = worlds(1.0, 0.7)
@@ -209,8 +231,8 @@ def test_models_that_were_scored_apart():
     assert one.ratio == pytest.approx(both.ratio)
 
 
-def _apart(samples):
-    shared = {"kernel_x": dp.Gaussian(2.0), "interval": 0.95}
+def _apart(samples, interval=0.95):
+    shared = {"kernel_x": dp.Gaussian(2.0), "interval": interval}
     return {name: dp.evaluate(one, **shared) for name, one in samples.items()}
 
 

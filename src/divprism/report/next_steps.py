@@ -17,11 +17,22 @@ from divprism.report.pairs import (
 from divprism.report.texts import isolated, sentence, share_in_words
 from divprism.report.words import percent
 
-__all__ = ["COMPARE", "growth_sentence", "next_steps", "steps_of_one"]
+__all__ = [
+    "COMPARE",
+    "growth_sentence",
+    "intervals_are_off",
+    "next_steps",
+    "steps_of_one",
+    "too_few_warning",
+]
 
 COMPARE = (
     "Run divprism compare: it takes the same prompts, and the same number of outputs for each, of "
     "all models, and settles an order with fewer prompts."
+)
+_ASK_FOR_INTERVALS = (
+    "Score the models again with interval=0.95 (on the command line --interval 0.95), or run "
+    "divprism compare, which always computes intervals."
 )
 _SHOWN_PAIRS = 2  # pairs of models that get advice
 _WORTH = 0.05  # a difference that is worth more data
@@ -32,6 +43,8 @@ _SAME = 0.0005  # logarithm of the ratio of scores that read as equal
 def next_steps(models: Documents, ranking: Ranking) -> list[str]:
     """Return what to do about the order of several models."""
     if ranking.pairs[0].low is None:
+        if intervals_are_off(models, ranking):
+            return [_ASK_FOR_INTERVALS]
         return []
     if not ranking.unsettled:
         return ["The order needs no more data."]
@@ -42,6 +55,23 @@ def next_steps(models: Documents, ranking: Ranking) -> list[str]:
     for pair in ranking.unsettled[:_SHOWN_PAIRS]:
         steps += _settling(pair, models, ranking)
     return steps
+
+
+def too_few_warning(document: Document) -> str | None:
+    """Return the warning that a sample is too small for an interval; None if there is none."""
+    for warning in document["warnings"]:
+        if warning["code"] == "too-few-for-interval":
+            text: str = warning["text"]
+            return text
+    return None
+
+
+def intervals_are_off(models: Documents, ranking: Ranking) -> bool:
+    """Return whether models have no intervals although their samples are large enough."""
+    if any(too_few_warning(document) is not None for document in models.values()):
+        return False
+    scores = [document["scores"][ranking.score] for document in models.values()]
+    return any(score["interval"] is None for score in scores)
 
 
 def _settling(pair: Pair, models: Documents, ranking: Ranking) -> list[str]:
@@ -125,9 +155,7 @@ def steps_of_one(document: Document, name: str) -> list[str]:
             f"{needed.rstrip('.')} would halve the interval (an estimate: it narrows with the root "
             "of the sample)."
         ]
-    steps = []
-    if interval is None:
-        for warning in document["warnings"]:
-            if warning["code"] == "too-few-for-interval":
-                steps.append(warning["text"])
-    return steps
+    warning = too_few_warning(document)
+    if interval is None and warning is not None:
+        return [sentence(warning)]
+    return []

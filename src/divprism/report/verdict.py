@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 from divprism.report.documents import Document, Documents
 from divprism.report.kinds import apart, highest_per_kind, kinds_of
-from divprism.report.next_steps import COMPARE, growth_sentence, next_steps, steps_of_one
+from divprism.report.next_steps import (
+    COMPARE,
+    growth_sentence,
+    intervals_are_off,
+    next_steps,
+    steps_of_one,
+    too_few_warning,
+)
 from divprism.report.pairs import Pair, Ranking, units_of
 from divprism.report.texts import isolated, number_of, share_in_words, shortened, significant
 from divprism.report.words import (
@@ -142,9 +149,8 @@ def _interval_in_words(document: Document, name: str) -> str:
     """Return how sure a score is."""
     interval = document["scores"][name]["interval"]
     if interval is None:
-        for warning in document["warnings"]:
-            if warning["code"] == "too-few-for-interval":
-                return "How sure this is cannot be said: the sample is too small for an interval."
+        if too_few_warning(document) is not None:
+            return "How sure this is cannot be said: the sample is too small for an interval."
         return "How sure this is was not computed: intervals were switched off."
     ends = f"{significant(interval['low'])} to {significant(interval['high'])}"
     return (
@@ -201,9 +207,12 @@ def _answer(models: Documents, ranking: Ranking) -> str:
     values = _values(models, ranking)
     noun = _noun(name, values[leader])
     if not any(each.low is not None for each in ranking.pairs):
+        reason = "cannot be said from so few outputs"
+        if intervals_are_off(models, ranking):
+            reason = "is open"
         return (
-            f"Which model is {_more(name)} cannot be said from so few outputs: {isolated(leader)} "
-            f"has {values[leader]} {noun}, {isolated(second)} {values[second]}."
+            f"Which model is {_more(name)} {reason}: {isolated(leader)} has {values[leader]} "
+            f"{noun}, {isolated(second)} {values[second]}."
         )
     if len(ranking.order) == 2:
         if pair.is_clear:
@@ -311,6 +320,10 @@ def _certainty(models: Documents, ranking: Ranking) -> list[str]:
     leader, second = ranking.order[:2]
     pair = ranking.pair(leader, second)
     if pair.low is None:
+        if intervals_are_off(models, ranking):
+            return [
+                "Intervals were switched off, so whether the difference is clear is unknown.",
+            ]
         return ["The sample is too small for intervals: the scores describe these outputs only."]
     opening = "This is settled."
     if not pair.is_clear:
