@@ -3,6 +3,7 @@
 import math
 
 from divprism.report.documents import Document, Documents
+from divprism.report.growth import growth_of
 from divprism.report.pairs import (
     MOST_TIMES,
     POWER,
@@ -124,21 +125,18 @@ def growth_sentence(document: Document, name: str) -> str:
     The interval is for samples of the same size, and scores grow with the size: both are small or
     large independently of each other, and a reader who sees one of them needs the other.
     """
-    curves = (document.get("details") or {}).get("convergence") or {}
-    change = (curves.get("verdicts", {}).get(name) or {}).get("change")
-    interval = document["scores"][name]["interval"]
-    if change is None or interval is None:
+    growth, interval = growth_of(document, name), document["scores"][name]["interval"]
+    if growth is None or growth.change is None or growth.reach is None:
         return ""
-    half = (interval["high"] - interval["low"]) / (2 * document["scores"][name]["value"])
     sign = "raise"
-    if change < 0:
+    if growth.change < 0:
         sign = "lower"
     opening = (
         f"Twice as many {units_of(document, interval)} would {sign} it by about "
-        f"{share_in_words(abs(change))}"
+        f"{share_in_words(abs(growth.change))}"
     )
-    reach = share_in_words(half)
-    if abs(change) <= half:
+    reach = share_in_words(growth.reach)
+    if not growth.exceeds_interval:
         return f"{opening}, less than the {reach} to either side that the interval allows."
     return (
         f"{opening}, more than the {reach} to either side of the interval, which is for "

@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from divprism.analysis.groups.grouping import FEWEST_OUTPUTS
 from divprism.report.documents import Document
+from divprism.report.growth import growth_of
 from divprism.report.kinds import kinds_of, kinds_sentence
 from divprism.report.texts import (
     isolated,
@@ -478,16 +479,11 @@ def _is_level_in_doubt(document: Document, score: str) -> bool:
     """Return whether anything that is shown about a model calls its sample too small."""
     if any(warning["code"] in _SMALL_SAMPLE for warning in document["warnings"]):
         return True
-    curves = (document.get("details") or {}).get("convergence") or {}
-    verdict = curves.get("verdicts", {}).get(score)
-    if verdict is None or verdict["status"] == "converged":
+    growth = growth_of(document, score)
+    if growth is None or growth.suffices:
         return False
-    interval, change = document["scores"][score]["interval"], verdict.get("change")
-    if interval is None or change is None:
-        return True
     # A change that the interval beside it allows is no reason to doubt the score.
-    half = (interval["high"] - interval["low"]) / (2 * document["scores"][score]["value"])
-    return bool(abs(change) > half)
+    return growth.change is None or growth.reach is None or growth.exceeds_interval
 
 
 def _clear_differences(differences: Sequence[Document]) -> str:
