@@ -152,6 +152,23 @@ def test_a_pair_further_apart_can_be_open():
     assert steps != ["The order needs no more data."]
 
 
+def test_a_tie_for_the_first_place_beyond_the_second_model_is_open():
+    """The second is clearly below the leader, and a later one with a wide interval is not."""
+    document = compared(1.0, 0.5, 0.3, 0.3)
+    _, second, third, _ = document["ranks"]
+    for pair in document["differences"]:
+        if pair["second"] == third:
+            pair.update(clear=False, low=0.9)
+    answer, [sure, pairs], _, [step, _] = said(document)
+    assert "is the most diverse is not settled: model0" in answer
+    assert third in answer
+    assert sure.startswith("This is open. On the same 30 prompts, the score of model0 is anything")
+    assert f"that of {third}, with" in sure
+    # It comes before the neighbours further down.
+    assert f"not settled between model0 and {third}; {second} and {third}" in pairs
+    assert f"model0 and {third} " in step
+
+
 def test_models_within_one_percent_count_as_equal():
     """Thousands of prompts for a difference that nobody would notice are no advice."""
     document = compared(1.0, 0.985)

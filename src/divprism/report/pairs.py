@@ -89,10 +89,24 @@ class Ranking:
 
     @property
     def unsettled(self) -> tuple[Pair, ...]:
-        """The pairs whose order is open: neighbours, or else pairs further apart."""
-        neighbours = tuple(pair for pair in self.neighbours if not pair.is_clear)
+        """The pairs whose order is open: first place, neighbours, or else pairs further apart."""
         # A wide interval can leave a pair open although each step between the two is clear.
-        return neighbours or tuple(pair for pair in self.pairs if not pair.is_clear)
+        chosen = [pair for pair in self.neighbours if not pair.is_clear]
+        if not chosen:
+            return tuple(pair for pair in self.pairs if not pair.is_clear)
+        if not self.for_first.is_clear and self.for_first not in chosen:
+            chosen.insert(0, self.for_first)
+        return tuple(chosen)
+
+    @property
+    def for_first(self) -> Pair:
+        """The pair that decides who is first: the leader, and the first model that ties with it.
+
+        Without ties, the leader and the second.
+        """
+        # Not always neighbours: the second may be clearly below the leader, and a later one not.
+        candidates = [*self.tied_for_first, self.order[1]]
+        return self.pair(self.order[0], candidates[1])
 
     @property
     def tied_for_first(self) -> tuple[str, ...]:

@@ -317,8 +317,7 @@ def _basis(models: Documents, ranking: Ranking) -> str:
 
 
 def _certainty(models: Documents, ranking: Ranking) -> list[str]:
-    leader, second = ranking.order[:2]
-    pair = ranking.pair(leader, second)
+    pair = ranking.for_first
     if pair.low is None:
         if intervals_are_off(models, ranking):
             return [
@@ -331,8 +330,8 @@ def _certainty(models: Documents, ranking: Ranking) -> list[str]:
     if pair.is_clear and pair.ratio - 1 < _SMALL:
         opening = f"This is settled, but a difference of {share_in_words(pair.ratio - 1)} is small."
     sentences = [
-        f"{opening} {_basis(models, ranking)}, the score of {isolated(leader)} is "
-        f"{_range_in_words(pair)} that of {isolated(second)}, with {percent(ranking.level)} "
+        f"{opening} {_basis(models, ranking)}, the score of {isolated(pair.first)} is "
+        f"{_range_in_words(pair)} that of {isolated(pair.second)}, with {percent(ranking.level)} "
         f"confidence{_chance_in_words(pair)}."
     ]
     if _are_prompts_fixed(models, ranking):
@@ -382,7 +381,7 @@ def _open_pairs(ranking: Ranking) -> str:
     more = len(unsettled) - len(named)
     ending = ""
     if more:
-        ending = f", and {number_of(more, 'more pair')} of neighbours"
+        ending = f", and {number_of(more, 'more pair')}"
     return f"{settled}. The order is not settled between {'; '.join(named)}{ending}."
 
 
