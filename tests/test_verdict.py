@@ -323,8 +323,27 @@ def test_models_that_ignore_their_prompts_are_named():
     _, certainty, _, _ = said(document)
     assert certainty[-1].startswith("The outputs of deaf cannot be distinguished from outputs that")
     first = max(document["models"], key=lambda name: _score(document, name))
+    assert "their diversity may be no answer to the prompts." in certainty[-1]
     # Who comes first among the models that answer is what a reader asks next.
     assert ("Of the other models, apt has the highest" in certainty[-1]) == (first == "deaf")
+
+
+def test_outputs_are_not_called_deaf_where_that_cannot_be_tested():
+    """Ids as prompts, one output each: every pairing is as good as any other."""
+    samples = {}
+    for name in "ab":
+        x = np.random.default_rng(ord(name)).standard_normal((60, 3))
+        samples[name] = dp.Samples(x, np.arange(60))
+    document = dp.compare(samples, kernel_x=dp.Gaussian(1.0), num_permutations=19).to_dict()
+    baseline = document["models"]["a"]["baseline"]
+    assert baseline["standard_deviation"] == pytest.approx(0, abs=1e-12)
+    _, certainty, _, [step] = said(document)
+    assert not any("ignore their prompts" in text for text in certainty)
+    assert "the score cannot tell the models apart" in step
+    assert "equal" not in step
+    page = html.unescape(report_page(document))
+    assert "cannot be tested: however they are paired" in page
+    assert "ignore their prompts" not in page
 
 
 def _score(document, name):

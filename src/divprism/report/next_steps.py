@@ -4,6 +4,7 @@ import math
 
 from divprism.report.documents import Document, Documents
 from divprism.report.growth import growth_of
+from divprism.report.kinds import highest_per_kind
 from divprism.report.pairs import (
     MOST_TIMES,
     POWER,
@@ -35,6 +36,11 @@ _ASK_FOR_INTERVALS = (
     "Score the models again with interval=0.95 (on the command line --interval 0.95), or run "
     "divprism compare, which always computes intervals."
 )
+_ALL_APART = (
+    "All models have the highest score that there can be: no two outputs that are compared are "
+    "alike, and the score cannot tell the models apart. Prompts that are all different, with one "
+    "output each, leave no outputs to compare: give each prompt several outputs, or rank by vendi."
+)
 _SHOWN_PAIRS = 2  # pairs of models that get advice
 _WORTH = 0.05  # a difference that is worth more data
 _EQUAL = 0.01  # models that differ by less than this, whatever the sample, count as equal
@@ -47,6 +53,8 @@ def next_steps(models: Documents, ranking: Ranking) -> list[str]:
         if intervals_are_off(models, ranking):
             return [_ASK_FOR_INTERVALS]
         return []
+    if _are_at_highest(models, ranking):
+        return [_ALL_APART]
     if not ranking.unsettled:
         return ["The order needs no more data."]
     if not ranking.is_paired:
@@ -73,6 +81,19 @@ def intervals_are_off(models: Documents, ranking: Ranking) -> bool:
         return False
     scores = [document["scores"][ranking.score] for document in models.values()]
     return any(score["interval"] is None for score in scores)
+
+
+def _are_at_highest(models: Documents, ranking: Ranking) -> bool:
+    """Return whether every model has the highest score that there can be."""
+    if ranking.score != "conditional_vendi":
+        return False
+    for document in models.values():
+        highest = highest_per_kind(document)
+        if highest is None:
+            return False
+        if document["scores"][ranking.score]["value"] < (1 - _SAME) * highest:
+            return False
+    return True
 
 
 def _settling(pair: Pair, models: Documents, ranking: Ranking) -> list[str]:

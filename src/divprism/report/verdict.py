@@ -356,7 +356,7 @@ def _prompts_ignored(models: Documents, ranking: Ranking) -> list[str]:
     named = _listed([isolated(model) for model in ignoring[:_SHOWN_TIES]], ignoring)
     text = (
         f"The outputs of {named} cannot be distinguished from outputs that ignore their prompts: "
-        "their diversity is no answer to the prompts."
+        "their diversity may be no answer to the prompts."
     )
     others = [model for model in ranking.order if model not in ignoring]
     if others and ranking.order[0] in ignoring:

@@ -43,6 +43,7 @@ _TINY = 0.001  # p-values below this are not printed in full
 _MIN_PAIRINGS = 19  # random pairings from which on a p-value of 0.05 can be reached
 _CLEARLY_LESS = 0.95  # a group below this share of the median group is less diverse
 _ERRORS_APART = 2.0  # standard errors between the two least diverse groups
+_ROUNDING = 1e-9  # nats; pairings closer than that have the same Information
 _EQUAL = 0.0005  # logarithm of the ratio of numbers that read the same
 _BIASED = 1.005  # a factor of random pairings from which on the bias is worth mentioning
 # Warnings that call a sample too small for the level of a score.
@@ -139,6 +140,11 @@ def _further_sentences(document: Document) -> list[str]:
 
 def baseline_sentence(baseline: Document) -> str:
     """Return whether outputs follow their prompts, with the evidence."""
+    if _fits_every_pairing(baseline):
+        return (
+            "Whether outputs follow their prompts cannot be tested: however they are paired with "
+            "them, their Information is the same."
+        )
     chance, evidence = _evidence(baseline)
     if chance is None:
         return (
@@ -154,10 +160,19 @@ def baseline_sentence(baseline: Document) -> str:
 
 def ignores_prompts(document: Document) -> bool:
     """Return whether outputs cannot be distinguished from outputs that ignore their prompts."""
-    if document["baseline"] is None:
+    if document["baseline"] is None or _fits_every_pairing(document["baseline"]):
         return False
     chance, _ = _evidence(document["baseline"])
     return chance is not None and chance > _SIGNIFICANT
+
+
+def _fits_every_pairing(baseline: Document) -> bool:
+    """Return whether all pairings have the same Information, so that none can be unlikely."""
+    # Ids as prompts, one output each: no two prompts are alike, and any order is as good.
+    spread = baseline.get("standard_deviation")
+    if spread is None:
+        return False
+    return bool(spread <= _ROUNDING and abs(baseline["excess_information"]) <= _ROUNDING)
 
 
 def _evidence(baseline: Document) -> tuple[float | None, str]:
