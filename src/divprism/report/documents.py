@@ -330,6 +330,7 @@ _EVALUATION = all_of(
                     "fewest_outputs": maybe(whole(1)),
                     "most_outputs": maybe(whole(1)),
                     "kinds_as_ids": maybe(positive),
+                    "outputs_as_ids": maybe(positive),
                 },
             ),
             "settings": _SETTINGS,

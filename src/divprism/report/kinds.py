@@ -65,7 +65,9 @@ def _as_ids(document: Document) -> float:
 
 def _highest(document: Document, kinds: float) -> float:
     """Return the score per kind of prompt that outputs would have if no two were alike."""
-    count = document["data"]["n"]
+    data = document["data"]
+    # With weights, a few outputs may count for nearly all of them.
+    count = data.get("outputs_as_ids") or data["n"]
     truncation = document["settings"]["truncation"]
     if truncation is not None:
         count = min(count, truncation)
@@ -76,9 +78,13 @@ def _highest(document: Document, kinds: float) -> float:
 def highest_per_kind(document: Document) -> float | None:
     """Return how many distinct outputs per kind of prompt there would be if no two were alike.
 
-    None where prompts are not counted.
+    None where prompts are not counted, or weights are not known.
     """
-    if document["data"]["prompts"] is None or "prompt_vendi" not in document["scores"]:
+    data = document["data"]
+    # Results of earlier versions do not have it.
+    if data.get("weighted") and not data.get("outputs_as_ids"):
+        return None
+    if data["prompts"] is None or "prompt_vendi" not in document["scores"]:
         return None
     return _highest(document, document["scores"]["prompt_vendi"]["value"])
 
