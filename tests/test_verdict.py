@@ -11,6 +11,7 @@ from report_cases import HOSTILE, alike, four_detailed_prompts
 
 import divprism as dp
 from divprism.data.samples import Text
+from divprism.data.wording import plain_number
 from divprism.report import report_page
 from divprism.report.documents import models_of
 from divprism.report.next_steps import growth_sentence
@@ -379,6 +380,33 @@ def test_numbers_side_by_side_have_equal_digits():
     assert [significant(value) for value in (1.0, 96, 1000, 1234.5, 12345)] == (
         ["1", "96", "1,000", "1,234", "12,345"]
     )
+
+
+def test_no_sentence_has_powers_of_ten():
+    """A thousand prompts with a hundred outputs each, and one model with a single output."""
+    document = compared(1.0, 0.6)
+    [difference] = document["differences"]
+    difference.update(ratio=129.3, low=118.2, high=141.9)
+    for factor, model in ((129.3, "model0"), (1.0, "model1")):
+        part = document["models"][model]
+        part["data"].update(n=123456, prompts=1234, kinds_as_ids=1234.5)
+        part["data"].update(fewest_outputs=99, most_outputs=101)
+        part["baseline"] = {"excess_information": math.log(2345.6), "baseline": 1234.5}
+        part["baseline"] |= {"p_value": 0.05, "num_permutations": 19}
+        for name, value in (("prompt_vendi", 1023.4), ("information_vendi", 12345.6)):
+            part["scores"][name]["value"] = value
+        for name in ("vendi", "conditional_vendi", "per_prompt_vendi"):
+            part["scores"][name]["value"] = 99.97 * factor
+    answer, [sure, *_], _, _ = said(document)
+    assert answer.endswith(" kind of prompt against 100, 129 times as many.")
+    assert "is 118 to 142 times that of" in sure
+    difference.update(ratio=1.04, low=0.9, high=1.2, clear=False, standard_error=0.03)
+    page = html.unescape(report_page(document))
+    text = re.sub(r"<(script|svg).*?</\1>", "", page, flags=re.DOTALL)
+    assert "1,023 kinds among 1,234 prompts" in text
+    assert not re.findall(r".{20}\de\+\d.{9}", text)
+    for number in (999.7, 99999.9, 123456.7):
+        assert "e+" not in significant(number) + plain_number(number) + plain_number(number, 2)
 
 
 def test_an_output_is_quoted_once():

@@ -10,6 +10,7 @@ from divprism.core.entropy import renyi_entropy
 from divprism.core.kernels import Categorical, Cosine, Gaussian
 from divprism.core.near_rows import equal_up_to, typical_distance
 from divprism.core.spectrum import Spectrum
+from divprism.data.wording import plain_number
 from divprism.errors import Notice
 from divprism.scores.problem import Problem
 from divprism.scores.score import Score
@@ -78,8 +79,8 @@ def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notic
         return ()
     # The same words for all models on these prompts, so that they are printed once.
     text = (
-        f"the {num_prompts:,} prompts count as {kinds:.3g} kinds, so conditional scores also "
-        f"compare outputs of different prompts, and can exceed {highest:.3g}, the most distinct "
+        f"the {num_prompts:,} prompts count as {plain_number(kinds)} kinds, so conditional scores also "
+        f"compare outputs of different prompts, and can exceed {plain_number(highest)}, the most distinct "
         "outputs that an exact prompt can have. If different prompts ask for different things, "
         "read per_prompt_vendi, lower the bandwidth of the prompts, or compare prompts as ids, "
         "with the categorical `kernel_t`."

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from divprism.data.wording import plain_number
 from divprism.report.documents import Document, Documents
 from divprism.report.texts import number_of
 
@@ -262,7 +263,7 @@ def more_units(more: int, model: Document, interval: Document, owner: str = "") 
     """
     data = model["data"]
     if units_of(model, interval) == "prompts":
-        each = f"{data['n'] / data['prompts']:.2g}"
+        each = plain_number(data["n"] / data["prompts"], 2)
         outputs = "output"
         if each != "1":
             outputs = "outputs"

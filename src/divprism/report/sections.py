@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from divprism.data.wording import plain_number
 from divprism.report.documents import Document, Documents
 from divprism.report.fidelity_tables import fidelity_table
 from divprism.report.kinds import ends_of, out_of
@@ -126,7 +127,7 @@ def score_card(spec: ScoreSpec, document: Document) -> Card:
             errors.append(f"{ends} ({percent(interval['level'])})")
     if score["standard_error"]:
         errors.append(f"± {score['standard_error']:.2g} by the estimator")
-    value = f"{score['value']:.4g}"
+    value = plain_number(score["value"], 4)
     meaning = meaning_in(spec, document)
     if spec.family == "per_prompt":
         # Beside the value, where the meaning need not repeat it.

@@ -275,10 +275,12 @@ def significant(value: float, digits: int = 3) -> str:
     ('1.90', '1', '1,234', '4.998')
     """
     whole = round(value)
-    if abs(value - whole) < _WHOLE or abs(value) >= 10.0**digits:
-        return f"{whole:,}"
     # Numbers side by side, such as 1.90 and 1.87, are easier to compare with equal digits.
-    return f"{value:#.{digits}g}".rstrip(".")
+    padded = f"{value:#.{digits}g}"
+    # Rounded before it is compared: 999.9 with three digits is a thousand.
+    if abs(value - whole) < _WHOLE or abs(float(padded)) >= 10.0**digits:
+        return f"{whole:,}"
+    return padded.rstrip(".")
 
 
 def share_in_words(share: float) -> str:

@@ -6,6 +6,7 @@ Sentences for a person who decides and reads no table. Texts from the data are i
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from divprism.data.wording import plain_number
 from divprism.report.documents import Document, Documents
 from divprism.report.kinds import apart, highest_per_kind, kinds_of
 from divprism.report.next_steps import (
@@ -274,7 +275,7 @@ def _listed(named: Sequence[str], every: Sequence[str]) -> str:
 def _by(ratio: float) -> str:
     """Return by how much a number is larger."""
     if ratio >= _MANY_TIMES:
-        return f"{ratio:.2g} times as many"
+        return f"{plain_number(ratio, 2)} times as many"
     return f"{share_in_words(ratio - 1)} more"
 
 
@@ -285,7 +286,7 @@ def _range_in_words(pair: Pair) -> str:
     if pair.low < 1:
         return f"anything from {share_in_words(1 - pair.low)} lower to {high} higher than"
     if pair.low >= _MANY_TIMES:
-        return f"{pair.low:.2g} to {pair.high:.2g} times"
+        return f"{plain_number(pair.low, 2)} to {plain_number(pair.high, 2)} times"
     return f"{share_in_words(pair.low - 1)} to {high} higher than"
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from divprism.analysis.groups.grouping import FEWEST_OUTPUTS
+from divprism.data.wording import plain_number
 from divprism.report.documents import Document
 from divprism.report.growth import growth_of
 from divprism.report.kinds import kinds_of, kinds_sentence
@@ -115,13 +116,13 @@ def _named(name: str, score: Document) -> str:
 def _bias_sentence(baseline: Document) -> str:
     """Return how much of Information is the bias of a small sample, and how much is left."""
     # Rounded before it is compared, so that the sentence never says "a factor of 1 is left".
-    left = f"{math.exp(baseline['excess_information']):.3g}"
-    remainder = f"a factor of {left} is left for the prompts"
-    if float(left) <= 1:
+    left = math.exp(baseline["excess_information"])
+    remainder = f"a factor of {plain_number(left)} is left for the prompts"
+    if float(f"{left:.3g}") <= 1:
         remainder = "nothing is left for the prompts"
     return (
         "Outputs paired with prompts at random also show a factor of "
-        f"{baseline['baseline']:.3g}, the bias of a small sample; {remainder}."
+        f"{plain_number(baseline['baseline'])}, the bias of a small sample; {remainder}."
     )
 
 
@@ -207,7 +208,7 @@ def _ratio(log_ratio: float) -> str:
     decimals = 2
     while decimals < 4 and round(ratio, decimals) == 1 and log_ratio != 0:
         decimals += 1
-    return f"{round(ratio, decimals):g} times"
+    return f"{plain_number(round(ratio, decimals), 6)} times"
 
 
 def p_value_of(baseline: Document) -> str:
@@ -271,12 +272,12 @@ def groups_sentences(document: Document) -> list[str]:
         order += f" Last: {small} with {threshold}, too few to judge."
     if num_hidden:
         order += f" Not shown: {number_of(num_hidden, 'more group')}."
-    conditional = f"{score_spec('conditional_vendi').title} ({document['conditional_vendi']:.4g})"
-    at_order_2 = f"{score_spec('conditional_rke').title} ({document['conditional_rke']:.4g})"
+    keys = ("aggregate", "aggregate_rke", "conditional_vendi", "conditional_rke")
+    mean, mean_rke, own, own_rke = (plain_number(document[key], 4) for key in keys)
     total = (
-        f"The mean of the groups is {document['aggregate']:.4g}, {_against(document['gap'])} "
-        f"{conditional}; at order 2 it is {document['aggregate_rke']:.4g}, "
-        f"{_against(document['gap_rke'])} {at_order_2}."
+        f"The mean of the groups is {mean}, {_against(document['gap'])} "
+        f"{score_spec('conditional_vendi').title} ({own}); at order 2 it is {mean_rke}, "
+        f"{_against(document['gap_rke'])} {score_spec('conditional_rke').title} ({own_rke})."
     )
     notes = [*grouping_note(document), *gap_notes(document)]
     return [order, total, *map(sentence, notes)]
