@@ -18,6 +18,7 @@ from divprism.report.next_steps import growth_sentence
 from divprism.report.pairs import Pair, ranking_of, times_needed
 from divprism.report.texts import significant, visible
 from divprism.report.verdict import verdict_of
+from divprism.scores.spec import SCORES
 
 NB = "\N{NO-BREAK SPACE}"
 
@@ -380,6 +381,95 @@ def test_numbers_side_by_side_have_equal_digits():
     assert [significant(value) for value in (1.0, 96, 1000, 1234.5, 12345)] == (
         ["1", "96", "1,000", "1,234", "12,345"]
     )
+
+
+def ranked_by(score, *spreads):
+    options = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Categorical()}
+    return said(dp.compare(worlds(*spreads), by=score, **options).to_dict())
+
+
+def test_a_factor_is_a_number_and_counts_nothing():
+    answer, [sure], _, _ = ranked_by("information_vendi", 1.0, 0.6)
+    assert re.search(
+        rf"^model\d is higher in Information-Vendi than model\d: [\d.]+ against [\d.]+, "
+        rf"(\d+{NB}% higher|[\d.]+ times as high)\.$",
+        answer,
+    )
+    assert "as many" not in sure
+    answer, *_ = ranked_by("information_vendi", 1.0, 1.0)
+    ending = r"and model\d in Information-Vendi is not settled: [\d.]+ and [\d.]+\.$"
+    assert re.search(ending, answer)
+    answer, *_ = ranked_by("information_vendi", 1.0, 0.6, 0.2)
+    assert " is the highest in Information-Vendi " in answer
+
+
+@pytest.mark.parametrize("spec", SCORES, ids=lambda spec: spec.name)
+def test_what_a_score_counts_follows_its_number(spec):
+    if not spec.noun:
+        assert spec.family == "information"
+        return
+    assert re.fullmatch(r"(distinct outputs|kinds of prompt)( [\w ]+)?", spec.noun)
+    assert ("order 2" in spec.noun) == (spec.order == 2)
+
+
+def test_scores_at_order_2_are_counted():
+    answer, *_ = ranked_by("conditional_rke", 1.0, 0.5)
+    noun = "distinct outputs per kind of prompt at order 2"
+    assert re.search(rf": [\d.]+ {noun} against [\d.]+, ", answer)
+
+
+def test_equal_models_have_sentences_of_their_own():
+    """Copies of one model: no interval has a width, and no digit tells them apart."""
+    t = np.repeat(np.arange(30), 3)
+    samples = dp.Samples(np.eye(90), t)
+    options = {"kernel_x": dp.Cosine(), "kernel_t": dp.Categorical()}
+    document = dp.compare({"a": samples, "b": samples}, **options).to_dict()
+    answer, [sure], _, _ = said(document)
+    assert answer == "a and b score the same: 3 distinct outputs per kind of prompt."
+    assert sure == (
+        f"On the same 30 prompts, the score of a is within 0.1{NB}% of that of b, with 95{NB}% "
+        "confidence."
+    )
+    page = report_page(document)
+    assert "less than 0.1" not in page
+
+
+@pytest.mark.parametrize("gap", [1e-5, 2e-4, 4e-4])
+def test_no_phrase_is_doubled_where_differences_are_tiny(gap):
+    document = compared(1.0, 0.985)
+    [difference] = document["differences"]
+    difference.update(ratio=1 + gap, low=1 - gap, high=1 + 2 * gap, clear=False)
+    for low in (1 - gap, 1 + gap / 2):
+        difference.update(low=low, clear=low > 1)
+        document["models"]["model0"]["details"] = {"convergence": _curves(document, gap)}
+        answer, certainty, _, steps = said(document)
+        for text in (answer, *certainty, *steps):
+            assert not re.search(r"(most|about|than the|to|within) less than", text), text
+
+
+def _curves(document, change):
+    verdict = {"status": "converged", "sentence": "", "change": change}
+    n = document["models"]["model0"]["data"]["n"]
+    return {"n": n, "drawn_from": n, "verdicts": {"conditional_vendi": verdict}}
+
+
+@pytest.mark.parametrize(
+    ("change", "half", "ending"),
+    [
+        (1e-4, 0.05, f"would change it by less than 0.1{NB}%, which the interval allows."),
+        (1e-4, 1e-5, f"change it by less than 0.1{NB}%, more than the interval allows, which is"),
+        (0.02, 1e-5, f"would raise it by about 2{NB}%, more than the interval allows, which is"),
+        (-0.02, 0.05, f"lower it by about 2{NB}%, less than the 5{NB}% to either side that the"),
+    ],
+)
+def test_growth_reads_well_whatever_its_size(change, half, ending):
+    document = compared(1.0, 0.6)["models"]["model0"]
+    score = document["scores"]["conditional_vendi"]
+    score["interval"].update(low=score["value"] * (1 - half), high=score["value"] * (1 + half))
+    curves = _curves({"models": {"model0": document}}, change)
+    sentence = growth_sentence(document | {"details": {"convergence": curves}}, "conditional_vendi")
+    assert ending in sentence
+    assert not re.search(r"(about|than the) less than", sentence)
 
 
 def test_no_sentence_has_powers_of_ten():

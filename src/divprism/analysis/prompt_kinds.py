@@ -79,11 +79,11 @@ def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notic
         return ()
     # The same words for all models on these prompts, so that they are printed once.
     text = (
-        f"the {num_prompts:,} prompts count as {plain_number(kinds)} kinds, so conditional scores also "
-        f"compare outputs of different prompts, and can exceed {plain_number(highest)}, the most distinct "
-        "outputs that an exact prompt can have. If different prompts ask for different things, "
-        "read per_prompt_vendi, lower the bandwidth of the prompts, or compare prompts as ids, "
-        "with the categorical `kernel_t`."
+        f"the {num_prompts:,} prompts count as {plain_number(kinds)} kinds, so conditional scores "
+        "also compare outputs of different prompts, and can exceed "
+        f"{plain_number(highest)}, the most distinct outputs that an exact prompt can have. If "
+        "different prompts ask for different things, read per_prompt_vendi, lower the bandwidth of "
+        "the prompts, or compare prompts as ids, with the categorical `kernel_t`."
     )
     return (Notice("prompts-merged", text),)
 

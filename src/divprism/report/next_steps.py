@@ -16,7 +16,7 @@ from divprism.report.pairs import (
     times_needed,
     units_of,
 )
-from divprism.report.texts import isolated, sentence, share_in_words
+from divprism.report.texts import is_tiny, isolated, sentence, share_in_words
 from divprism.report.words import percent
 
 __all__ = [
@@ -44,6 +44,7 @@ _ALL_APART = (
 _SHOWN_PAIRS = 2  # pairs of models that get advice
 _WORTH = 0.05  # a difference that is worth more data
 _EQUAL = 0.01  # models that differ by less than this, whatever the sample, count as equal
+_PRINTED = 0.001  # the smallest share that is printed in full
 _SAME = 0.0005  # logarithm of the ratio of scores that read as equal
 
 
@@ -105,9 +106,11 @@ def _settling(pair: Pair, models: Documents, ranking: Ranking) -> list[str]:
         return []
     largest = max(pair.high - 1, 1 - pair.low)
     if largest < _EQUAL:
+        # At most less than a tenth of a percent is at most that.
+        most = share_in_words(max(largest, _PRINTED))
         return [
-            f"{names} differ by at most {share_in_words(largest)}, with {percent(ranking.level)} "
-            "confidence: treat them as equal."
+            f"{names} differ by at most {most}, with {percent(ranking.level)} confidence: treat "
+            "them as equal."
         ]
     worth = _worth_showing(pair, model, ranking)
     if math.log(pair.ratio) <= _SAME:
@@ -152,16 +155,22 @@ def growth_sentence(document: Document, name: str) -> str:
     sign = "raise"
     if growth.change < 0:
         sign = "lower"
-    opening = (
-        f"Twice as many {units_of(document, interval)} would {sign} it by about "
-        f"{share_in_words(abs(growth.change))}"
-    )
-    reach = share_in_words(growth.reach)
+    change, reach = share_in_words(abs(growth.change)), share_in_words(growth.reach)
+    effect = f"{sign} it by about {change}"
+    if is_tiny(abs(growth.change)):
+        effect = f"change it by {change}"
+    opening = f"Twice as many {units_of(document, interval)} would {effect}"
     if not growth.exceeds_interval:
+        # "Less than 0.1 %, less than the 5 %" would be read twice.
+        if is_tiny(abs(growth.change)):
+            return f"{opening}, which the interval allows."
         return f"{opening}, less than the {reach} to either side that the interval allows."
+    more = f"more than the {reach} to either side of the interval"
+    if is_tiny(growth.reach):
+        more = "more than the interval allows"
     return (
-        f"{opening}, more than the {reach} to either side of the interval, which is for "
-        "samples of this size: compare it only with scores of the same number of outputs."
+        f"{opening}, {more}, which is for samples of this size: compare it only with scores of "
+        "the same number of outputs."
     )
 
 

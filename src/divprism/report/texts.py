@@ -15,6 +15,7 @@ from divprism.data.wording import is_harmful
 __all__ = [
     "distinct_names",
     "fitted",
+    "is_tiny",
     "isolated",
     "latex_literal",
     "literal",
@@ -283,13 +284,18 @@ def significant(value: float, digits: int = 3) -> str:
     return padded.rstrip(".")
 
 
+def is_tiny(share: float) -> bool:
+    """Return whether a share is so small that its percentage is not printed in full."""
+    return share < _SMALLEST_SHARE
+
+
 def share_in_words(share: float) -> str:
     r"""Return a share as a percentage with two digits.
 
     >>> share_in_words(0.017), share_in_words(0.0001)
     ('1.7\xa0%', 'less than 0.1\xa0%')
     """
-    if share < _SMALLEST_SHARE:
+    if is_tiny(share):
         return "less than 0.1\N{NO-BREAK SPACE}%"
     digits = f"{100 * share:.2g}"
     if share >= 0.1:

@@ -21,6 +21,7 @@ from divprism.scores.spec import score_spec
 
 __all__ = [
     "LONGEST_QUOTE",
+    "SMALLEST_CHANCE",
     "at_equal_size",
     "baseline_sentence",
     "comparison_sentences",
@@ -40,7 +41,6 @@ __all__ = [
 ]
 
 _SIGNIFICANT = 0.05  # p-values up to this count as more than chance
-_TINY = 0.001  # p-values below this are not printed in full
 _MIN_PAIRINGS = 19  # random pairings from which on a p-value of 0.05 can be reached
 _CLEARLY_LESS = 0.95  # a group below this share of the median group is less diverse
 _ERRORS_APART = 2.0  # standard errors between the two least diverse groups
@@ -51,6 +51,8 @@ _BIASED = 1.005  # a factor of random pairings from which on the bias is worth m
 _SMALL_SAMPLE = ("information-unchecked", "too-few-for-interval")
 # exp(0.05) is a factor of 1.05: numbers closer than that need no remark.
 _LARGE_GAP = 0.05  # nats between the groups together and the conditional score
+SMALLEST_CHANCE = 0.001
+"""P-values below this are not printed in full."""
 LONGEST_QUOTE = 90
 """Letters of a prompt or an output inside a sentence."""
 
@@ -193,8 +195,8 @@ def _evidence(baseline: Document) -> tuple[float | None, str]:
     chance = _student_chance(baseline["excess_information"], spread, count)
     evidence = f"p = {chance:.2g}"
     # Student's t gives values such as 1e-9 even for five pairings, which promise too much.
-    if chance < _TINY:
-        evidence = f"p < {_TINY:g}"
+    if chance < SMALLEST_CHANCE:
+        evidence = f"p < {SMALLEST_CHANCE:g}"
     return chance, f"{evidence}, Student's t of {count} random pairings"
 
 
