@@ -536,6 +536,18 @@ def test_names_in_the_verdict_are_text():
     assert "&lt;img" in answer
 
 
+@pytest.mark.parametrize("letter", ["\u200e", "\x07", "\u2028"])
+def test_names_may_hold_letters_that_nobody_sees(letter):
+    """Names that read the same are told apart by a number."""
+    samples = worlds(1.0, 0.3)
+    renamed = {f"sdxl{letter}": samples["model0"], "sdxl": samples["model1"]}
+    comparison = dp.compare(renamed, kernel_x=dp.Gaussian(2.0))
+    page = dp.html_report(comparison, num_repeats=2)
+    assert letter not in page
+    first, second = "<bdi>sdxl</bdi>", "<bdi>sdxl (2)</bdi>"
+    assert f"{first} is more diverse than {second}" in page
+
+
 def test_the_verdict_comes_first_and_needs_no_script():
     page = dp.html_report(dp.compare(worlds(1.0, 0.3), kernel_x=dp.Gaussian(2.0)), num_repeats=2)
     # Whatever needs a click or a script is gone: what is left is what everybody can read.

@@ -141,9 +141,8 @@ def distinct_names(names: Iterable[str], width: float) -> list[str]:
 
 
 def _name_or_placeholder(name: str) -> str:
-    if visible(name).strip():
-        return name
-    return _NO_NAME
+    # Hidden letters are no difference that a reader could see.
+    return one_line(name) or _NO_NAME
 
 
 def _common_start(texts: Sequence[str]) -> int:
