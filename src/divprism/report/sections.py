@@ -20,7 +20,14 @@ from divprism.report.scales import Scale, Scales
 from divprism.report.svg import inline_svg
 from divprism.report.table import Cell, Column, Measured, Table
 from divprism.report.tables import groups_table, meaning_in
-from divprism.report.texts import isolated, number_of, sentence, shortened, significant
+from divprism.report.texts import (
+    isolated,
+    number_of,
+    sentence,
+    shortened,
+    significant,
+    without_formula,
+)
 from divprism.report.thumbnails import is_thumbnail
 from divprism.report.words import (
     at_equal_size,
@@ -60,10 +67,11 @@ _CHART_HEIGHT = 3.3  # inches, beside a width of five
 
 @dataclass(frozen=True)
 class CellView:
-    """A cell of a table: its text, and the value that the browser sorts it by."""
+    """A cell of a table: its text, the value that the browser sorts it by, and what it copies."""
 
     text: str
     sort: str
+    copied: str
     is_text: bool
 
 
@@ -93,7 +101,11 @@ def _cell_view(column: Column, cell: Cell) -> CellView:
     sort = ""
     if value is not None:
         sort = str(value)
-    return CellView(column.show(cell), sort, column.is_text)
+    text, copied = column.show(cell), sort
+    if column.is_text:
+        # It may be pasted into a spreadsheet.
+        copied = without_formula(text)
+    return CellView(text, sort, copied, column.is_text)
 
 
 def reference_table(document: Document) -> TableView | None:
@@ -281,6 +293,7 @@ class GroupView:
 
     id: str
     title: str
+    copied: str
     summary: str
     cells: tuple[CellView, ...]
     prompts: tuple[EntryView, ...]
@@ -320,9 +333,11 @@ def _group_view(key: str, group: Document, cells: tuple[CellView, ...]) -> Group
     for number, mode in enumerate(group["modes"], 1):
         outputs = tuple(entry_view(entry) for entry in mode["outputs"])
         modes.append(ModeView(f"Kind {number} of outputs, {mode['share']:.0%}", outputs))
+    title = _gallery_title(group)
     return GroupView(
         id=key,
-        title=_gallery_title(group),
+        title=title,
+        copied=without_formula(title),
         summary=summary,
         cells=cells,
         prompts=tuple(entry_view(entry) for entry in group["prompts"]),
