@@ -130,6 +130,18 @@ def test_copies_of_an_image_count_as_one(tmp_path):
     assert most["output"]["file"].endswith("red/3.png")
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_copies_of_a_tensor_count_as_one(dtype):
+    """NumPy has no bfloat16."""
+    torch = pytest.importorskip("torch")
+    x, t = alike_outputs([6, 6], [4])
+    tensor = torch.tensor(x, dtype=getattr(torch, dtype), requires_grad=True)
+    result = dp.evaluate(tensor, t, **KERNELS)
+    exact = ExactPrompts.of(result.samples, result.settings)
+    assert [count for _, count in exact.counted(range(12))] == [4, *[1] * 8]
+    assert details(result, num_repeats=2)["least_diverse_prompts"]["num_prompts"] == 1
+
+
 # Models side by side
 
 _ANSWERS = {

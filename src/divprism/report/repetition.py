@@ -16,6 +16,7 @@ from divprism.analysis.groups import ExactPromptGrouping, prompt_groups
 from divprism.analysis.groups.grouping import FEWEST_OUTPUTS
 from divprism.analysis.groups.result import describe_row
 from divprism.analysis.matching import prompt_keys
+from divprism.core.arrays import is_torch_array, to_numpy
 from divprism.data.samples import Samples, Text
 from divprism.data.wording import loose_spelling
 from divprism.scores.settings import Settings
@@ -79,6 +80,9 @@ class ExactPrompts:
         """The exact prompts of some samples; none where these have no prompts."""
         items = samples.given or samples
         vectors = samples.outputs
+        if is_torch_array(vectors):
+            # In one step, and bfloat16 as single precision, which NumPy knows.
+            vectors = to_numpy(vectors)
         if items.prompts is None:
             return cls(items, vectors, {}, {}, 0)
         [keys] = prompt_keys({"": items}).values()
