@@ -79,7 +79,7 @@ class ExactPrompts:
     def of(cls, samples: Samples, settings: Settings) -> "ExactPrompts":
         """The exact prompts of some samples; none where these have no prompts."""
         items = samples.given or samples
-        vectors = samples.outputs
+        vectors: Any = samples.outputs
         if is_torch_array(vectors):
             # In one step, and bfloat16 as single precision, which NumPy knows.
             vectors = to_numpy(vectors)
