@@ -255,6 +255,19 @@ def _apart(samples, interval=0.95):
     return {name: dp.evaluate(one, **shared) for name, one in samples.items()}
 
 
+@pytest.mark.parametrize(("second", "chance"), [(2.5, 0.0), (3 - 1e-9, 1.0), (3.0, 1.0)])
+def test_scores_without_error_differ_by_certainty_or_not_at_all(second, chance):
+    models = {name: four_detailed_prompts() for name in "ab"}
+    for name, value in (("a", 3.0), ("b", second)):
+        models[name] = copy.deepcopy(models[name])
+        score = models[name]["scores"]["conditional_vendi"]
+        score["value"] = value
+        score["interval"].update(low=value, high=value)
+    [pair] = ranking_of({"schema": 2, "models": models}, models).pairs
+    assert pair.p_value == chance
+    assert pair.is_clear == (chance == 0)
+
+
 def test_an_open_order_of_models_scored_apart_is_one_to_compare():
     apart = {name: one.to_dict() for name, one in _apart(worlds(1.0, 0.99)).items()}
     answer, _, _, steps = said({"schema": 2, "models": apart})

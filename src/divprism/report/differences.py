@@ -2,6 +2,7 @@
 
 import math
 
+from divprism.analysis.intervals import SAME_RATIO
 from divprism.data.wording import plain_number
 from divprism.report.pairs import Pair
 from divprism.report.texts import is_tiny, share_in_words
@@ -11,7 +12,6 @@ from divprism.scores.spec import score_spec
 __all__ = ["are_equal", "by_how_much", "chance_in_words", "counted_as", "noun_of", "range_in_words"]
 
 _MANY_TIMES = 2.0  # a ratio from which on "times as many" is easier to read than percent
-_EQUAL = 1e-6  # logarithm of the ratio of scores that differ by rounding at most
 _CERTAIN = 0.995  # a p-value from which on "100 of 100 samples" would be no news
 
 
@@ -38,7 +38,7 @@ def counted_as(score: str, value: str) -> str:
 
 def are_equal(pair: Pair) -> bool:
     """Return whether two scores differ by rounding at most."""
-    return abs(math.log(pair.ratio)) <= _EQUAL
+    return abs(math.log(pair.ratio)) <= SAME_RATIO
 
 
 def by_how_much(ratio: float, score: str) -> str:

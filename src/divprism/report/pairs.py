@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from divprism.analysis.intervals import SAME_RATIO, chance_of_difference
 from divprism.data.wording import plain_number
 from divprism.report.documents import Document, Documents
 from divprism.report.texts import number_of
@@ -195,10 +196,9 @@ def _scored_apart(first: str, second: str, score: str, models: Documents) -> Pai
     reach = math.hypot(*reaches)
     error = reach / _normal_quantile((1 + intervals[0]["level"]) / 2)
     low, high = ratio * math.exp(-reach), ratio * math.exp(reach)
-    chance = 1.0
-    if error > 0:
-        chance = 2 * _normal_tail(math.log(ratio) / error)
-    return Pair(first, second, ratio, low, high, low > 1, chance, error)
+    # Nothing is known of the number of parts behind the errors: they are taken as exact.
+    chance = chance_of_difference(math.log(ratio), error, math.inf)
+    return Pair(first, second, ratio, low, high, low > 1 + SAME_RATIO, chance, error)
 
 
 def _is_comparable(models: Documents) -> bool:
@@ -215,12 +215,6 @@ def _normal_quantile(level: float) -> float:
 
     # A level of 1 would be infinitely many standard errors.
     return float(ndtri(min(level, 1 - 1e-9)))
-
-
-def _normal_tail(errors: float) -> float:
-    from scipy.special import ndtr
-
-    return float(ndtr(-errors))
 
 
 def times_needed(pair: Pair, ratio: float) -> float | None:
