@@ -213,6 +213,11 @@ def test_empty_completions_earn_the_least_and_do_not_count():
     assert rewards(["a", "", "b"], quality=lambda **columns: [1, 1, 0.5])[1] == 0
 
 
+@pytest.mark.parametrize("text", ["\u200b", "\u2060\xad", "\ufeff \x07", "\u2028\u3000", "\u200e"])
+def test_completions_that_nobody_sees_are_empty(text):
+    assert rewards([text, "a", "b"]) == pytest.approx([-1, 1, 1])
+
+
 def test_a_single_completion_earns_nothing():
     assert rewards("a") == [0]
     assert rewards(["a", ""]) == [0, -1]

@@ -21,7 +21,7 @@ from divprism.embedders.embedding import EmbedderLike, resolve_embedder
 from divprism.embedders.pipeline import embed_items
 from divprism.errors import ArgumentError, DataError
 from divprism.integrations._completion_groups import Batch, hash_table
-from divprism.integrations._completions import completion_text, content_digest
+from divprism.integrations._completions import completion_text, content_digest, is_blank
 from divprism.scores import registry
 
 __all__ = ["DiversityReward"]
@@ -58,9 +58,9 @@ class DiversityReward:
     Worthless completions, of quality 0, earn nothing and do not count.
 
     Rewards depend on the completions of a group alone: neither on their order nor on a seed. An
-    empty completion earns the least there is, -weight or with `quality` 0, and does not count in
-    its group. The only completion of a group has a gain of 0. A group of n costs O(n^4) at most,
-    which is milliseconds for n = 16.
+    empty completion, of which nothing can be seen, earns the least there is, -weight or with
+    `quality` 0, and does not count in its group. The only completion of a group has a gain of 0. A
+    group of n costs O(n^4) at most, which is milliseconds for n = 16.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class DiversityReward:
         """The reward of one completion."""
         if quality is None:
             return None
-        is_empty = not text.strip()
+        is_empty = is_blank(text)
         if self.quality is not None:
             if is_empty:
                 return 0.0
@@ -210,7 +210,7 @@ class DiversityReward:
         """The completions of this process as tables; empty ones have no mass."""
         masses = np.zeros(len(texts))
         for index, (text, quality) in enumerate(zip(texts, qualities, strict=True)):
-            if text.strip() and quality is not None:
+            if quality is not None and not is_blank(text):
                 masses[index] = quality
         counting = [index for index, mass in enumerate(masses) if mass > 0]
         vectors = np.zeros((len(texts), 0))
