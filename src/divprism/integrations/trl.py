@@ -22,6 +22,7 @@ from divprism.embedders.pipeline import embed_items
 from divprism.errors import ArgumentError, DataError
 from divprism.integrations._completion_groups import Batch, hash_table
 from divprism.integrations._completions import completion_text, content_digest, is_blank
+from divprism.integrations._kernels import given_kernel
 from divprism.scores import registry
 
 __all__ = ["DiversityReward"]
@@ -247,14 +248,9 @@ class DiversityReward:
 
 def _kernel(embedder: object, bandwidth: float | None, kernel: Kernel | None) -> Kernel:
     """The kernel from its settings."""
-    if kernel is not None:
-        if not isinstance(kernel, Kernel):
-            raise ArgumentError(f"`kernel` must be a kernel such as dp.Cosine(); got {kernel!r}.")
-        if bandwidth is not None:
-            raise ArgumentError("`kernel` and `bandwidth` were both given; drop one of them.")
-        return kernel
-    if bandwidth is not None:
-        return Gaussian(bandwidth)
+    given = given_kernel(kernel, bandwidth, names=("kernel", "bandwidth"))
+    if given is not None:
+        return given
     if embedder is not None:
         raise ArgumentError(
             "with `embedder`, `bandwidth` or `kernel` must be given: vectors of different "

@@ -19,11 +19,11 @@ from divprism.analysis.matching import prompt_keys
 from divprism.core.arrays import is_torch_array, to_numpy
 from divprism.data.samples import Samples, Text
 from divprism.data.wording import loose_spelling
+from divprism.report.words import ERRORS_APART
 from divprism.scores.settings import Settings
 
 __all__ = ["ExactPrompts", "side_by_side"]
 
-_ERRORS_APART = 2.0  # standard errors within which two scores count as equal
 _NAMED_PROMPTS = 3  # of those that tie for the lowest score
 _LISTED_PROMPTS = 10  # in the table of the least diverse prompts
 _LISTED_OUTPUTS = 3  # of those that occur most often
@@ -226,7 +226,7 @@ def _enough(counts: Iterable[int]) -> int:
 
 
 def _is_tied(one: _Scored, lowest: _Scored) -> bool:
-    apart = _ERRORS_APART * math.hypot(lowest.error, one.error)
+    apart = ERRORS_APART * math.hypot(lowest.error, one.error)
     # Scores that read the same are the same to a reader.
     reads_the_same = f"{one.rarefied:.3g}" == f"{lowest.rarefied:.3g}"
     return reads_the_same or one.rarefied - lowest.rarefied <= apart

@@ -20,6 +20,7 @@ from divprism.report.texts import (
 from divprism.scores.spec import score_spec
 
 __all__ = [
+    "ERRORS_APART",
     "LONGEST_QUOTE",
     "SMALLEST_CHANCE",
     "at_equal_size",
@@ -43,7 +44,6 @@ __all__ = [
 _SIGNIFICANT = 0.05  # p-values up to this count as more than chance
 _MIN_PAIRINGS = 19  # random pairings from which on a p-value of 0.05 can be reached
 _CLEARLY_LESS = 0.95  # a group below this share of the median group is less diverse
-_ERRORS_APART = 2.0  # standard errors between the two least diverse groups
 _ROUNDING = 1e-9  # nats; pairings closer than that have the same Information
 _EQUAL = 0.0005  # logarithm of the ratio of numbers that read the same
 _BIASED = 1.005  # a factor of random pairings from which on the bias is worth mentioning
@@ -51,6 +51,8 @@ _BIASED = 1.005  # a factor of random pairings from which on the bias is worth m
 _SMALL_SAMPLE = ("information-unchecked", "too-few-for-interval")
 # exp(0.05) is a factor of 1.05: numbers closer than that need no remark.
 _LARGE_GAP = 0.05  # nats between the groups together and the conditional score
+ERRORS_APART = 2.0
+"""Standard errors within which two groups or prompts count as equally diverse."""
 SMALLEST_CHANCE = 0.001
 """P-values below this are not printed in full."""
 LONGEST_QUOTE = 90
@@ -377,7 +379,7 @@ def _least_diverse_group(document: Document) -> list[str]:
     if values[0] > _CLEARLY_LESS * sorted(values)[len(values) // 2]:
         return []
     error = math.hypot(large[0][error_key], large[1][error_key])
-    if values[1] - values[0] <= _ERRORS_APART * error:
+    if values[1] - values[0] <= ERRORS_APART * error:
         return []
     size = round(large[0]["size"])
     sample = number_of(size, "output")
