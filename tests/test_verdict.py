@@ -223,6 +223,9 @@ def test_intervals_that_were_switched_off_are_no_small_sample():
     assert "interval=0.95 (on the command line --interval 0.95)" in step
     page = report_page(document)
     assert "so few outputs" not in page
+    assert "with its interval" not in page
+    third = {"schema": 2, "models": document["models"] | {"c": document["models"]["model1"]}}
+    assert said(third)[0].startswith("Which of 3 models is the most diverse is open: model0 has ")
     assert "too small" not in page
 
 

@@ -193,7 +193,11 @@ def ranking_chart(document: Document) -> Chart:
 def intervals_chart(score: str, documents: Documents) -> Chart:
     """Return the score of models that were scored apart, without ranks."""
     spec = score_spec(score)
-    values = {}
+    values, label = {}, f"{spec.title} of each model"
+    caption = "The score of each model, on one scale."
+    if any(document["scores"][score]["interval"] for document in documents.values()):
+        label += " with its interval"
+        caption = "The score of each model, with its interval, on one scale."
     for model, document in documents.items():
         one = document["scores"][score]
         interval = one["interval"] or {"low": one["value"], "high": one["value"]}
@@ -202,10 +206,10 @@ def intervals_chart(score: str, documents: Documents) -> Chart:
         lambda axes: draw_values(axes[0], values, spec),
         panels=1,
         height=0.7 + 0.42 * len(documents),
-        label=f"{spec.title} of each model with its interval",
+        label=label,
         name="ranking",
     )
-    return Chart(tuple(panels), "The score of each model, with its interval, on one scale.")
+    return Chart(tuple(panels), caption)
 
 
 def charts(key: str, details: Mapping[str, Document], scales: Scales) -> list[Chart]:

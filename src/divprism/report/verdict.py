@@ -205,9 +205,12 @@ def _answer(models: Documents, ranking: Ranking) -> str:
         reason = "cannot be said from so few outputs"
         if intervals_are_off(models, ranking):
             reason = "is open"
+        question = f"Which model is {_more(name)}"
+        if len(ranking.order) > 2:
+            question = f"Which of {len(ranking.order):,} models is the {_most(name)}"
         return (
-            f"Which model is {_more(name)} {reason}: {isolated(leader)} has {counted}, "
-            f"{isolated(second)} {values[second]}."
+            f"{question} {reason}: {isolated(leader)} has {counted}, {isolated(second)} "
+            f"{values[second]}."
         )
     by = by_how_much(ranking.pair(leader, second).ratio, name)
     if len(ranking.order) == 2:
