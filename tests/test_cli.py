@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +24,7 @@ import divprism as dp
 from divprism import cli
 from divprism.analysis.gates import check_gates
 from divprism.cli.messages import in_flags, say, working
-from divprism.report import page
+from divprism.report import doctor, page
 from divprism.report.table import SCORE, Column, Measured
 from divprism.scores import registry
 from divprism.scores.spec import SCORES
@@ -715,6 +716,35 @@ def test_doctor_finds_what_is_wrong_and_prints_no_secret(monkeypatch, tmp_path):
     assert "\nweights of wordllama, weights/l2_supercat_256.safetensors: as published\n" in text
     assert re.search(r"^devices: cpu", text, re.MULTILINE)
     assert re.search(r"^extras that are complete: .*\btext\b", text, re.MULTILINE)
+
+
+def test_doctor_prints_of_an_address_the_host_only(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://me:secret@example.org:8000/v1?key=secret")
+    [line] = [line for line in doctor._environment() if "BASE_URL" in line]
+    assert line == "OPENAI_BASE_URL is 'https://example.org:8000'"
+    for url in ("secret", "https://[secret", "https://host:secret", "//:secret@"):
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        assert "secret" not in "".join(doctor._environment())
+
+
+def test_doctor_asks_for_no_package_of_another_python(monkeypatch):
+    needed = ["numpy>=1.26", "missing-a>=1.0; (python_version < '3.11') and extra == 'inspect'"]
+    needed += ['missing-b>=1; python_version >= "3.11" and extra == "video"']
+    monkeypatch.setattr(doctor.metadata, "requires", lambda name: needed)
+    packages = doctor._packages_by_extra()
+    assert packages == {"": ["numpy"], "video": ["missing-b"]}
+    lines = list(doctor._extras(packages))
+    assert lines == [
+        "extra video lacks missing-b: pip install 'divprism[video]'",
+        "extras that are complete: none",
+    ]
+
+
+def test_doctor_knows_the_markers_of_all_requirements():
+    for requirement in metadata.requires("divprism"):
+        _, _, markers = requirement.partition(";")
+        names = set(re.findall(r"(\w+)\s*(?:[<>=!~]=?|in)\s*['\"]", markers))
+        assert names <= {"extra", "python_version"}
 
 
 @pytest.mark.parametrize(

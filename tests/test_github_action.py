@@ -167,6 +167,15 @@ def test_no_input_of_scoring_runs_a_command(run, tmp_path):
     assert list((tmp_path / "work").iterdir()) == []
 
 
+def test_modules_in_the_checkout_are_not_imported(run, answers, tmp_path):
+    for name in ("numpy", "json", "divprism"):
+        module = tmp_path / "work" / f"{name}.py"
+        module.write_text("open('ran', 'w').close()\nraise SystemExit(7)\n")
+    done = run(SCORE, file=answers({"a": 5}), threshold="2", arguments="--kernel-x=cosine")
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "work" / "ran").exists()
+
+
 def test_a_file_that_looks_like_a_flag_is_a_file(run):
     done = run(SCORE, file="--help")
     assert done.returncode == 4
@@ -200,8 +209,8 @@ def calls_of_install(run, tmp_path, monkeypatch, **inputs):
 def test_what_is_installed(run, tmp_path, monkeypatch, inputs, requirement):
     done, calls = calls_of_install(run, tmp_path, monkeypatch, **inputs)
     assert done.returncode == 0
-    venv = ["-m", "venv", str(tmp_path / "divprism")]
-    assert calls == [*venv, "-m", "pip", "install", "--quiet", requirement]
+    venv = ["-I", "-m", "venv", str(tmp_path / "divprism")]
+    assert calls == [*venv, "-I", "-m", "pip", "install", "--quiet", requirement]
 
 
 @pytest.mark.parametrize("name", ["version", "extras"])

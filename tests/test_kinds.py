@@ -9,7 +9,7 @@ import pytest
 import divprism as dp
 from divprism.report.details import detailed
 from divprism.report.group_tables import groups_listing
-from divprism.report.kinds import kinds_note, kinds_sentence, out_of
+from divprism.report.kinds import highest_per_kind, kinds_note, kinds_sentence, out_of
 from divprism.report.sections import score_card
 from divprism.report.tables import evaluation_table, results_table
 from divprism.report.words import gap_notes, headline
@@ -52,6 +52,22 @@ def test_similar_prompts_add_to_the_score_per_exact_prompt():
         f"so {result.conditional_vendi:.3g} distinct outputs per kind of prompt are more than 1 of "
         "5 per exact prompt"
     )
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0])
+def test_the_highest_score_is_that_of_the_weights(order):
+    """All outputs are different, so the score is as high as it can be."""
+    x, t = np.eye(40), np.repeat(np.arange(8), 5)
+    options = {"kernel_x": dp.Cosine(), "kernel_t": dp.Categorical(), "order": order}
+    weights = np.random.default_rng(0).random(40) ** 3
+    weights /= weights.sum()
+    document = dp.evaluate(x, t, weights=weights, **options).to_dict()
+    score = document["scores"]["conditional_vendi"]["value"]
+    assert highest_per_kind(document) == pytest.approx(score)
+    assert score < 4.5
+    assert out_of(score, document).endswith(f" of at most {score:.3g}")
+    del document["data"]["outputs_as_ids"]  # as earlier versions wrote it
+    assert highest_per_kind(document) is None
 
 
 def test_prompts_compared_as_ids_are_kinds_themselves():

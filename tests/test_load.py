@@ -258,6 +258,22 @@ FOLDERS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"prompt": ["a", "b"], "output": ["x"]}, "prompt 2, output 1. Repeat a prompt once for"),
+        ({"prompt": ["a"], "n": [1, 2], "output": []}, "prompt 1, n 2, output 0"),
+        ({"prompt": ["a"], "output": []} | {f"c{i}": [1] for i in range(9)}, "c2 1, ..."),
+    ],
+)
+def test_columns_of_different_lengths_are_refused(tmp_path, columns, message):
+    write(tmp_path, {"o.json": json.dumps(columns)})
+    with pytest.raises(dp.DataError) as refused:
+        dp.load(tmp_path / "o.json")
+    assert "has columns of different lengths: " in str(refused.value)
+    assert message in str(refused.value)
+
+
 @pytest.mark.parametrize("layout", FOLDERS)
 def test_every_image_folder_pairs_each_file_with_its_prompt(layout, tmp_path):
     names = list(FOLDERS[layout])

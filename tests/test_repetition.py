@@ -121,6 +121,13 @@ def test_spellings_of_an_output_count_as_one():
     assert listed == [("Unicorns.", 3), ("a fox", 2)]
 
 
+def test_punctuation_alone_is_an_answer_of_its_own():
+    texts = ["?", "!", "...", "?", " ? ", "", "no"]
+    exact = ExactPrompts(dp.Samples(tuple(map(Text, texts))), np.eye(7), {}, {}, 0)
+    counted = [(texts[row], count) for row, count in exact.counted(range(7))]
+    assert counted == [("?", 3), ("!", 1), ("...", 1), ("", 1), ("no", 1)]
+
+
 def test_copies_of_an_image_count_as_one(tmp_path):
     files = {f"red/{index}.png": image_bytes(min(index, 3)) for index in range(6)}
     files |= {f"blue/{index}.png": image_bytes(10 + index) for index in range(6)}
@@ -128,6 +135,18 @@ def test_copies_of_an_image_count_as_one(tmp_path):
     [most] = details(result, num_repeats=2)["most_repeated"]
     assert most["count"] == 3
     assert most["output"]["file"].endswith("red/3.png")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_copies_of_a_tensor_count_as_one(dtype):
+    """NumPy has no bfloat16."""
+    torch = pytest.importorskip("torch")
+    x, t = alike_outputs([6, 6], [4])
+    tensor = torch.tensor(x, dtype=getattr(torch, dtype), requires_grad=True)
+    result = dp.evaluate(tensor, t, **KERNELS)
+    exact = ExactPrompts.of(result.samples, result.settings)
+    assert [count for _, count in exact.counted(range(12))] == [4, *[1] * 8]
+    assert details(result, num_repeats=2)["least_diverse_prompts"]["num_prompts"] == 1
 
 
 # Models side by side
@@ -180,6 +199,20 @@ def test_outputs_side_by_side_are_visible_without_a_click():
     assert "1 distinct of 4 outputs" in beside
     assert "<img src=x" not in page
     assert "&lt;img src=x" in beside
+
+
+def test_models_that_differ_nowhere_have_no_prompt_in_the_middle():
+    x, t = alike_outputs([4] * 5, [3, 2])
+    same = prompts_of(x, t)
+    shown = side_by_side({"a": same, "b": same})["prompts"]
+    assert [one["reason"] for one in shown] == ["alike", "alike"]
+    # Of two prompts, neither is in the middle.
+    few = {name: prompts_of(*alike_outputs([6, 6], same)) for name, same in (("a", []), ("b", [4]))}
+    assert [one["reason"] for one in side_by_side(few)["prompts"]] == ["apart", "alike"]
+    # Of seven, the one with the fourth largest difference is.
+    varied, fixed = (prompts_of(*alike_outputs([6] * 7, alike)) for alike in ([], [2, 3, 4, 5, 6]))
+    shown = side_by_side({"a": varied, "b": fixed})["prompts"]
+    assert (shown[3]["prompt"]["id"], shown[3]["reason"]) == ("1", "middle")
 
 
 def test_prompts_with_one_output_are_spread_evenly():

@@ -432,6 +432,33 @@ def test_a_table_is_copied_by_columns(window, compared):
     assert float(rows[0][head.index("conditional")]) > 1
 
 
+def test_copied_names_are_no_formulas(window, tmp_path):
+    samples = {}
+    t = np.repeat(["=1+1", "plain", "@SUM(A1)"], 6)
+    for index, name in enumerate(["=cmd", "+1", "plain"]):
+        samples[name] = dp.Samples(np.random.default_rng(index).standard_normal((18, 3)), t)
+    page = tmp_path / "report.html"
+    settings = {"kernel_x": dp.Gaussian(1.0), "kernel_t": dp.Categorical()}
+    page.write_text(dp.html_report(dp.compare(samples, **settings), num_repeats=2), "utf-8")
+    show(window, page)
+    window.execute_script(OPEN_ALL)
+    tables = window.find_elements("css selector", ".tools .copy")
+    assert len(tables) > 4
+    cells = []
+    for button in tables:
+        window.execute_script(
+            "window.copied = ''; navigator.clipboard.writeText = async (t) => {window.copied = t;};"
+            "arguments[0].click()",
+            button,
+        )
+        window.execute_async_script("setTimeout(arguments[0], 20)")
+        copied = window.execute_script("return window.copied")
+        cells += [cell for line in copied.split("\n") for cell in line.split("\t")]
+    names = [cell for cell in cells if re.search(r"=cmd|=1\+1|@SUM|^'?\+1$", cell)]
+    assert {"'=cmd", "'+1", "'=1+1", "'@SUM(A1)"} <= {name.strip("\u2068\u2069") for name in names}
+    assert not any(re.match("[\u2068]?[=+@]", name) for name in names)
+
+
 def test_without_a_clipboard_the_older_command_copies(shown):
     shown.execute_script("navigator.clipboard.writeText = () => Promise.reject(new Error())")
     button = shown.find_element("css selector", ".cards dd .copy")

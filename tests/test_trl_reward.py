@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 from reward_workers import COMPLETIONS, PROMPTS, SHARES, length, one_hot, rewards_of, run_two
@@ -213,6 +213,11 @@ def test_empty_completions_earn_the_least_and_do_not_count():
     assert rewards(["a", "", "b"], quality=lambda **columns: [1, 1, 0.5])[1] == 0
 
 
+@pytest.mark.parametrize("text", ["\u200b", "\u2060\xad", "\ufeff \x07", "\u2028\u3000", "\u200e"])
+def test_completions_that_nobody_sees_are_empty(text):
+    assert rewards([text, "a", "b"]) == pytest.approx([-1, 1, 1])
+
+
 def test_a_single_completion_earns_nothing():
     assert rewards("a") == [0]
     assert rewards(["a", ""]) == [0, -1]
@@ -243,12 +248,56 @@ def test_worthless_completions_earn_nothing_and_hide_no_repetition():
     assert found == [1, 1, 0, 0]
 
 
-def test_completions_count_in_proportion_to_their_quality():
-    masses = {"a": 2 * 0.8, "b": 0.4}
+def test_better_completions_count_in_proportion_to_their_quality():
     a, copy, b = rewards("aab", quality=quality([0.8, 0.8, 0.4]))
-    whole = vendi_of(list(masses.values()))
-    assert a == copy == pytest.approx(0.8 * (1 + whole - vendi_of([0.8, 0.4])))
-    assert b == pytest.approx(0.4 * (1 + whole - 1))
+    assert b == pytest.approx(0.4 * (1 + vendi_of([1.6, 0.4]) - 1))
+    # For `a` the worse `b` counts as much as `a` itself.
+    assert a == copy == pytest.approx(0.8 * (1 + vendi_of([2, 1]) - 2))
+
+
+def test_the_best_completion_does_not_lose_because_others_are_worse():
+    """All masses count as 1 for the first; for the others it counts as ten of them."""
+    best, *others = rewards(LETTERS, quality=quality([1] + [0.1] * 7))
+    assert best == pytest.approx(2)
+    gain = vendi_of([10, *[1] * 7]) - vendi_of([10, *[1] * 6])
+    assert others == pytest.approx([0.1 * (1 + gain)] * 7)
+
+
+QUALITIES = st.one_of(st.floats(0.01, 1), st.sampled_from([0, 0.1, 0.5, 1]))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(LETTERS), QUALITIES), min_size=2, max_size=8),
+    st.sampled_from([0.5, 1.0, 2.0, math.inf]),
+)
+@example([("a", 1), *[(letter, 0.1) for letter in LETTERS[1:]]], 1.0)
+def test_no_completion_unlike_all_others_earns_less_than_a_worse_one(pairs, order):
+    texts, values = zip(*pairs, strict=True)
+    found = rewards(texts, quality=quality(values), order=order)
+    for text, value, reward in zip(texts, values, found, strict=True):
+        if texts.count(text) == 1:
+            worse = [at for other, at in zip(values, found, strict=True) if other <= value]
+            assert reward >= max(worse) - 1e-9
+
+
+@given(
+    st.lists(st.sampled_from(LETTERS), min_size=2, max_size=8),
+    st.floats(0.01, 1),
+    st.sampled_from([0.5, 1.0, 2.0]),
+)
+def test_equal_qualities_have_the_gains_without_quality(texts, value, order):
+    expected = [value * (1 + gain) for gain in rewards(texts, order=order)]
+    assert rewards(texts, quality=quality([value] * len(texts)), order=order) == pytest.approx(
+        expected, abs=1e-9
+    )
+
+
+@given(st.lists(st.tuples(st.sampled_from("bcdef"), QUALITIES), min_size=1, max_size=6))
+def test_a_copy_earns_less_than_another_new_completion_would(others):
+    texts, values = zip(*others, strict=True)
+    copied = rewards(["a", "a", *texts], quality=quality([1, 1, *values]))
+    new = rewards(["a", "g", *texts], quality=quality([1, 1, *values]))
+    assert copied[0] == copied[1] < new[1]
 
 
 @given(st.lists(st.tuples(st.sampled_from(LETTERS), st.floats(0, 1)), min_size=2, max_size=8))

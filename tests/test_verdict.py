@@ -11,12 +11,14 @@ from report_cases import HOSTILE, alike, four_detailed_prompts
 
 import divprism as dp
 from divprism.data.samples import Text
+from divprism.data.wording import plain_number
 from divprism.report import report_page
 from divprism.report.documents import models_of
 from divprism.report.next_steps import growth_sentence
 from divprism.report.pairs import Pair, ranking_of, times_needed
 from divprism.report.texts import significant, visible
 from divprism.report.verdict import verdict_of
+from divprism.scores.spec import SCORES
 
 NB = "\N{NO-BREAK SPACE}"
 
@@ -152,6 +154,23 @@ def test_a_pair_further_apart_can_be_open():
     assert steps != ["The order needs no more data."]
 
 
+def test_a_tie_for_the_first_place_beyond_the_second_model_is_open():
+    """The second is clearly below the leader, and a later one with a wide interval is not."""
+    document = compared(1.0, 0.5, 0.3, 0.3)
+    _, second, third, _ = document["ranks"]
+    for pair in document["differences"]:
+        if pair["second"] == third:
+            pair.update(clear=False, low=0.9)
+    answer, [sure, pairs], _, [step, _] = said(document)
+    assert "is the most diverse is not settled: model0" in answer
+    assert third in answer
+    assert sure.startswith("This is open. On the same 30 prompts, the score of model0 is anything")
+    assert f"that of {third}, with" in sure
+    # It comes before the neighbours further down.
+    assert f"not settled between model0 and {third}; {second} and {third}" in pairs
+    assert f"model0 and {third} " in step
+
+
 def test_models_within_one_percent_count_as_equal():
     """Thousands of prompts for a difference that nobody would notice are no advice."""
     document = compared(1.0, 0.985)
@@ -193,6 +212,31 @@ def test_too_few_outputs_for_an_order():
     assert steps == []
 
 
+def test_intervals_that_were_switched_off_are_no_small_sample():
+    apart = _apart(worlds(1.0, 0.3), interval=None)
+    document = {"schema": 2, "models": {name: one.to_dict() for name, one in apart.items()}}
+    answer, certainty, _, [step] = said(document)
+    assert answer.startswith("Which model is more diverse is open: model0 has ")
+    assert certainty == [
+        "Intervals were switched off, so whether the difference is clear is unknown."
+    ]
+    assert "interval=0.95 (on the command line --interval 0.95)" in step
+    page = report_page(document)
+    assert "so few outputs" not in page
+    assert "with its interval" not in page
+    third = {"schema": 2, "models": document["models"] | {"c": document["models"]["model1"]}}
+    assert said(third)[0].startswith("Which of 3 models is the most diverse is open: model0 has ")
+    assert "too small" not in page
+
+
+def test_what_a_small_sample_lacks_is_a_sentence():
+    x = np.random.default_rng(0).standard_normal((6, 3))
+    document = dp.evaluate(x, np.repeat([0, 1], 3), interval=0.95, kernel_x=dp.Gaussian(1.0))
+    _, _, _, [step] = said(document.to_dict())
+    assert step[0].isupper()
+    assert step.endswith(".")
+
+
 def test_models_that_were_scored_apart():
     """Without differences by prompt the intervals are wider, and so is the doubt."""
     samples = worlds(1.0, 0.7)
@@ -209,9 +253,22 @@ def test_models_that_were_scored_apart():
     assert one.ratio == pytest.approx(both.ratio)
 
 
-def _apart(samples):
-    shared = {"kernel_x": dp.Gaussian(2.0), "interval": 0.95}
+def _apart(samples, interval=0.95):
+    shared = {"kernel_x": dp.Gaussian(2.0), "interval": interval}
     return {name: dp.evaluate(one, **shared) for name, one in samples.items()}
+
+
+@pytest.mark.parametrize(("second", "chance"), [(2.5, 0.0), (3 - 1e-9, 1.0), (3.0, 1.0)])
+def test_scores_without_error_differ_by_certainty_or_not_at_all(second, chance):
+    models = {name: four_detailed_prompts() for name in "ab"}
+    for name, value in (("a", 3.0), ("b", second)):
+        models[name] = copy.deepcopy(models[name])
+        score = models[name]["scores"]["conditional_vendi"]
+        score["value"] = value
+        score["interval"].update(low=value, high=value)
+    [pair] = ranking_of({"schema": 2, "models": models}, models).pairs
+    assert pair.p_value == chance
+    assert pair.is_clear == (chance == 0)
 
 
 def test_an_open_order_of_models_scored_apart_is_one_to_compare():
@@ -267,6 +324,10 @@ def test_growth_is_judged_beside_the_interval():
     verdict["change"] = 0.3
     expected = f"raise it by about 30{NB}%, more than the 10{NB}% to either side"
     assert expected in growth_sentence(document, "vendi")
+    # A random subset grows faster than the whole sample, of which nothing is known.
+    document["details"]["convergence"]["drawn_from"] = 48
+    assert growth_sentence(document, "vendi") == ""
+    document["details"]["convergence"]["drawn_from"] = 24
     del verdict["change"]
     assert growth_sentence(document, "vendi") == ""
 
@@ -280,8 +341,27 @@ def test_models_that_ignore_their_prompts_are_named():
     _, certainty, _, _ = said(document)
     assert certainty[-1].startswith("The outputs of deaf cannot be distinguished from outputs that")
     first = max(document["models"], key=lambda name: _score(document, name))
+    assert "their diversity may be no answer to the prompts." in certainty[-1]
     # Who comes first among the models that answer is what a reader asks next.
     assert ("Of the other models, apt has the highest" in certainty[-1]) == (first == "deaf")
+
+
+def test_outputs_are_not_called_deaf_where_that_cannot_be_tested():
+    """Ids as prompts, one output each: every pairing is as good as any other."""
+    samples = {}
+    for name in "ab":
+        x = np.random.default_rng(ord(name)).standard_normal((60, 3))
+        samples[name] = dp.Samples(x, np.arange(60))
+    document = dp.compare(samples, kernel_x=dp.Gaussian(1.0), num_permutations=19).to_dict()
+    baseline = document["models"]["a"]["baseline"]
+    assert baseline["standard_deviation"] == pytest.approx(0, abs=1e-12)
+    _, certainty, _, [step] = said(document)
+    assert not any("ignore their prompts" in text for text in certainty)
+    assert "the score cannot tell the models apart" in step
+    assert "equal" not in step
+    page = html.unescape(report_page(document))
+    assert "cannot be tested: however they are paired" in page
+    assert "ignore their prompts" not in page
 
 
 def _score(document, name):
@@ -319,6 +399,122 @@ def test_numbers_side_by_side_have_equal_digits():
     )
 
 
+def ranked_by(score, *spreads):
+    options = {"kernel_x": dp.Gaussian(2.0), "kernel_t": dp.Categorical()}
+    return said(dp.compare(worlds(*spreads), by=score, **options).to_dict())
+
+
+def test_a_factor_is_a_number_and_counts_nothing():
+    answer, [sure], _, _ = ranked_by("information_vendi", 1.0, 0.6)
+    assert re.search(
+        rf"^model\d is higher in Information-Vendi than model\d: [\d.]+ against [\d.]+, "
+        rf"(\d+{NB}% higher|[\d.]+ times as high)\.$",
+        answer,
+    )
+    assert "as many" not in sure
+    answer, *_ = ranked_by("information_vendi", 1.0, 1.0)
+    ending = r"and model\d in Information-Vendi is not settled: [\d.]+ and [\d.]+\.$"
+    assert re.search(ending, answer)
+    answer, *_ = ranked_by("information_vendi", 1.0, 0.6, 0.2)
+    assert " is the highest in Information-Vendi " in answer
+
+
+@pytest.mark.parametrize("spec", SCORES, ids=lambda spec: spec.name)
+def test_what_a_score_counts_follows_its_number(spec):
+    if not spec.noun:
+        assert spec.family == "information"
+        return
+    assert re.fullmatch(r"(distinct outputs|kinds of prompt)( [\w ]+)?", spec.noun)
+    assert ("order 2" in spec.noun) == (spec.order == 2)
+
+
+def test_scores_at_order_2_are_counted():
+    answer, *_ = ranked_by("conditional_rke", 1.0, 0.5)
+    noun = "distinct outputs per kind of prompt at order 2"
+    assert re.search(rf": [\d.]+ {noun} against [\d.]+, ", answer)
+
+
+def test_equal_models_have_sentences_of_their_own():
+    """Copies of one model: no interval has a width, and no digit tells them apart."""
+    t = np.repeat(np.arange(30), 3)
+    samples = dp.Samples(np.eye(90), t)
+    options = {"kernel_x": dp.Cosine(), "kernel_t": dp.Categorical()}
+    document = dp.compare({"a": samples, "b": samples}, **options).to_dict()
+    answer, [sure], _, _ = said(document)
+    assert answer == "a and b score the same: 3 distinct outputs per kind of prompt."
+    assert sure == (
+        f"On the same 30 prompts, the score of a is within 0.1{NB}% of that of b, with 95{NB}% "
+        "confidence."
+    )
+    page = report_page(document)
+    assert "less than 0.1" not in page
+
+
+@pytest.mark.parametrize("gap", [1e-5, 2e-4, 4e-4])
+def test_no_phrase_is_doubled_where_differences_are_tiny(gap):
+    document = compared(1.0, 0.985)
+    [difference] = document["differences"]
+    difference.update(ratio=1 + gap, low=1 - gap, high=1 + 2 * gap, clear=False)
+    for low in (1 - gap, 1 + gap / 2):
+        difference.update(low=low, clear=low > 1)
+        document["models"]["model0"]["details"] = {"convergence": _curves(document, gap)}
+        answer, certainty, _, steps = said(document)
+        for text in (answer, *certainty, *steps):
+            assert not re.search(r"(most|about|than the|to|within) less than", text), text
+
+
+def _curves(document, change):
+    verdict = {"status": "converged", "sentence": "", "change": change}
+    n = document["models"]["model0"]["data"]["n"]
+    return {"n": n, "drawn_from": n, "verdicts": {"conditional_vendi": verdict}}
+
+
+@pytest.mark.parametrize(
+    ("change", "half", "ending"),
+    [
+        (1e-4, 0.05, f"would change it by less than 0.1{NB}%, which the interval allows."),
+        (1e-4, 1e-5, f"change it by less than 0.1{NB}%, more than the interval allows, which is"),
+        (0.02, 1e-5, f"would raise it by about 2{NB}%, more than the interval allows, which is"),
+        (-0.02, 0.05, f"lower it by about 2{NB}%, less than the 5{NB}% to either side that the"),
+    ],
+)
+def test_growth_reads_well_whatever_its_size(change, half, ending):
+    document = compared(1.0, 0.6)["models"]["model0"]
+    score = document["scores"]["conditional_vendi"]
+    score["interval"].update(low=score["value"] * (1 - half), high=score["value"] * (1 + half))
+    curves = _curves({"models": {"model0": document}}, change)
+    sentence = growth_sentence(document | {"details": {"convergence": curves}}, "conditional_vendi")
+    assert ending in sentence
+    assert not re.search(r"(about|than the) less than", sentence)
+
+
+def test_no_sentence_has_powers_of_ten():
+    """A thousand prompts with a hundred outputs each, and one model with a single output."""
+    document = compared(1.0, 0.6)
+    [difference] = document["differences"]
+    difference.update(ratio=129.3, low=118.2, high=141.9)
+    for factor, model in ((129.3, "model0"), (1.0, "model1")):
+        part = document["models"][model]
+        part["data"].update(n=123456, prompts=1234, kinds_as_ids=1234.5)
+        part["data"].update(fewest_outputs=99, most_outputs=101)
+        part["baseline"] = {"excess_information": math.log(2345.6), "baseline": 1234.5}
+        part["baseline"] |= {"p_value": 0.05, "num_permutations": 19}
+        for name, value in (("prompt_vendi", 1023.4), ("information_vendi", 12345.6)):
+            part["scores"][name]["value"] = value
+        for name in ("vendi", "conditional_vendi", "per_prompt_vendi"):
+            part["scores"][name]["value"] = 99.97 * factor
+    answer, [sure, *_], _, _ = said(document)
+    assert answer.endswith(" kind of prompt against 100, 129 times as many.")
+    assert "is 118 to 142 times that of" in sure
+    difference.update(ratio=1.04, low=0.9, high=1.2, clear=False, standard_error=0.03)
+    page = html.unescape(report_page(document))
+    text = re.sub(r"<(script|svg).*?</\1>", "", page, flags=re.DOTALL)
+    assert "1,023 kinds among 1,234 prompts" in text
+    assert not re.findall(r".{20}\de\+\d.{9}", text)
+    for number in (999.7, 99999.9, 123456.7):
+        assert "e+" not in significant(number) + plain_number(number) + plain_number(number, 2)
+
+
 def test_an_output_is_quoted_once():
     """The least diverse prompt may be the only one with the output that occurs most often."""
     prompts = [f"prompt {row // 6}" for row in range(36)]
@@ -354,6 +550,18 @@ def test_names_in_the_verdict_are_text():
     answer = re.search(r'<p class="answer".*?</p>', page, re.DOTALL)[0]
     assert "<img" not in page
     assert "&lt;img" in answer
+
+
+@pytest.mark.parametrize("letter", ["\u200e", "\x07", "\u2028"])
+def test_names_may_hold_letters_that_nobody_sees(letter):
+    """Names that read the same are told apart by a number."""
+    samples = worlds(1.0, 0.3)
+    renamed = {f"sdxl{letter}": samples["model0"], "sdxl": samples["model1"]}
+    comparison = dp.compare(renamed, kernel_x=dp.Gaussian(2.0))
+    page = dp.html_report(comparison, num_repeats=2)
+    assert letter not in page
+    first, second = "<bdi>sdxl</bdi>", "<bdi>sdxl (2)</bdi>"
+    assert f"{first} is more diverse than {second}" in page
 
 
 def test_the_verdict_comes_first_and_needs_no_script():

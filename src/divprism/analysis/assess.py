@@ -19,7 +19,12 @@ from divprism.analysis.intervals import (
     sampling_error,
     too_few_units,
 )
-from divprism.analysis.prompt_kinds import kinds_as_ids, merged_prompts, nearly_equal_prompts
+from divprism.analysis.prompt_kinds import (
+    kinds_as_ids,
+    merged_prompts,
+    nearly_equal_prompts,
+    outputs_as_ids,
+)
 from divprism.analysis.sensitivity import sensitivity_of
 from divprism.core.arrays import is_numpy_array, to_numpy
 from divprism.data.inputs import as_arrays
@@ -122,6 +127,7 @@ def assess(
     )
     if weights is not None:
         result.data["weighted"] = True
+        result.data["outputs_as_ids"] = outputs_as_ids(problem)
     return result, errors
 
 

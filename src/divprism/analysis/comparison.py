@@ -15,7 +15,12 @@ from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Resul
 from divprism.analysis.inputs import (
     with_rule_of,
 )
-from divprism.analysis.intervals import SamplingError, quantile
+from divprism.analysis.intervals import (
+    SAME_RATIO,
+    SamplingError,
+    chance_of_difference,
+    quantile,
+)
 from divprism.analysis.matched_models import matched_models
 from divprism.analysis.stability import Range, ScaledScores
 from divprism.core.kernels import Precomputed
@@ -40,10 +45,6 @@ _LEVEL = 0.95  # default level of the intervals
 # with a given one. Chance meets these in 2 of 6 cases for three models, in 2 of 24 for four, and in
 # 2 of 120 for five, the first below 5 %.
 _MIN_MODELS = 5
-
-# The same outputs in another order give ratios that differ by less than this, and no difference
-# between models that small matters.
-_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Difference:
         """Whether the interval excludes 1, by more than rounding; False without one."""
         if self.low is None or self.high is None:
             return False
-        return self.low > 1 + _ROUNDING or self.high < 1 - _ROUNDING
+        return self.low > 1 + SAME_RATIO or self.high < 1 - SAME_RATIO
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -343,21 +344,13 @@ def _differences(
 
 def _with_error(difference: Difference, error: float, parts: int, level: float) -> Difference:
     """A difference with its interval and its p-value, by Student's t of this number of parts."""
-    from scipy.special import stdtr
-
     gap = math.log(difference.ratio)
     reach = quantile(parts, level) * error
-    # Equal outputs have no error, and their scores differ by rounding at most.
-    chance = 1.0
-    if abs(gap) > _ROUNDING:
-        chance = 0.0
-        if error > 0:
-            chance = 2 * float(stdtr(parts - 1, -abs(gap) / error))
     return replace(
         difference,
         low=math.exp(gap - reach),
         high=math.exp(gap + reach),
-        p_value=chance,
+        p_value=chance_of_difference(gap, error, parts),
         standard_error=error,
     )
 

@@ -19,7 +19,22 @@ from divprism.scores.score import Score
 from divprism.scores.settings import check_level
 from divprism.scores.spec import ScoreSpec, available, score_spec
 
-__all__ = ["Interval", "SamplingError", "quantile", "sampling_error", "too_few_units"]
+__all__ = [
+    "SAME_RATIO",
+    "Interval",
+    "SamplingError",
+    "chance_of_difference",
+    "quantile",
+    "sampling_error",
+    "too_few_units",
+]
+
+SAME_RATIO = 1e-6
+"""Logarithm of the ratio of scores up to which models count as equal.
+
+The same outputs in another order give ratios that differ by less, and no difference between models
+that small matters.
+"""
 
 # The fewest units with which intervals of 95 % cover in about 90 of 100 simulated samples, for the
 # worst score of smooth, clustered and heavy-tailed data (experiments/small_samples.py). With two
@@ -144,6 +159,26 @@ def quantile(parts: int, level: float) -> float:
     # The error is itself estimated from this number of contributions around their mean, so normal
     # quantiles would be too small.
     return float(stdtrit(parts - 1, (1 + check_level(level)) / 2))
+
+
+def chance_of_difference(gap: float, error: float, parts: float) -> float:
+    """The chance that two equal scores differ at least this much: Student's t, two-sided.
+
+    Parameters
+    ----------
+    gap : float
+        Difference of the logarithms of the scores.
+    error : float
+        Its standard error, estimated from `parts` parts; of infinitely many it is normal.
+    """
+    from scipy.special import stdtr
+
+    if abs(gap) <= SAME_RATIO:
+        return 1.0
+    # Without an error every sample gives this difference.
+    if error == 0:
+        return 0.0
+    return 2 * float(stdtr(parts - 1, -abs(gap) / error))
 
 
 def too_few_units(problem: Problem, unit: str | None = None) -> Notice | None:

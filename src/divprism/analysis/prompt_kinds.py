@@ -10,11 +10,12 @@ from divprism.core.entropy import renyi_entropy
 from divprism.core.kernels import Categorical, Cosine, Gaussian
 from divprism.core.near_rows import equal_up_to, typical_distance
 from divprism.core.spectrum import Spectrum
+from divprism.data.wording import plain_number
 from divprism.errors import Notice
 from divprism.scores.problem import Problem
 from divprism.scores.score import Score
 
-__all__ = ["kinds_as_ids", "merged_prompts", "nearly_equal_prompts"]
+__all__ = ["kinds_as_ids", "merged_prompts", "nearly_equal_prompts", "outputs_as_ids"]
 
 _FEW = 0.5  # kinds for each prompt; with fewer, most prompts share their kind
 # Times the outputs of a prompt. The default rule lets other prompts have a tenth of the weight, so
@@ -36,8 +37,22 @@ def kinds_as_ids(problem: Problem) -> float:
     """
     assert problem.t is not None
     # Compared as ids, K_T / n is diagonal: its eigenvalues are the shares of the prompts.
-    shares = Spectrum.from_eigenvalues(to_numpy(problem.t.masses), noise=0.0, method="exact")
-    return math.exp(renyi_entropy(shares, problem.settings.order, problem.truncation))
+    return _effective_number(to_numpy(problem.t.masses), problem)
+
+
+def outputs_as_ids(problem: Problem) -> float:
+    """The number of distinct outputs if no two were alike: n, or fewer with weights.
+
+    Divided by the number of kinds of prompt, the highest conditional score.
+    """
+    # K_X = I makes K_X o K_T / n diagonal: its eigenvalues are the weights of the outputs.
+    return _effective_number(problem.weights, problem)
+
+
+def _effective_number(shares: np.ndarray, problem: Problem) -> float:
+    """The exponential of the entropy of some shares, as under the settings of a problem."""
+    spectrum = Spectrum.from_eigenvalues(shares, noise=0.0, method="exact")
+    return math.exp(renyi_entropy(spectrum, problem.settings.order, problem.truncation))
 
 
 def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notice, ...]:
@@ -56,7 +71,7 @@ def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notic
         return ()
     kinds, own = float(scores["prompt_vendi"]), float(scores["conditional_vendi"])
     as_ids = kinds_as_ids(problem)
-    highest = problem.n / as_ids
+    highest = outputs_as_ids(problem) / as_ids
     if kinds >= _FEW * as_ids and own <= _CLEARLY_MORE * highest:
         return ()
     # Then every prompt is the same, and that is reported already.
@@ -64,11 +79,11 @@ def merged_prompts(problem: Problem, scores: Mapping[str, Score]) -> tuple[Notic
         return ()
     # The same words for all models on these prompts, so that they are printed once.
     text = (
-        f"the {num_prompts:,} prompts count as {kinds:.3g} kinds, so conditional scores also "
-        f"compare outputs of different prompts, and can exceed {highest:.3g}, the most distinct "
-        "outputs that an exact prompt can have. If different prompts ask for different things, "
-        "read per_prompt_vendi, lower the bandwidth of the prompts, or compare prompts as ids, "
-        "with the categorical `kernel_t`."
+        f"the {num_prompts:,} prompts count as {plain_number(kinds)} kinds, so conditional scores "
+        "also compare outputs of different prompts, and can exceed "
+        f"{plain_number(highest)}, the most distinct outputs that an exact prompt can have. If "
+        "different prompts ask for different things, read per_prompt_vendi, lower the bandwidth of "
+        "the prompts, or compare prompts as ids, with the categorical `kernel_t`."
     )
     return (Notice("prompts-merged", text),)
 

@@ -26,6 +26,7 @@ __all__ = [
     "is_harmful",
     "json_text",
     "loose_spelling",
+    "plain_number",
     "reason",
 ]
 
@@ -77,13 +78,26 @@ def agreeing(count: int, singular: str, plural: str) -> str:
     return plural
 
 
+def plain_number(value: float, digits: int = 3) -> str:
+    """Return a number with at most so many significant digits, and thousands in full.
+
+    >>> plain_number(14.02), plain_number(999.7), plain_number(1234.5)
+    ('14', '1,000', '1,234')
+    """
+    short = f"{value:.{digits}g}"
+    # Powers of ten, such as 1.23e+03, have no place in a sentence.
+    if abs(float(short)) >= 10.0**digits:
+        return f"{value:,.0f}"
+    return short
+
+
 def counted_kinds(kinds: float) -> str:
     """Return an effective number of kinds with its noun.
 
     >>> counted_kinds(14.02), counted_kinds(1.0001)
     ('14 kinds', '1 kind')
     """
-    count = f"{kinds:.3g}"
+    count = plain_number(kinds)
     # Compared as printed: 1.0001 reads as 1.
     if count == "1":
         return "1 kind"

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,31 +80,37 @@ class Group:
 
     def score(self, order: float) -> float:
         """The effective number of distinct completions; 0 if there are none."""
-        return self._score_of(self._totals(), order)
+        return self._score_of(_totals(self.masses), order)
 
     def gains(self, order: float) -> dict[int, float]:
-        """By completion: the score less that without it, which is in [-1, 1]."""
+        """By completion: the score less that without it, which is in [-1, 1].
+
+        The masses of the others count as at least its own.
+        """
         # Nothing to differ from: the gain is 0, as where all completions are the same.
         if len(self.position) < 2:
             return dict.fromkeys(self.position, 0.0)
-        score = self.score(order)
         known: dict[tuple[int, float], float] = {}
         gains = {}
         for index, position in self.position.items():
             key = position, self.mass[index]
             if key not in known:
-                totals = self._totals()
-                rest = self.masses[position] - Counter([self.mass[index]])
-                totals[position] = _total(rest)
-                gain = score - self._score_of(totals, order)
-                # At most 1 on paper: with one more item the score is V + 1 at the highest, where
-                # that is unlike all others and has the share 1 / (V + 1) (Hoelder's inequality).
-                known[key] = min(max(gain, -1.0), 1.0)
+                known[key] = self._gain(*key, order)
             gains[index] = known[key]
         return gains
 
-    def _totals(self) -> np.ndarray:
-        return np.array([_total(masses) for masses in self.masses])
+    def _gain(self, position: int, mass: float, order: float) -> float:
+        """What a completion of this text and mass adds to the score."""
+        # With its own masses, one good completion among poor ones would dominate the score, and
+        # lower it just because the others are worse. No share is larger than that of any other,
+        # so a completion unlike all others never has a gain below 0, nor below that of a worse one.
+        raised = [_at_least(masses, mass) for masses in self.masses]
+        score = self._score_of(_totals(raised), order)
+        raised[position] = raised[position] - Counter([mass])
+        gain = score - self._score_of(_totals(raised), order)
+        # At most 1 on paper: with one more item the score is V + 1 at the highest, where that is
+        # unlike all others and has the share 1 / (V + 1) (Hoelder's inequality).
+        return min(max(gain, -1.0), 1.0)
 
     def _score_of(self, totals: np.ndarray, order: float) -> float:
         if not totals.any():
@@ -111,9 +118,17 @@ class Group:
         return math.exp(matrix_entropy(self.matrix, totals, order))
 
 
-def _total(masses: Counter[float]) -> float:
-    # Rounded once, so it does not depend on the order of the masses.
-    return math.fsum(masses.elements())
+def _at_least(masses: Counter[float], lowest: float) -> Counter[float]:
+    """Masses, those below the lowest raised to it."""
+    raised: Counter[float] = Counter()
+    for mass, count in masses.items():
+        raised[max(mass, lowest)] += count
+    return raised
+
+
+def _totals(masses: Sequence[Counter[float]]) -> np.ndarray:
+    # Each sum is rounded once, so it does not depend on the order of the masses.
+    return np.array([math.fsum(each.elements()) for each in masses])
 
 
 def hash_table(digests: list[bytes]) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Prompts and completions as trainers pass them: texts, or chats as lists of messages."""
 
 import hashlib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TypeGuard
@@ -8,9 +9,10 @@ from typing import Any, TypeGuard
 from divprism.data.wording import escaped
 from divprism.errors import DataError
 
-__all__ = ["completion_text", "content_digest"]
+__all__ = ["completion_text", "content_digest", "is_blank"]
 
 _DIGEST_BYTES = 16
+_UNSEEN = ("Cc", "Cf", "Zl", "Zp", "Zs")  # controls, format characters, separators
 
 
 def completion_text(completion: object, index: int) -> str:
@@ -33,6 +35,15 @@ def completion_text(completion: object, index: int) -> str:
         if message.get("role", "assistant") == "assistant":
             texts.append(_message_text(message.get("content"), index))
     return _encodable("\n".join(filter(None, texts)))
+
+
+def is_blank(text: str) -> bool:
+    r"""Whether nothing of a text can be seen: blanks, controls and format characters only.
+
+    >>> is_blank(" \n\u200b"), is_blank("-")
+    (True, False)
+    """
+    return all(unicodedata.category(letter) in _UNSEEN for letter in set(text))
 
 
 def _message_text(content: object, index: int) -> str:

@@ -3,11 +3,12 @@
 import dataclasses
 from typing import Any
 
-from divprism.core.kernels import Gaussian, Kernel
+from divprism.core.kernels import Kernel
 from divprism.core.validation import clean_ids
 from divprism.errors import ArgumentError, MissingExtraError
 from divprism.guidance.gradient import score_gradient
 from divprism.guidance.objectives import OBJECTIVES, Objective, as_objective
+from divprism.integrations._kernels import given_kernel
 
 try:
     import torch
@@ -184,14 +185,10 @@ def _are_ids(t: object) -> bool:
 
 def _kernel(side: str, name: str, bandwidth: float | None, kernel: Kernel | None) -> Kernel:
     """The kernel of a side, which has to be given."""
-    if kernel is None and bandwidth is None:
+    given = given_kernel(kernel, bandwidth, names=(f"kernel_{side}", name))
+    if given is None:
         raise ArgumentError(
             f"`{name}` or `kernel_{side}` must be given. dp.evaluate of some outputs chooses one: "
             f"result.settings.kernel_{side}."
         )
-    if bandwidth is None:
-        assert kernel is not None
-        return kernel
-    if kernel is not None:
-        raise ArgumentError(f"`kernel_{side}` and `{name}` were both given; drop one of them.")
-    return Gaussian(bandwidth)
+    return given

@@ -21,7 +21,8 @@ from divprism.embedders.embedding import EmbedderLike, resolve_embedder
 from divprism.embedders.pipeline import embed_items
 from divprism.errors import ArgumentError, DataError
 from divprism.integrations._completion_groups import Batch, hash_table
-from divprism.integrations._completions import completion_text, content_digest
+from divprism.integrations._completions import completion_text, content_digest, is_blank
+from divprism.integrations._kernels import given_kernel
 from divprism.scores import registry
 
 __all__ = ["DiversityReward"]
@@ -53,13 +54,14 @@ class DiversityReward:
         quality_i * (1 + weight * gain_i),
 
     between 0 and quality_i * (1 + weight), where completions count in V in proportion to their
-    quality. Different but worthless completions earn nothing and hide no repetition among the good
-    ones.
+    quality, and those of lower quality than i as much as i in its gain: no completion loses because
+    others are worse, and one unlike all others never earns less than one of lower or equal quality.
+    Worthless completions, of quality 0, earn nothing and do not count.
 
     Rewards depend on the completions of a group alone: neither on their order nor on a seed. An
-    empty completion earns the least there is, -weight or with `quality` 0, and does not count in
-    its group. The only completion of a group has a gain of 0. A group of n costs O(n^4) at most,
-    which is milliseconds for n = 16.
+    empty completion, of which nothing can be seen, earns the least there is, -weight or with
+    `quality` 0, and does not count in its group. The only completion of a group has a gain of 0. A
+    group of n costs O(n^4) at most, which is milliseconds for n = 16.
 
     Parameters
     ----------
@@ -167,7 +169,7 @@ class DiversityReward:
         """The reward of one completion."""
         if quality is None:
             return None
-        is_empty = not text.strip()
+        is_empty = is_blank(text)
         if self.quality is not None:
             if is_empty:
                 return 0.0
@@ -209,7 +211,7 @@ class DiversityReward:
         """The completions of this process as tables; empty ones have no mass."""
         masses = np.zeros(len(texts))
         for index, (text, quality) in enumerate(zip(texts, qualities, strict=True)):
-            if text.strip() and quality is not None:
+            if quality is not None and not is_blank(text):
                 masses[index] = quality
         counting = [index for index, mass in enumerate(masses) if mass > 0]
         vectors = np.zeros((len(texts), 0))
@@ -246,14 +248,9 @@ class DiversityReward:
 
 def _kernel(embedder: object, bandwidth: float | None, kernel: Kernel | None) -> Kernel:
     """The kernel from its settings."""
-    if kernel is not None:
-        if not isinstance(kernel, Kernel):
-            raise ArgumentError(f"`kernel` must be a kernel such as dp.Cosine(); got {kernel!r}.")
-        if bandwidth is not None:
-            raise ArgumentError("`kernel` and `bandwidth` were both given; drop one of them.")
-        return kernel
-    if bandwidth is not None:
-        return Gaussian(bandwidth)
+    given = given_kernel(kernel, bandwidth, names=("kernel", "bandwidth"))
+    if given is not None:
+        return given
     if embedder is not None:
         raise ArgumentError(
             "with `embedder`, `bandwidth` or `kernel` must be given: vectors of different "

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
+from urllib.parse import urlsplit
 
 from divprism import __version__
 from divprism.embedders import Cache
@@ -25,7 +26,6 @@ _NOT_FOR_USERS = ("all", "audit", "bench", "docs", "lint", "loggers", "package",
 # Their values change what divprism does, or how fast it is.
 _VARIABLES = (
     "DIVPRISM_CACHE",
-    "OPENAI_BASE_URL",
     "HF_HOME",
     "HF_HUB_OFFLINE",
     "TMPDIR",
@@ -43,6 +43,9 @@ for index in range(torch.cuda.device_count()):
 if torch.backends.mps.is_available():
     print("mps")
 """
+# The markers of our own requirements; no others are in use.
+_EXTRA = re.compile(r"""extra\s*==\s*['"]([\w-]+)""")
+_PYTHON = re.compile(r"""python_version\s*(<=|>=|<|>)\s*['"](\d+\.\d+)""")
 _LONGEST_IMPORT = 120  # seconds; from a slow disk, torch takes some twenty
 _SECRETS = ("OPENAI_API_KEY", "HF_TOKEN")  # only whether they are set
 
@@ -105,13 +108,30 @@ def _packages_by_extra() -> dict[str, list[str]]:
     """Return the packages of each extra; those that are always needed under an empty name."""
     packages: dict[str, list[str]] = {}
     for requirement in metadata.requires("divprism") or []:
+        if not _applies(requirement):
+            continue
         # Reads "numpy>=1.26", or "av>=12; extra == 'video'" for what an extra brings.
         name = re.split(r"[^\w.-]", requirement)[0]
-        extra = requirement.partition("extra == ")[2].strip("'\")")
+        extra = "".join(_EXTRA.findall(requirement))
         # An extra may name others of divprism, which are listed on their own.
         if extra not in _NOT_FOR_USERS and name != "divprism":
             packages.setdefault(extra, []).append(name)
     return packages
+
+
+def _applies(requirement: str) -> bool:
+    """Return whether a requirement is for this version of Python.
+
+    >>> _applies("x>=1; python_version < '3.2' and extra == 'a'"), _applies("x>=1")
+    (False, True)
+    """
+    here = sys.version_info[:2]
+    for relation, version in _PYTHON.findall(requirement):
+        there = tuple(map(int, version.split(".")))
+        holds = {"<": here < there, "<=": here <= there, ">": here > there, ">=": here >= there}
+        if not holds[relation]:
+            return False
+    return True
 
 
 def _version(package: str) -> str | None:
@@ -181,6 +201,27 @@ def _environment() -> Iterator[str]:
     for name in _VARIABLES:
         if name in os.environ:
             yield f"{name} is {visible(os.environ[name])!r}"
+    if "OPENAI_BASE_URL" in os.environ:
+        yield f"OPENAI_BASE_URL is {_address(os.environ['OPENAI_BASE_URL'])}"
     for name in _SECRETS:
         if name in os.environ:
             yield f"{name} is set"
+
+
+def _address(url: str) -> str:
+    """Return the scheme and the host of an address: the rest may hold a password or a key.
+
+    >>> _address("https://me:secret@example.org:8000/v1?key=secret")
+    "'https://example.org:8000'"
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host:
+        return "set, but is no address"
+    shown = f"{parts.scheme}://{host}"
+    if port is not None:
+        shown += f":{port}"
+    return repr(visible(shown))

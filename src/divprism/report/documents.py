@@ -28,7 +28,15 @@ from divprism.report.checks import (
 from divprism.report.texts import shortened, visible
 from divprism.scores.spec import curve_spec, is_score
 
-__all__ = ["Document", "Documents", "check_details", "check_result", "models_of", "visible_values"]
+__all__ = [
+    "Document",
+    "Documents",
+    "check_details",
+    "check_result",
+    "models_of",
+    "visible_document",
+    "visible_values",
+]
 
 Document = Mapping[str, Any]
 """A result document, or a part of one: `to_dict()` of a result, or JSON read from a file."""
@@ -60,6 +68,19 @@ def visible_values(node: Any, depth: int = 0) -> Any:
     if isinstance(node, list | tuple):
         return [visible_values(value, depth + 1) for value in node]
     return node
+
+
+def visible_document(document: Any) -> Any:
+    """Return a result as `visible_values` does, with names of models as its keys have them."""
+    cleaned = visible_values(document)
+    if not isinstance(cleaned, dict) or not isinstance(cleaned.get("differences"), list):
+        return cleaned
+    # Otherwise a difference would be about a model that no key names.
+    for given, difference in zip(document["differences"], cleaned["differences"], strict=True):
+        for key in ("first", "second"):
+            if isinstance(difference, dict) and isinstance(difference.get(key), str):
+                difference[key] = given[key]
+    return cleaned
 
 
 _NUMBER = number()
@@ -330,6 +351,7 @@ _EVALUATION = all_of(
                     "fewest_outputs": maybe(whole(1)),
                     "most_outputs": maybe(whole(1)),
                     "kinds_as_ids": maybe(positive),
+                    "outputs_as_ids": maybe(positive),
                 },
             ),
             "settings": _SETTINGS,

@@ -2,7 +2,7 @@
 
 import math
 
-from divprism.data.wording import counted_kinds
+from divprism.data.wording import counted_kinds, plain_number
 from divprism.report.documents import Document, Documents
 from divprism.report.texts import number_of, significant
 from divprism.scores.spec import ScoreSpec
@@ -35,7 +35,7 @@ def most_per_prompt(document: Document) -> str:
     >>> most_per_prompt({"data": data, "settings": {"truncation": None}})
     'at most 4.62'
     """
-    return _at_most(document, f"{_highest(document, _as_ids(document)):.3g}")
+    return _at_most(document, plain_number(_highest(document, _as_ids(document))))
 
 
 def _at_most(document: Document, highest: str) -> str:
@@ -65,7 +65,9 @@ def _as_ids(document: Document) -> float:
 
 def _highest(document: Document, kinds: float) -> float:
     """Return the score per kind of prompt that outputs would have if no two were alike."""
-    count = document["data"]["n"]
+    data = document["data"]
+    # With weights, a few outputs may count for nearly all of them.
+    count = data.get("outputs_as_ids") or data["n"]
     truncation = document["settings"]["truncation"]
     if truncation is not None:
         count = min(count, truncation)
@@ -76,9 +78,13 @@ def _highest(document: Document, kinds: float) -> float:
 def highest_per_kind(document: Document) -> float | None:
     """Return how many distinct outputs per kind of prompt there would be if no two were alike.
 
-    None where prompts are not counted.
+    None where prompts are not counted, or weights are not known.
     """
-    if document["data"]["prompts"] is None or "prompt_vendi" not in document["scores"]:
+    data = document["data"]
+    # Results of earlier versions do not have it.
+    if data.get("weighted") and not data.get("outputs_as_ids"):
+        return None
+    if data["prompts"] is None or "prompt_vendi" not in document["scores"]:
         return None
     return _highest(document, document["scores"]["prompt_vendi"]["value"])
 
@@ -109,7 +115,7 @@ def apart(value: float, other: float) -> tuple[str, str]:
 
 def ends_of(interval: Document, spec: ScoreSpec) -> str:
     """Return an interval in words; empty for kinds of prompt that are the same in all samples."""
-    low, high = f"{interval['low']:.4g}", f"{interval['high']:.4g}"
+    low, high = plain_number(interval["low"], 4), plain_number(interval["high"], 4)
     # "5.719 to 5.719" would be read as great precision, where prompts are only taken as given.
     if spec.family == "prompts" and low == high:
         return ""
@@ -157,7 +163,8 @@ def kinds_sentence(document: Document) -> str:
         return f"{opening}: {_limit_of_kinds(document)}; {per_kind}, and {per_prompt}"
     shared = f"{opening}: outputs of similar prompts are compared too, so {per_kind}"
     if own > _highest(document, _as_ids(document)) and _is_even(document):
-        outputs = f"the {_highest(document, _as_ids(document)):.3g} outputs that each prompt has"
+        most = plain_number(_highest(document, _as_ids(document)))
+        outputs = f"the {most} outputs that each prompt has"
         return f"{shared} exceed {outputs}; {per_prompt}"
     relation = "differ from"
     if own > exact:
@@ -186,13 +193,13 @@ def _limit_of_kinds(document: Document) -> str:
         return ""
     if _is_truncated(document):
         eigenvalues = number_of(document["settings"]["truncation"], "eigenvalue")
-        return f"{eigenvalues} are kept, and prompts cannot be more than {most:.3g} kinds"
+        return f"{eigenvalues} are kept, and prompts cannot be more than {counted_kinds(most)}"
     reason = "prompts count by their share of the outputs"
     if data.get("weighted"):
         reason = "prompts count by the weights of their outputs"
     elif data.get("fewest_outputs") and data.get("most_outputs"):
         reason += f", of which they have {data['fewest_outputs']:,} to {data['most_outputs']:,}"
-    return f"{reason}, and cannot be more than {most:.3g} kinds"
+    return f"{reason}, and cannot be more than {counted_kinds(most)}"
 
 
 def _is_truncated(document: Document) -> bool:
@@ -229,9 +236,9 @@ def _note_of(document: Document) -> str:
     if "prompt_vendi" not in scores or data["prompts"] is None:
         return "kinds: effective number of kinds of prompt"
     kinds = scores["prompt_vendi"]["value"]
-    note = f"kinds: {kinds:.3g} among {number_of(data['prompts'], 'prompt')}"
+    note = f"kinds: {plain_number(kinds)} among {number_of(data['prompts'], 'prompt')}"
     if "per_prompt_vendi" in scores:
         outputs = most_per_prompt(document)
         return f"{note}; per prompt: distinct outputs per exact prompt, of {outputs}"
-    most = f"{_highest(document, kinds):.3g}"
+    most = plain_number(_highest(document, kinds))
     return f"{note}, one output each; conditional is at most {most}, if no two outputs are alike"

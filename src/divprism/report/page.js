@@ -106,17 +106,19 @@
     place.append(button);
   }
 
-  // Columns by tabs, as spreadsheets take them. All digits of a number, and texts as they are shown.
+  // Columns by tabs, as spreadsheets take them. All digits of a number, and texts that no
+  // spreadsheet runs as a formula.
   function asText(table) {
     const cell = (element) => {
       const digits = element.dataset.value;
       const isNumber = element.classList.contains("number") && digits;
-      return (isNumber ? digits : element.textContent).replace(/\s+/g, " ").trim();
+      const text = element.dataset.copy ?? element.textContent;
+      return (isNumber ? digits : text).replace(/\s+/g, " ").trim();
     };
     return [...table.rows].map((row) => [...row.cells].map(cell).join("\t")).join("\n");
   }
 
-  for (const element of document.querySelectorAll("[data-copy]")) {
+  for (const element of document.querySelectorAll("[data-copy][data-name]")) {
     // Beside the number, not below what it means.
     const number = element.querySelector("strong");
     const place = document.createElement("span");

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from divprism.analysis.intervals import SAME_RATIO, chance_of_difference
+from divprism.data.wording import plain_number
 from divprism.report.documents import Document, Documents
 from divprism.report.texts import number_of
 
@@ -89,10 +91,24 @@ class Ranking:
 
     @property
     def unsettled(self) -> tuple[Pair, ...]:
-        """The pairs whose order is open: neighbours, or else pairs further apart."""
-        neighbours = tuple(pair for pair in self.neighbours if not pair.is_clear)
+        """The pairs whose order is open: first place, neighbours, or else pairs further apart."""
         # A wide interval can leave a pair open although each step between the two is clear.
-        return neighbours or tuple(pair for pair in self.pairs if not pair.is_clear)
+        chosen = [pair for pair in self.neighbours if not pair.is_clear]
+        if not chosen:
+            return tuple(pair for pair in self.pairs if not pair.is_clear)
+        if not self.for_first.is_clear and self.for_first not in chosen:
+            chosen.insert(0, self.for_first)
+        return tuple(chosen)
+
+    @property
+    def for_first(self) -> Pair:
+        """The pair that decides who is first: the leader, and the first model that ties with it.
+
+        Without ties, the leader and the second.
+        """
+        # Not always neighbours: the second may be clearly below the leader, and a later one not.
+        candidates = [*self.tied_for_first, self.order[1]]
+        return self.pair(self.order[0], candidates[1])
 
     @property
     def tied_for_first(self) -> tuple[str, ...]:
@@ -180,10 +196,9 @@ def _scored_apart(first: str, second: str, score: str, models: Documents) -> Pai
     reach = math.hypot(*reaches)
     error = reach / _normal_quantile((1 + intervals[0]["level"]) / 2)
     low, high = ratio * math.exp(-reach), ratio * math.exp(reach)
-    chance = 1.0
-    if error > 0:
-        chance = 2 * _normal_tail(math.log(ratio) / error)
-    return Pair(first, second, ratio, low, high, low > 1, chance, error)
+    # Nothing is known of the number of parts behind the errors: they are taken as exact.
+    chance = chance_of_difference(math.log(ratio), error, math.inf)
+    return Pair(first, second, ratio, low, high, low > 1 + SAME_RATIO, chance, error)
 
 
 def _is_comparable(models: Documents) -> bool:
@@ -200,12 +215,6 @@ def _normal_quantile(level: float) -> float:
 
     # A level of 1 would be infinitely many standard errors.
     return float(ndtri(min(level, 1 - 1e-9)))
-
-
-def _normal_tail(errors: float) -> float:
-    from scipy.special import ndtr
-
-    return float(ndtr(-errors))
 
 
 def times_needed(pair: Pair, ratio: float) -> float | None:
@@ -248,7 +257,7 @@ def more_units(more: int, model: Document, interval: Document, owner: str = "") 
     """
     data = model["data"]
     if units_of(model, interval) == "prompts":
-        each = f"{data['n'] / data['prompts']:.2g}"
+        each = plain_number(data["n"] / data["prompts"], 2)
         outputs = "output"
         if each != "1":
             outputs = "outputs"

@@ -16,19 +16,22 @@ from divprism.analysis.groups import ExactPromptGrouping, prompt_groups
 from divprism.analysis.groups.grouping import FEWEST_OUTPUTS
 from divprism.analysis.groups.result import describe_row
 from divprism.analysis.matching import prompt_keys
+from divprism.core.arrays import is_torch_array, to_numpy
 from divprism.data.samples import Samples, Text
 from divprism.data.wording import loose_spelling
+from divprism.report.words import ERRORS_APART
 from divprism.scores.settings import Settings
 
 __all__ = ["ExactPrompts", "side_by_side"]
 
-_ERRORS_APART = 2.0  # standard errors within which two scores count as equal
 _NAMED_PROMPTS = 3  # of those that tie for the lowest score
 _LISTED_PROMPTS = 10  # in the table of the least diverse prompts
 _LISTED_OUTPUTS = 3  # of those that occur most often
 _SHOWN_MODELS = 6  # side by side
 _SHOWN_OUTPUTS = 4  # of a model under a prompt, side by side; five if there are no more
 _SHOWN_APART = 3  # prompts side by side on which the models differ most
+_ROUNDING = 1e-9  # nats: models whose scores are closer than that do not differ
+_FEWEST_WITH_MIDDLE = 3  # prompts
 _SHOWN_ALIKE = 2  # prompts side by side on which every model repeats itself
 _SHOWN_SPREAD = 4  # prompts side by side where prompts have too few outputs to be scored
 # A prompt with far fewer outputs than others is not ranked with them: a few outputs are alike by
@@ -78,7 +81,10 @@ class ExactPrompts:
     def of(cls, samples: Samples, settings: Settings) -> "ExactPrompts":
         """The exact prompts of some samples; none where these have no prompts."""
         items = samples.given or samples
-        vectors = samples.outputs
+        vectors: Any = samples.outputs
+        if is_torch_array(vectors):
+            # In one step, and bfloat16 as single precision, which NumPy knows.
+            vectors = to_numpy(vectors)
         if items.prompts is None:
             return cls(items, vectors, {}, {}, 0)
         [keys] = prompt_keys({"": items}).values()
@@ -165,7 +171,9 @@ class ExactPrompts:
         if isinstance(self.items.outputs, tuple):
             item = self.items.outputs[row]
             if isinstance(item, Text):
-                return item.text, loose_spelling(item.text).strip(_AT_THE_ENDS)
+                loose = loose_spelling(item.text)
+                # Of "?" and "!" nothing would be left, and they are two answers.
+                return item.text, loose.strip(_AT_THE_ENDS) or loose
         # Images by their vectors: files are not read again, and copies of one image are equal.
         vector = np.asarray(self.vectors[row])
         key: Hashable = vector.tobytes()
@@ -218,7 +226,7 @@ def _enough(counts: Iterable[int]) -> int:
 
 
 def _is_tied(one: _Scored, lowest: _Scored) -> bool:
-    apart = _ERRORS_APART * math.hypot(lowest.error, one.error)
+    apart = ERRORS_APART * math.hypot(lowest.error, one.error)
     # Scores that read the same are the same to a reader.
     reads_the_same = f"{one.rarefied:.3g}" == f"{lowest.rarefied:.3g}"
     return reads_the_same or one.rarefied - lowest.rarefied <= apart
@@ -272,9 +280,12 @@ def _chosen_prompts(shared: Sequence[Key], models: Sequence[ExactPrompts]) -> li
     # By spread, the largest first; a stable sort keeps the order of the prompts in ties.
     order = np.argsort(-spread, kind="stable")
     for index in order[:_SHOWN_APART]:
-        if spread[index] > 0:
+        if spread[index] > _ROUNDING:
             chosen[scored[index]] = "apart"
-    chosen.setdefault(scored[order[len(order) // 2]], "middle")
+    middle = order[len(order) // 2]
+    # Where models differ on no prompt, or on one of two, there is no middle.
+    if spread[middle] > _ROUNDING and len(scored) >= _FEWEST_WITH_MIDDLE:
+        chosen.setdefault(scored[middle], "middle")
     num_alike = 0
     for index in np.argsort(logs.max(axis=1), kind="stable"):
         if num_alike == _SHOWN_ALIKE:

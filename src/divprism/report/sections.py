@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from divprism.data.wording import plain_number
 from divprism.report.documents import Document, Documents
 from divprism.report.fidelity_tables import fidelity_table
 from divprism.report.kinds import ends_of, out_of
@@ -19,7 +20,14 @@ from divprism.report.scales import Scale, Scales
 from divprism.report.svg import inline_svg
 from divprism.report.table import Cell, Column, Measured, Table
 from divprism.report.tables import groups_table, meaning_in
-from divprism.report.texts import isolated, number_of, sentence, shortened, significant
+from divprism.report.texts import (
+    isolated,
+    number_of,
+    sentence,
+    shortened,
+    significant,
+    without_formula,
+)
 from divprism.report.thumbnails import is_thumbnail
 from divprism.report.words import (
     at_equal_size,
@@ -59,10 +67,11 @@ _CHART_HEIGHT = 3.3  # inches, beside a width of five
 
 @dataclass(frozen=True)
 class CellView:
-    """A cell of a table: its text, and the value that the browser sorts it by."""
+    """A cell of a table: its text, the value that the browser sorts it by, and what it copies."""
 
     text: str
     sort: str
+    copied: str
     is_text: bool
 
 
@@ -92,7 +101,11 @@ def _cell_view(column: Column, cell: Cell) -> CellView:
     sort = ""
     if value is not None:
         sort = str(value)
-    return CellView(column.show(cell), sort, column.is_text)
+    text, copied = column.show(cell), sort
+    if column.is_text:
+        # It may be pasted into a spreadsheet.
+        copied = without_formula(text)
+    return CellView(text, sort, copied, column.is_text)
 
 
 def reference_table(document: Document) -> TableView | None:
@@ -126,7 +139,7 @@ def score_card(spec: ScoreSpec, document: Document) -> Card:
             errors.append(f"{ends} ({percent(interval['level'])})")
     if score["standard_error"]:
         errors.append(f"± {score['standard_error']:.2g} by the estimator")
-    value = f"{score['value']:.4g}"
+    value = plain_number(score["value"], 4)
     meaning = meaning_in(spec, document)
     if spec.family == "per_prompt":
         # Beside the value, where the meaning need not repeat it.
@@ -180,7 +193,11 @@ def ranking_chart(document: Document) -> Chart:
 def intervals_chart(score: str, documents: Documents) -> Chart:
     """Return the score of models that were scored apart, without ranks."""
     spec = score_spec(score)
-    values = {}
+    values, label = {}, f"{spec.title} of each model"
+    caption = "The score of each model, on one scale."
+    if any(document["scores"][score]["interval"] for document in documents.values()):
+        label += " with its interval"
+        caption = "The score of each model, with its interval, on one scale."
     for model, document in documents.items():
         one = document["scores"][score]
         interval = one["interval"] or {"low": one["value"], "high": one["value"]}
@@ -189,10 +206,10 @@ def intervals_chart(score: str, documents: Documents) -> Chart:
         lambda axes: draw_values(axes[0], values, spec),
         panels=1,
         height=0.7 + 0.42 * len(documents),
-        label=f"{spec.title} of each model with its interval",
+        label=label,
         name="ranking",
     )
-    return Chart(tuple(panels), "The score of each model, with its interval, on one scale.")
+    return Chart(tuple(panels), caption)
 
 
 def charts(key: str, details: Mapping[str, Document], scales: Scales) -> list[Chart]:
@@ -280,6 +297,7 @@ class GroupView:
 
     id: str
     title: str
+    copied: str
     summary: str
     cells: tuple[CellView, ...]
     prompts: tuple[EntryView, ...]
@@ -319,9 +337,11 @@ def _group_view(key: str, group: Document, cells: tuple[CellView, ...]) -> Group
     for number, mode in enumerate(group["modes"], 1):
         outputs = tuple(entry_view(entry) for entry in mode["outputs"])
         modes.append(ModeView(f"Kind {number} of outputs, {mode['share']:.0%}", outputs))
+    title = _gallery_title(group)
     return GroupView(
         id=key,
-        title=_gallery_title(group),
+        title=title,
+        copied=without_formula(title),
         summary=summary,
         cells=cells,
         prompts=tuple(entry_view(entry) for entry in group["prompts"]),

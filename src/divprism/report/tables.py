@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from divprism.analysis.baseline import FEW_OUTPUTS
 from divprism.core.kernels import Gaussian
-from divprism.data.wording import SIDES
+from divprism.data.wording import SIDES, plain_number
 from divprism.errors import Notice
 from divprism.report.bandwidth_words import sensitivity_note, stability_note
 from divprism.report.documents import Document, Documents, models_of
@@ -116,7 +116,7 @@ def meaning_in(spec: ScoreSpec, document: Document) -> str:
     baseline = document["baseline"]
     # The random pairings are scored at the order of the settings.
     if spec.name == "information_vendi" and baseline is not None:
-        return f"{spec.meaning}; {baseline['baseline']:.3g} by chance"
+        return f"{spec.meaning}; {plain_number(baseline['baseline'])} by chance"
     return spec.meaning
 
 

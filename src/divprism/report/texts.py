@@ -15,6 +15,7 @@ from divprism.data.wording import is_harmful
 __all__ = [
     "distinct_names",
     "fitted",
+    "is_tiny",
     "isolated",
     "latex_literal",
     "literal",
@@ -140,9 +141,8 @@ def distinct_names(names: Iterable[str], width: float) -> list[str]:
 
 
 def _name_or_placeholder(name: str) -> str:
-    if visible(name).strip():
-        return name
-    return _NO_NAME
+    # Hidden letters are no difference that a reader could see.
+    return one_line(name) or _NO_NAME
 
 
 def _common_start(texts: Sequence[str]) -> int:
@@ -275,10 +275,17 @@ def significant(value: float, digits: int = 3) -> str:
     ('1.90', '1', '1,234', '4.998')
     """
     whole = round(value)
-    if abs(value - whole) < _WHOLE or abs(value) >= 10.0**digits:
-        return f"{whole:,}"
     # Numbers side by side, such as 1.90 and 1.87, are easier to compare with equal digits.
-    return f"{value:#.{digits}g}".rstrip(".")
+    padded = f"{value:#.{digits}g}"
+    # Rounded before it is compared: 999.9 with three digits is a thousand.
+    if abs(value - whole) < _WHOLE or abs(float(padded)) >= 10.0**digits:
+        return f"{whole:,}"
+    return padded.rstrip(".")
+
+
+def is_tiny(share: float) -> bool:
+    """Return whether a share is so small that its percentage is not printed in full."""
+    return share < _SMALLEST_SHARE
 
 
 def share_in_words(share: float) -> str:
@@ -287,7 +294,7 @@ def share_in_words(share: float) -> str:
     >>> share_in_words(0.017), share_in_words(0.0001)
     ('1.7\xa0%', 'less than 0.1\xa0%')
     """
-    if share < _SMALLEST_SHARE:
+    if is_tiny(share):
         return "less than 0.1\N{NO-BREAK SPACE}%"
     digits = f"{100 * share:.2g}"
     if share >= 0.1:

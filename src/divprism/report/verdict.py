@@ -3,13 +3,27 @@
 Sentences for a person who decides and reads no table. Texts from the data are isolated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from divprism.report.differences import (
+    are_equal,
+    by_how_much,
+    chance_in_words,
+    counted_as,
+    range_in_words,
+)
 from divprism.report.documents import Document, Documents
 from divprism.report.kinds import apart, highest_per_kind, kinds_of
-from divprism.report.next_steps import COMPARE, growth_sentence, next_steps, steps_of_one
-from divprism.report.pairs import Pair, Ranking, units_of
+from divprism.report.next_steps import (
+    COMPARE,
+    growth_sentence,
+    intervals_are_off,
+    next_steps,
+    steps_of_one,
+    too_few_warning,
+)
+from divprism.report.pairs import Ranking, units_of
 from divprism.report.texts import isolated, number_of, share_in_words, shortened, significant
 from divprism.report.words import (
     LONGEST_QUOTE,
@@ -24,9 +38,7 @@ from divprism.scores.spec import score_spec
 __all__ = ["Verdict", "verdict_of"]
 
 _FAMILIES_OF_DIVERSITY = ("vendi", "conditional", "per_prompt", "cluster")
-_TINY = 0.001  # p-values below this are not printed in full
 _SMALL = 0.01  # a clear difference below it is called small
-_MANY_TIMES = 2.0  # a ratio from which on "times as many" is easier to read than percent
 _SHOWN_TIES = 3  # models or pairs that a sentence lists
 _FEW_MODELS = 3  # models of which each gets a sentence about its repetition
 _OFTEN = 0.05  # share of all outputs from which on an output is worth a sentence
@@ -98,8 +110,7 @@ def _of_one(document: Document) -> Verdict:
     subject = "The model"
     if document["data"].get("model"):
         subject = isolated(shortened(document["data"]["model"], LONGEST_QUOTE))
-    noun = _noun(name, value)
-    answer = f"{subject} gives {value} {noun}"
+    answer = f"{subject} gives {counted_as(name, value)}"
     if name == "vendi":
         answer += f" among {number_of(document['data']['n'], 'output')}"
     else:
@@ -123,14 +134,6 @@ def main_score(document: Document) -> str:
     return "vendi"
 
 
-def _noun(name: str, value: str) -> str:
-    """Return what a score counts, in the singular for 1."""
-    meaning = score_spec(name).meaning
-    if value == "1":
-        return meaning.replace("outputs", "output", 1)
-    return meaning
-
-
 def _out_of(document: Document) -> str:
     highest = highest_per_kind(document)
     if highest is None:
@@ -142,10 +145,9 @@ def _interval_in_words(document: Document, name: str) -> str:
     """Return how sure a score is."""
     interval = document["scores"][name]["interval"]
     if interval is None:
-        for warning in document["warnings"]:
-            if warning["code"] == "too-few-for-interval":
-                return "How sure this is cannot be said: the sample is too small for an interval."
-        return "How sure this is was not computed: intervals were switched off."
+        if too_few_warning(document) is not None:
+            return "How sure this is cannot be said: the sample is too small for an interval."
+        return "No interval was computed: intervals were switched off."
     ends = f"{significant(interval['low'])} to {significant(interval['high'])}"
     return (
         f"With {percent(interval['level'])} confidence it is {ends} for samples of this size "
@@ -197,38 +199,54 @@ def _counting_of(document: Document, score: str, with_highest: bool) -> str:
 def _answer(models: Documents, ranking: Ranking) -> str:
     leader, second = ranking.order[:2]
     name = ranking.score
-    pair = ranking.pair(leader, second)
     values = _values(models, ranking)
-    noun = _noun(name, values[leader])
+    counted = counted_as(name, values[leader])
     if not any(each.low is not None for each in ranking.pairs):
+        reason = "cannot be said from so few outputs"
+        if intervals_are_off(models, ranking):
+            reason = "is open"
+        question = f"Which model is {_more(name)}"
+        if len(ranking.order) > 2:
+            question = f"Which of {len(ranking.order):,} models is the {_most(name)}"
         return (
-            f"Which model is {_more(name)} cannot be said from so few outputs: {isolated(leader)} "
-            f"has {values[leader]} {noun}, {isolated(second)} {values[second]}."
+            f"{question} {reason}: {isolated(leader)} has {counted}, {isolated(second)} "
+            f"{values[second]}."
         )
+    by = by_how_much(ranking.pair(leader, second).ratio, name)
     if len(ranking.order) == 2:
-        if pair.is_clear:
+        if ranking.pair(leader, second).is_clear:
             return (
-                f"{isolated(leader)} is {_more(name)} than {isolated(second)}: "
-                f"{values[leader]} {noun} against {values[second]}, {_by(pair.ratio)}."
+                f"{isolated(leader)} is {_more(name)} than {isolated(second)}: {counted} against "
+                f"{values[second]}, {by}."
             )
-        return (
-            f"The order of {isolated(leader)} and {isolated(second)} is not settled: "
-            f"{values[leader]} and {values[second]} {noun}."
-        )
+        return _answer_of_tie(ranking, values)
     total = f"{len(ranking.order):,} models"
     tied = ranking.tied_for_first
     if len(tied) == 1:
         return (
-            f"{isolated(leader)} is the most {_adjective(name)} of {total}: {values[leader]} "
-            f"{noun} against {values[second]} of the second, {isolated(second)}, {_by(pair.ratio)}."
+            f"{isolated(leader)} is the {_most(name)} of {total}: {counted} against "
+            f"{values[second]} of the second, {isolated(second)}, {by}."
         )
     named = [f"{isolated(model)} ({values[model]})" for model in tied[:_SHOWN_TIES]]
     # What is counted is said once, with the first number.
-    named[0] = f"{isolated(leader)} ({values[leader]} {noun})"
+    named[0] = f"{isolated(leader)} ({counted})"
     return (
-        f"Which of {total} is the most {_adjective(name)} is not settled: {_listed(named, tied)} "
+        f"Which of {total} is the {_most(name)} is not settled: {_listed(named, tied)} "
         "do not differ clearly."
     )
+
+
+def _answer_of_tie(ranking: Ranking, values: Mapping[str, str]) -> str:
+    """Return the answer about two models that do not differ clearly."""
+    leader, second = ranking.order
+    both, name = f"{isolated(leader)} and {isolated(second)}", ranking.score
+    where = ""
+    if score_spec(name).family not in _FAMILIES_OF_DIVERSITY:
+        where = f" in {score_spec(name).title}"
+    if are_equal(ranking.pair(leader, second)):
+        return f"{both} score the same{where}: {counted_as(name, values[leader])}."
+    counted = counted_as(name, values[second])
+    return f"The order of {both}{where} is not settled: {values[leader]} and {counted}."
 
 
 def _values(models: Documents, ranking: Ranking) -> dict[str, str]:
@@ -240,9 +258,9 @@ def _values(models: Documents, ranking: Ranking) -> dict[str, str]:
     return values
 
 
-def _adjective(name: str) -> str:
+def _most(name: str) -> str:
     if score_spec(name).family in _FAMILIES_OF_DIVERSITY:
-        return "diverse"
+        return "most diverse"
     return f"highest in {score_spec(name).title}"
 
 
@@ -262,43 +280,6 @@ def _listed(named: Sequence[str], every: Sequence[str]) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _by(ratio: float) -> str:
-    """Return by how much a number is larger."""
-    if ratio >= _MANY_TIMES:
-        return f"{ratio:.2g} times as many"
-    return f"{share_in_words(ratio - 1)} more"
-
-
-def _range_in_words(pair: Pair) -> str:
-    """Return the interval of a ratio as percentages."""
-    assert pair.low is not None and pair.high is not None
-    high = share_in_words(pair.high - 1)
-    if pair.low < 1:
-        return f"anything from {share_in_words(1 - pair.low)} lower to {high} higher than"
-    if pair.low >= _MANY_TIMES:
-        return f"{pair.low:.2g} to {pair.high:.2g} times"
-    return f"{share_in_words(pair.low - 1)} to {high} higher than"
-
-
-def _chance_in_words(pair: Pair) -> str:
-    """Return the p-value as a number of samples."""
-    if pair.p_value is None:
-        return ""
-    opening = "two equal models would differ at least this much in"
-    if pair.p_value < _TINY:
-        return f"; {opening} fewer than 1 of 1,000 samples ({_p('<', _TINY)})"
-    if pair.p_value < 0.01:
-        count, chance = f"{1000 * pair.p_value:.0f}", f"{pair.p_value:.1g}"
-        return f"; {opening} about {count} of 1,000 samples ({_p('=', chance)})"
-    count, chance = f"{100 * pair.p_value:.0f}", f"{pair.p_value:.2g}"
-    return f"; {opening} about {count} of 100 samples ({_p('=', chance)})"
-
-
-def _p(relation: str, chance: str | float) -> str:
-    """Return a p-value that no line break can tear apart."""
-    return f"p {relation} {chance}".replace(" ", "\N{NO-BREAK SPACE}")
-
-
 def _basis(models: Documents, ranking: Ranking) -> str:
     """Return on what the models are compared."""
     prompts = models[ranking.order[0]]["data"]["prompts"]
@@ -308,19 +289,25 @@ def _basis(models: Documents, ranking: Ranking) -> str:
 
 
 def _certainty(models: Documents, ranking: Ranking) -> list[str]:
-    leader, second = ranking.order[:2]
-    pair = ranking.pair(leader, second)
+    pair = ranking.for_first
     if pair.low is None:
+        if intervals_are_off(models, ranking):
+            return [
+                "Intervals were switched off, so whether the difference is clear is unknown.",
+            ]
         return ["The sample is too small for intervals: the scores describe these outputs only."]
-    opening = "This is settled."
+    opening = "This is settled. "
     if not pair.is_clear:
-        opening = "This is open."
+        opening = "This is open. "
+    if are_equal(pair):
+        opening = ""
     if pair.is_clear and pair.ratio - 1 < _SMALL:
-        opening = f"This is settled, but a difference of {share_in_words(pair.ratio - 1)} is small."
+        share = share_in_words(pair.ratio - 1)
+        opening = f"This is settled, but a difference of {share} is small. "
     sentences = [
-        f"{opening} {_basis(models, ranking)}, the score of {isolated(leader)} is "
-        f"{_range_in_words(pair)} that of {isolated(second)}, with {percent(ranking.level)} "
-        f"confidence{_chance_in_words(pair)}."
+        f"{opening}{_basis(models, ranking)}, the score of {isolated(pair.first)} is "
+        f"{range_in_words(pair)} that of {isolated(pair.second)}, with {percent(ranking.level)} "
+        f"confidence{chance_in_words(pair)}."
     ]
     if _are_prompts_fixed(models, ranking):
         sentences[0] += " That is for these prompts: other prompts can give another result."
@@ -344,7 +331,7 @@ def _prompts_ignored(models: Documents, ranking: Ranking) -> list[str]:
     named = _listed([isolated(model) for model in ignoring[:_SHOWN_TIES]], ignoring)
     text = (
         f"The outputs of {named} cannot be distinguished from outputs that ignore their prompts: "
-        "their diversity is no answer to the prompts."
+        "their diversity may be no answer to the prompts."
     )
     others = [model for model in ranking.order if model not in ignoring]
     if others and ranking.order[0] in ignoring:
@@ -369,7 +356,7 @@ def _open_pairs(ranking: Ranking) -> str:
     more = len(unsettled) - len(named)
     ending = ""
     if more:
-        ending = f", and {number_of(more, 'more pair')} of neighbours"
+        ending = f", and {number_of(more, 'more pair')}"
     return f"{settled}. The order is not settled between {'; '.join(named)}{ending}."
 
 

@@ -15,7 +15,7 @@ from divprism.report.documents import (
     check_details,
     check_result,
     models_of,
-    visible_values,
+    visible_document,
 )
 from divprism.report.downloads import Download, downloads_of
 from divprism.report.fidelity_tables import fidelity_notes
@@ -197,7 +197,7 @@ def _without_repetition(section: ModelSection, verdict: Verdict) -> ModelSection
 def _checked(documents: Sequence[Document]) -> tuple[Document, dict[str, Document]]:
     """Return the result with scores, and the other documents by the part of details they are."""
     # All texts at once, before a message, a table or a plot can show any of them.
-    cleaned = [visible_values(document) for document in documents]
+    cleaned = [visible_document(document) for document in documents]
     main: Document | None = None
     others = []
     num_scored = 0

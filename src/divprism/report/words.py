@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from divprism.analysis.groups.grouping import FEWEST_OUTPUTS
+from divprism.data.wording import plain_number
 from divprism.report.documents import Document
+from divprism.report.growth import growth_of
 from divprism.report.kinds import kinds_of, kinds_sentence
 from divprism.report.texts import (
     isolated,
@@ -18,7 +20,9 @@ from divprism.report.texts import (
 from divprism.scores.spec import score_spec
 
 __all__ = [
+    "ERRORS_APART",
     "LONGEST_QUOTE",
+    "SMALLEST_CHANCE",
     "at_equal_size",
     "baseline_sentence",
     "comparison_sentences",
@@ -38,16 +42,19 @@ __all__ = [
 ]
 
 _SIGNIFICANT = 0.05  # p-values up to this count as more than chance
-_TINY = 0.001  # p-values below this are not printed in full
 _MIN_PAIRINGS = 19  # random pairings from which on a p-value of 0.05 can be reached
 _CLEARLY_LESS = 0.95  # a group below this share of the median group is less diverse
-_ERRORS_APART = 2.0  # standard errors between the two least diverse groups
+_ROUNDING = 1e-9  # nats; pairings closer than that have the same Information
 _EQUAL = 0.0005  # logarithm of the ratio of numbers that read the same
 _BIASED = 1.005  # a factor of random pairings from which on the bias is worth mentioning
 # Warnings that call a sample too small for the level of a score.
 _SMALL_SAMPLE = ("information-unchecked", "too-few-for-interval")
 # exp(0.05) is a factor of 1.05: numbers closer than that need no remark.
 _LARGE_GAP = 0.05  # nats between the groups together and the conditional score
+ERRORS_APART = 2.0
+"""Standard errors within which two groups or prompts count as equally diverse."""
+SMALLEST_CHANCE = 0.001
+"""P-values below this are not printed in full."""
 LONGEST_QUOTE = 90
 """Letters of a prompt or an output inside a sentence."""
 
@@ -113,13 +120,13 @@ def _named(name: str, score: Document) -> str:
 def _bias_sentence(baseline: Document) -> str:
     """Return how much of Information is the bias of a small sample, and how much is left."""
     # Rounded before it is compared, so that the sentence never says "a factor of 1 is left".
-    left = f"{math.exp(baseline['excess_information']):.3g}"
-    remainder = f"a factor of {left} is left for the prompts"
-    if float(left) <= 1:
+    left = math.exp(baseline["excess_information"])
+    remainder = f"a factor of {plain_number(left)} is left for the prompts"
+    if float(f"{left:.3g}") <= 1:
         remainder = "nothing is left for the prompts"
     return (
         "Outputs paired with prompts at random also show a factor of "
-        f"{baseline['baseline']:.3g}, the bias of a small sample; {remainder}."
+        f"{plain_number(baseline['baseline'])}, the bias of a small sample; {remainder}."
     )
 
 
@@ -138,6 +145,11 @@ def _further_sentences(document: Document) -> list[str]:
 
 def baseline_sentence(baseline: Document) -> str:
     """Return whether outputs follow their prompts, with the evidence."""
+    if _fits_every_pairing(baseline):
+        return (
+            "Whether outputs follow their prompts cannot be tested: however they are paired with "
+            "them, their Information is the same."
+        )
     chance, evidence = _evidence(baseline)
     if chance is None:
         return (
@@ -153,10 +165,19 @@ def baseline_sentence(baseline: Document) -> str:
 
 def ignores_prompts(document: Document) -> bool:
     """Return whether outputs cannot be distinguished from outputs that ignore their prompts."""
-    if document["baseline"] is None:
+    if document["baseline"] is None or _fits_every_pairing(document["baseline"]):
         return False
     chance, _ = _evidence(document["baseline"])
     return chance is not None and chance > _SIGNIFICANT
+
+
+def _fits_every_pairing(baseline: Document) -> bool:
+    """Return whether all pairings have the same Information, so that none can be unlikely."""
+    # Ids as prompts, one output each: no two prompts are alike, and any order is as good.
+    spread = baseline.get("standard_deviation")
+    if spread is None:
+        return False
+    return bool(spread <= _ROUNDING and abs(baseline["excess_information"]) <= _ROUNDING)
 
 
 def _evidence(baseline: Document) -> tuple[float | None, str]:
@@ -176,8 +197,8 @@ def _evidence(baseline: Document) -> tuple[float | None, str]:
     chance = _student_chance(baseline["excess_information"], spread, count)
     evidence = f"p = {chance:.2g}"
     # Student's t gives values such as 1e-9 even for five pairings, which promise too much.
-    if chance < _TINY:
-        evidence = f"p < {_TINY:g}"
+    if chance < SMALLEST_CHANCE:
+        evidence = f"p < {SMALLEST_CHANCE:g}"
     return chance, f"{evidence}, Student's t of {count} random pairings"
 
 
@@ -191,7 +212,7 @@ def _ratio(log_ratio: float) -> str:
     decimals = 2
     while decimals < 4 and round(ratio, decimals) == 1 and log_ratio != 0:
         decimals += 1
-    return f"{round(ratio, decimals):g} times"
+    return f"{plain_number(round(ratio, decimals), 6)} times"
 
 
 def p_value_of(baseline: Document) -> str:
@@ -255,12 +276,12 @@ def groups_sentences(document: Document) -> list[str]:
         order += f" Last: {small} with {threshold}, too few to judge."
     if num_hidden:
         order += f" Not shown: {number_of(num_hidden, 'more group')}."
-    conditional = f"{score_spec('conditional_vendi').title} ({document['conditional_vendi']:.4g})"
-    at_order_2 = f"{score_spec('conditional_rke').title} ({document['conditional_rke']:.4g})"
+    keys = ("aggregate", "aggregate_rke", "conditional_vendi", "conditional_rke")
+    mean, mean_rke, own, own_rke = (plain_number(document[key], 4) for key in keys)
     total = (
-        f"The mean of the groups is {document['aggregate']:.4g}, {_against(document['gap'])} "
-        f"{conditional}; at order 2 it is {document['aggregate_rke']:.4g}, "
-        f"{_against(document['gap_rke'])} {at_order_2}."
+        f"The mean of the groups is {mean}, {_against(document['gap'])} "
+        f"{score_spec('conditional_vendi').title} ({own}); at order 2 it is {mean_rke}, "
+        f"{_against(document['gap_rke'])} {score_spec('conditional_rke').title} ({own_rke})."
     )
     notes = [*grouping_note(document), *gap_notes(document)]
     return [order, total, *map(sentence, notes)]
@@ -358,7 +379,7 @@ def _least_diverse_group(document: Document) -> list[str]:
     if values[0] > _CLEARLY_LESS * sorted(values)[len(values) // 2]:
         return []
     error = math.hypot(large[0][error_key], large[1][error_key])
-    if values[1] - values[0] <= _ERRORS_APART * error:
+    if values[1] - values[0] <= ERRORS_APART * error:
         return []
     size = round(large[0]["size"])
     sample = number_of(size, "output")
@@ -478,16 +499,11 @@ def _is_level_in_doubt(document: Document, score: str) -> bool:
     """Return whether anything that is shown about a model calls its sample too small."""
     if any(warning["code"] in _SMALL_SAMPLE for warning in document["warnings"]):
         return True
-    curves = (document.get("details") or {}).get("convergence") or {}
-    verdict = curves.get("verdicts", {}).get(score)
-    if verdict is None or verdict["status"] == "converged":
+    growth = growth_of(document, score)
+    if growth is None or growth.suffices:
         return False
-    interval, change = document["scores"][score]["interval"], verdict.get("change")
-    if interval is None or change is None:
-        return True
     # A change that the interval beside it allows is no reason to doubt the score.
-    half = (interval["high"] - interval["low"]) / (2 * document["scores"][score]["value"])
-    return bool(abs(change) > half)
+    return growth.change is None or growth.reach is None or growth.exceeds_interval
 
 
 def _clear_differences(differences: Sequence[Document]) -> str:

@@ -104,6 +104,9 @@ class ScoreSpec:
         What the score needs beside the outputs.
     meaning : str
         Meaning of the number, in a few words.
+    noun : str
+        What the number counts, so that "5 " and the noun read well; empty for factors, which count
+        nothing.
     limits : callable
         (n, order, truncation) -> lowest and highest value that any sample of n pairs can have.
     is_group_mean : bool
@@ -119,6 +122,7 @@ class ScoreSpec:
     order: float | None
     needs: tuple[Need, ...]
     meaning: str
+    noun: str
     limits: Limits
     is_group_mean: bool = False
 
@@ -168,6 +172,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         order=None,
         needs=(),
         meaning="distinct outputs",
+        noun="distinct outputs",
         limits=_limits_of_count,
     ),
     ScoreSpec(
@@ -179,6 +184,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         order=None,
         needs=(PROMPTS,),
         meaning="distinct outputs per kind of prompt",
+        noun="distinct outputs per kind of prompt",
         limits=_limits_of_conditional,
     ),
     ScoreSpec(
@@ -190,6 +196,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         order=None,
         needs=(PROMPTS,),
         meaning="factor that the prompts add",
+        noun="",
         limits=_limits_of_information,
     ),
     ScoreSpec(
@@ -201,6 +208,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         order=None,
         needs=(PROMPTS,),
         meaning="kinds of prompt",
+        noun="kinds of prompt",
         limits=_limits_of_count,
     ),
     ScoreSpec(
@@ -212,6 +220,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         order=None,
         needs=(PROMPTS, REPEATED_PROMPTS),
         meaning="distinct outputs per exact prompt",
+        noun="distinct outputs per exact prompt",
         limits=_limits_of_conditional,
     ),
     ScoreSpec(
@@ -223,6 +232,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         order=2.0,
         needs=(),
         meaning="distinct outputs, order 2",
+        noun="distinct outputs at order 2",
         limits=_limits_of_count,
     ),
     ScoreSpec(
@@ -234,6 +244,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         order=2.0,
         needs=(PROMPTS,),
         meaning="per kind of prompt, order 2",
+        noun="distinct outputs per kind of prompt at order 2",
         limits=_limits_of_conditional,
     ),
     ScoreSpec(
@@ -245,6 +256,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         order=2.0,
         needs=(PROMPTS,),
         meaning="factor that the prompts add, order 2",
+        noun="",
         limits=_limits_of_information,
     ),
     ScoreSpec(
@@ -256,6 +268,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         order=2.0,
         needs=(PROMPTS,),
         meaning="kinds of prompt, order 2",
+        noun="kinds of prompt at order 2",
         limits=_limits_of_count,
     ),
     ScoreSpec(
@@ -267,6 +280,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         order=2.0,
         needs=(PROMPTS, REPEATED_PROMPTS),
         meaning="per exact prompt, order 2",
+        noun="distinct outputs per exact prompt at order 2",
         limits=_limits_of_conditional,
     ),
     ScoreSpec(
@@ -278,6 +292,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         order=None,
         needs=(LABELS,),
         meaning="mean inside the given groups",
+        noun="distinct outputs inside a group",
         limits=_limits_of_count,
         is_group_mean=True,
     ),
@@ -290,6 +305,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         order=2.0,
         needs=(LABELS,),
         meaning="mean inside the groups, order 2",
+        noun="distinct outputs inside a group at order 2",
         limits=_limits_of_count,
         is_group_mean=True,
     ),

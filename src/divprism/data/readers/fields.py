@@ -272,6 +272,11 @@ def known_output(record: dict[str, Any]) -> str | None:
     return _first_known(record, (*_TEXTS, *_FILES, *_VECTORS))
 
 
+def known_prompt(record: dict[str, Any]) -> str | None:
+    """Return the field of a record that is known to hold prompts; None without one."""
+    return _first_known(record, _PROMPTS)
+
+
 def is_answered(messages: object) -> bool:
     """Whether a conversation ends with a message of the assistant."""
     if not isinstance(messages, list) or not messages:

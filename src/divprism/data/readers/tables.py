@@ -26,6 +26,7 @@ from divprism.errors import DataError
 
 __all__ = ["TABLE_SUFFIXES", "Record", "header", "kind_of", "read_table"]
 
+_SHOWN_COLUMNS = 5  # of those with different lengths
 _CSV_ROWS = 256  # rows of a CSV file that are parsed at a time
 _CSV_CHARACTERS = 1 << 20  # characters after which no further row is parsed
 _CSV_LOCK = threading.Lock()
@@ -165,7 +166,7 @@ def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
         (only,) = content.values()
         if isinstance(only, list) and all(isinstance(record, dict) for record in only):
             return only
-    columns = _columns_of(content)
+    columns = _columns_of(content, name)
     if columns:
         rows = zip(*columns.values(), strict=True)
         return [dict(zip(columns, row, strict=True)) for row in rows]
@@ -187,14 +188,14 @@ def _records_of_map(content: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return records
 
 
-def _columns_of(content: dict[str, Any]) -> dict[str, list[Any]]:
+def _columns_of(content: dict[str, Any], name: str) -> dict[str, list[Any]]:
     """Return the columns of an object that holds a table by columns; {} for any other.
 
     Columns are lists, or objects with the same keys, as `DataFrame.to_json` writes them; one of
     them has the name of outputs.
     """
     # Imported here, because `fields` imports this module.
-    from divprism.data.readers.fields import known_output
+    from divprism.data.readers.fields import known_output, known_prompt
 
     if known_output(content) is None:
         return {}
@@ -202,10 +203,23 @@ def _columns_of(content: dict[str, Any]) -> dict[str, list[Any]]:
     if all(isinstance(value, list) for value in values):
         if len({len(value) for value in values}) == 1:
             return content
+        # Without a name of prompts, it may be a map from prompts to files, one of them "output".
+        if known_prompt(content) is not None:
+            raise DataError(
+                f"{name} has columns of different lengths: {_lengths_of(content)}. Repeat a prompt "
+                "once for each of its outputs."
+            )
     elif all(isinstance(value, dict) and value.keys() == values[0].keys() for value in values):
         index = list(values[0])
         return {name: _in_order(value, index) for name, value in content.items()}
     return {}
+
+
+def _lengths_of(columns: dict[str, list[Any]]) -> str:
+    lengths = [f"{shown(key[:60])} {len(column):,}" for key, column in columns.items()]
+    if len(lengths) > _SHOWN_COLUMNS:
+        lengths[_SHOWN_COLUMNS:] = ["..."]
+    return ", ".join(lengths)
 
 
 def _in_order(column: dict[str, Any], index: list[str]) -> list[Any]:
