@@ -36,6 +36,8 @@ from divprism.analysis.groups import (
 from divprism.analysis.groups.kmeans import kmeans_labels
 from divprism.analysis.intervals import Interval
 from divprism.analysis.metric import Metric
+from divprism.analysis.pareto import pareto
+from divprism.analysis.pareto_front import ParetoFront, ParetoPoint
 from divprism.core import kernels as _kernels
 from divprism.core.kernels import *  # noqa: F403  # a new kernel is public
 from divprism.data.examples import demo_samples
@@ -98,6 +100,8 @@ __all__ = [
     "MissingModelError",
     "NestedScores",
     "Notice",
+    "ParetoFront",
+    "ParetoPoint",
     "PromptGroups",
     "Results",
     "Samples",
@@ -122,6 +126,7 @@ __all__ = [
     "kmeans_labels",
     "load",
     "nested_scores",
+    "pareto",
     "prompt_groups",
     "recall",
     "shuffled_baseline",
