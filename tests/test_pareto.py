@@ -167,7 +167,7 @@ def test_no_label_of_the_plot_covers_another_or_a_point():
         for point in points.values():
             x, y = ax.transData.transform(point)
             assert not (box.x0 < x < box.x1 and box.y0 < y < box.y1)
-    steps = ax.lines[-2].get_xydata()
+    steps = ax.lines[-1].get_xydata()
     assert (np.diff(steps[:, 1]) <= 0).all()
 
 

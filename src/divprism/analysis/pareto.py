@@ -1,6 +1,7 @@
 """pareto: which models no other one exceeds in both quality and diversity."""
 
 import math
+from collections.abc import Sequence
 from itertools import combinations
 
 from divprism.analysis.comparison import Comparison
@@ -76,21 +77,20 @@ def pareto(
     if QUALITY not in score_spec(quality, "quality").needs:
         names = ", ".join(spec.name for spec in SCORES if QUALITY in spec.needs)
         raise ArgumentError(f"`quality` must be one of {names}; got {quality!r}.")
-    results = models.results if isinstance(models, Comparison) else models
-    for name in (quality, diversity):
-        _require_score(results, name)
-    axes = {}
-    for name in (quality, diversity):
-        if isinstance(models, Comparison):
-            axes[name] = differences_of(results, models.errors, name)
-        else:
-            axes[name] = _unpaired(results, name)
-    return front_of(results, axes, is_paired=isinstance(models, Comparison))
+    axes = (quality, diversity)
+    if isinstance(models, Comparison):
+        _require_scores(models.results, axes)
+        paired = {axis: differences_of(models.results, models.errors, axis) for axis in axes}
+        return front_of(models.results, paired, is_paired=True)
+    _require_scores(models, axes)
+    return front_of(models, {axis: _unpaired(models, axis) for axis in axes}, is_paired=False)
 
 
-def _require_score(results: Results, name: str) -> None:
+def _require_scores(results: Results, names: Sequence[str]) -> None:
     for model, result in results.items():
-        if name not in result.scores:
+        for name in names:
+            if name in result.scores:
+                continue
             needs = " and ".join(score_spec(name).needs) or "outputs"
             raise ArgumentError(
                 f"{model or 'the model'} has no {name}, which needs {needs}: pass `quality` to "
@@ -119,6 +119,8 @@ def _reach(result: Evaluation, name: str) -> float | None:
     if interval is None:
         return None
     value = result.scores[name].value
+    reach = interval.high / value
     # An interval may be cut at one end, where no score can be: the other one shows its reach.
-    ends = [value / interval.low if interval.low > 0 else 1.0, interval.high / value]
-    return math.log(max(1.0, *ends))
+    if interval.low > 0:
+        reach = max(reach, value / interval.low)
+    return math.log(max(1.0, reach))

@@ -1,12 +1,13 @@
 """The Pareto front of models: those that no other one exceeds in both quality and diversity."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from divprism.analysis.differences import ROUNDING, Difference
-from divprism.analysis.evaluation import SHOWN_MODELS, Results
+from divprism.analysis.evaluation import SHOWN_MODELS, Evaluation, Results
 from divprism.data.files import write_text
 from divprism.data.wording import json_text
 
@@ -187,9 +188,17 @@ def front_of(
             signs = [judged[name].get((other, model)) for name in axes]
             if None not in signs and max(sign for sign in signs if sign is not None) > 0:
                 clearly.append(other)
-        intervals = [_ends(result, name) for name in axes]
-        values = [result.scores[name].value for name in axes]
-        points.append(ParetoPoint(model, *values, *intervals, tuple(dominating), tuple(clearly)))
+        points.append(
+            ParetoPoint(
+                model=model,
+                quality=result.scores[quality].value,
+                diversity=result.scores[diversity].value,
+                quality_interval=_ends(result, quality),
+                diversity_interval=_ends(result, diversity),
+                dominated_by=tuple(dominating),
+                clearly_dominated_by=tuple(clearly),
+            )
+        )
     points.sort(key=lambda point: (-point.quality, -point.diversity))
     levels = {result.settings.interval for result in results.values() if result.intervals}
     return ParetoFront(tuple(points), quality, diversity, next(iter(levels), None), is_paired)
@@ -200,7 +209,7 @@ def _gap(results: Results, name: str, first: str, second: str) -> int:
     ratio = results[first].scores[name].value / results[second].scores[name].value
     if abs(ratio - 1) <= ROUNDING:
         return 0
-    return 1 if ratio > 1 else -1
+    return int(math.copysign(1, ratio - 1))
 
 
 def _signs(differences: Sequence[Difference]) -> dict[tuple[str, str], int]:
@@ -222,7 +231,7 @@ def _signs(differences: Sequence[Difference]) -> dict[tuple[str, str], int]:
     return signs
 
 
-def _ends(result: Any, name: str) -> Ends | None:
+def _ends(result: Evaluation, name: str) -> Ends | None:
     interval = result.intervals.get(name)
     if interval is None:
         return None

@@ -27,7 +27,8 @@ def front_table(document: Document) -> Table:
         row: list[Cell] = [point["model"]]
         for axis in ("quality", "diversity"):
             row.append(Measured(point[axis], *(point[f"{axis}_interval"] or (None, None))))
-        row += [_STANDINGS[point["standing"]], _enumerated(_above(point)) or None]
+        # Without marks of direction: a cell stands alone, and files take it as it is.
+        row += [_STANDINGS[point["standing"]], ", ".join(_above(point)) or None]
         rows.append(tuple(row))
     notes = [_legend(document), _basis(document)]
     if document["level"] is not None:

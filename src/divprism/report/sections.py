@@ -194,7 +194,8 @@ def front_chart(document: Document) -> Chart | None:
     )
     caption = (
         "Quality against diversity: no model is better in both than one on the steps, the front. "
-        "Grey dots are clearly below another model, open grey diamonds perhaps."
+        "Grey dots are clearly below another model, open grey diamonds perhaps. The bars are the "
+        "intervals of each model alone; differences on the same prompts are known better."
     )
     return Chart(tuple(panels), caption)
 

@@ -323,7 +323,7 @@ def comparison_table(document: Document, wide: bool = False, ratios: bool = Fals
         columns.insert(2, Column("front", "front"))
         cells = front_cells(front)
         for complete in rows:
-            complete.insert(2, cells[complete[0]])
+            complete.insert(2, cells[str(complete[0])])
     stability = stability_note(document)
     notes = [*table.notes, *length_note(document), *comparison_sentences(document), *stability]
     if front:

@@ -162,6 +162,9 @@ def page_view(documents: Sequence[Document]) -> PageView:
         models = _with_parts(models, parts)
     ranking = ranking_of(main, models)
     verdict = verdict_of(models, ranking)
+    if main.get("front"):
+        on_front = sentence(front_notes(main["front"])[0])
+        verdict = replace(verdict, certainty=(*verdict.certainty, on_front))
     scales = scales_of([document.get("details") or {} for document in models.values()])
     sections = []
     for index, (name, document) in enumerate(models.items()):
@@ -457,7 +460,7 @@ def _with_score_first(table: Table, score: str) -> Table:
 def _comparison_notes(main: Document) -> list[str]:
     notes = [*comparison_sentences(main), *stability_note(main)]
     if main.get("front"):
-        notes += front_notes(main["front"])
+        notes += front_notes(main["front"])[1:]  # the verdict has the first sentence
     num_pairs = len(main["differences"])
     by_chance = round(_BY_CHANCE * num_pairs)
     if by_chance:
