@@ -66,6 +66,7 @@ from divprism.scores.bandwidth import (
     StableScore,
 )
 from divprism.scores.functions import *  # noqa: F403  # every score of the table is a function
+from divprism.scores.scendi import ScendiScore, scendi
 from divprism.scores.score import Score
 from divprism.scores.settings import Settings
 
@@ -105,6 +106,7 @@ __all__ = [
     "PromptGroups",
     "Results",
     "Samples",
+    "ScendiScore",
     "Score",
     "Settings",
     "ShuffledBaseline",
@@ -129,6 +131,7 @@ __all__ = [
     "pareto",
     "prompt_groups",
     "recall",
+    "scendi",
     "shuffled_baseline",
 ]
 __all__ += _embedders.__all__
