@@ -168,7 +168,10 @@ X = np.eye(4)
 REFUSED = [
     (lambda: dp.scendi(X, None), "scendi needs the prompt of each output, but `t` is None"),
     (lambda: dp.scendi(X, [0, 0, 1]), "must pair up row by row; got 4 outputs and 3 prompts"),
-    (lambda: dp.scendi(X, [0, 0, 1, 1], regularization=0), "`regularization` must be positive and finite; got 0"),
+    (
+        lambda: dp.scendi(X, [0, 0, 1, 1], regularization=0),
+        "`regularization` must be positive and finite; got 0",
+    ),
     (
         lambda: dp.scendi(X, [0, 0, 1, 1], settings=dp.Settings(order=2)),
         "`order` must be 1, the order of scendi; got 2",
