@@ -164,8 +164,9 @@ class Comparison:
             "warnings": [notice.to_dict() for notice in self.warnings],
         }
         # Only where there is a quality: most results have none.
-        if self.front is not None:
-            document["front"] = self.front.to_dict()
+        front = self.front
+        if front is not None:
+            document["front"] = front.to_dict()
         return document
 
     def to_json(self) -> str:
