@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import divprism as dp
 from divprism.cli import app
 from divprism.embedders.embedding import save_embedded
+from divprism.testing import assert_diverse
 
 COSINE = {"kernel_x": dp.Cosine()}
 KERNELS = {"kernel_x": dp.Gaussian(1.5), "kernel_t": dp.Gaussian(1.0)}
@@ -387,6 +388,34 @@ def test_vectors_are_saved_and_read_with_their_quality(tmp_path):
     save_embedded(tmp_path / "vectors", samples, samples)
     again = dp.load(tmp_path / "vectors")
     assert again.quality.tolist() == samples.quality.tolist()
+
+
+def test_equal_outputs_of_other_quality_are_kept_whatever_the_order_of_rows():
+    x, t = np.eye(20)[np.repeat(np.arange(20), 2)], np.repeat(np.arange(20), 2)
+    q = np.tile([0.2, 0.8], 20)
+    once = dp.Samples(np.eye(20), np.arange(20), quality=np.ones(20))
+    found = []
+    for rows in (np.arange(40), np.arange(40)[::-1]):
+        more = dp.Samples(x[rows], t[rows], quality=q[rows])
+        compared = dp.compare({"once": once, "more": more}, num_permutations=0, **COSINE)
+        found.append(compared.results["more"].quality)
+    assert found[0] == pytest.approx(0.2) and found[1] == pytest.approx(0.2)
+
+
+def test_a_test_of_diversity_takes_the_quality():
+    x, t = np.eye(40), np.repeat(np.arange(20), 2)
+    assert_diverse(x, t, quality=np.ones(40), quality_conditional_vendi=1.9, **COSINE)
+    with pytest.raises(AssertionError, match=r"quality_conditional_vendi is 1 .*below the limit"):
+        assert_diverse(x, t, quality=np.full(40, 0.5), quality_conditional_vendi=1.9, **COSINE)
+    with pytest.raises(dp.ArgumentError, match=r"needs .*a quality of each output"):
+        assert_diverse(x, t, quality_conditional_vendi=1.9, **COSINE)
+
+
+def test_commands_without_quality_have_no_such_flag(tmp_path):
+    path = write(tmp_path / "rated.jsonl", rows())
+    for command in ("converge", "groups", "bandwidth"):
+        ended = CliRunner().invoke(app, [command, path, "--quality-field", "stars"])
+        assert ended.exit_code == 2
 
 
 def test_a_logged_result_holds_quality_and_products():
