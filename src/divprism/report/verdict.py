@@ -219,14 +219,14 @@ def _answer(models: Documents, ranking: Ranking) -> str:
     tied = ranking.tied_for_first
     if len(tied) == 1:
         return (
-            f"{isolated(leader)} is the most {_adjective(name)} of {total}: {values[leader]} "
+            f"{isolated(leader)} is the {_most(name)} of {total}: {values[leader]} "
             f"{noun} against {values[second]} of the second, {isolated(second)}, {_by(pair.ratio)}."
         )
     named = [f"{isolated(model)} ({values[model]})" for model in tied[:_SHOWN_TIES]]
     # What is counted is said once, with the first number.
     named[0] = f"{isolated(leader)} ({values[leader]} {noun})"
     return (
-        f"Which of {total} is the most {_adjective(name)} is not settled: {_listed(named, tied)} "
+        f"Which of {total} is the {_most(name)} is not settled: {_listed(named, tied)} "
         "do not differ clearly."
     )
 
@@ -240,9 +240,9 @@ def _values(models: Documents, ranking: Ranking) -> dict[str, str]:
     return values
 
 
-def _adjective(name: str) -> str:
+def _most(name: str) -> str:
     if score_spec(name).family in _FAMILIES_OF_DIVERSITY:
-        return "diverse"
+        return "most diverse"
     return f"highest in {score_spec(name).title}"
 
 

@@ -261,7 +261,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         terms=_QUALITY_CONDITIONAL,
         order=None,
         needs=(PROMPTS, QUALITY),
-        meaning="mean quality x conditional_vendi",
+        meaning="distinct outputs per kind of prompt x mean quality",
         limits=_limits_of_quality,
     ),
     ScoreSpec(
@@ -272,7 +272,7 @@ SCORES: tuple[ScoreSpec, ...] = (
         terms=_QUALITY_OF_OUTPUTS,
         order=None,
         needs=(QUALITY,),
-        meaning="mean quality x vendi",
+        meaning="distinct outputs x mean quality",
         limits=_limits_of_quality,
     ),
     ScoreSpec(
