@@ -10,7 +10,7 @@ import pytest
 
 import divprism as dp
 from divprism.analysis.evaluation import Results
-from divprism.scores.spec import SCORES
+from divprism.scores.spec import LABELS, QUALITY, SCORES
 
 LONGEST = 25  # lines of a repr
 RNG = np.random.default_rng(4)
@@ -89,7 +89,8 @@ def several(count):
 
 
 def evaluation():
-    return dp.evaluate(X, T, np.arange(120) // 40, interval=0.95, num_permutations=2, **KERNELS)
+    given = {"interval": 0.95, "num_permutations": 2, "quality": np.arange(120) % 3}
+    return dp.evaluate(X, T, np.arange(120) // 40, **given, **KERNELS)
 
 
 QUICK = {"num_permutations": 0}  # baselines of many models take seconds
@@ -107,7 +108,8 @@ RESULTS = {
 ROWS = {
     "evaluation": len(SCORES),
     "results of one model": len(SCORES),
-    "results of many models": 40 * (len(SCORES) - 2),  # all but the cluster scores
+    # All but the cluster scores, and those with a quality.
+    "results of many models": 40 * sum(not {LABELS, QUALITY} & set(spec.needs) for spec in SCORES),
     "comparison": 3,
     "comparison of many models": 25,
     "groups by prompt": 40,

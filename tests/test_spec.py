@@ -14,8 +14,10 @@ from divprism.scores.problem import pose
 from divprism.scores.settings import Settings
 from divprism.scores.spec import (
     LABELS,
+    MEANS,
     OPERATORS,
     PROMPTS,
+    QUALITY,
     REPEATED_PROMPTS,
     SCORES,
     available,
@@ -33,8 +35,16 @@ def by_name(spec):
     return spec.name
 
 
+# A mean alone needs no function of its own.
+FUNCTIONS = [spec for spec in SCORES if spec.operators]
+
+
 def labels_of(count):
     return np.arange(count) // 20
+
+
+def quality_of(count):
+    return np.arange(count) % 4
 
 
 def as_function(spec, x, t, labels, **options):
@@ -42,6 +52,10 @@ def as_function(spec, x, t, labels, **options):
     function = getattr(dp, spec.name)
     if LABELS in spec.needs:
         return function(x, labels, kernel=KERNELS["kernel_x"], **options)
+    if QUALITY in spec.needs:
+        if PROMPTS in spec.needs:
+            return function(x, t, quality_of(60), **KERNELS, **options)
+        return function(x, quality_of(60), kernel=KERNELS["kernel_x"], **options)
     if spec.family == "prompts":
         return function(t, kernel=KERNELS["kernel_t"], **options)
     if REPEATED_PROMPTS in spec.needs:
@@ -51,12 +65,13 @@ def as_function(spec, x, t, labels, **options):
     return function(x, kernel=KERNELS["kernel_x"], **options)
 
 
-@pytest.mark.parametrize("spec", SCORES, ids=by_name)
+@pytest.mark.parametrize("spec", FUNCTIONS, ids=by_name)
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_row_has_a_function_that_agrees_with_evaluate(spec, order, pairs):
     x, t = pairs
     labels = labels_of(60)
-    together = dp.evaluate(x, t, labels, order=order, **KERNELS).scores[spec.name]
+    found = dp.evaluate(x, t, labels, quality=quality_of(60), order=order, **KERNELS)
+    together = found.scores[spec.name]
     options = {}
     if spec.order is None:
         options["order"] = order
@@ -67,8 +82,9 @@ def test_every_row_has_a_function_that_agrees_with_evaluate(spec, order, pairs):
 
 
 def test_the_functions_and_the_table_hold_the_same_names():
-    assert sorted(spec.name for spec in SCORES) == sorted(functions.__all__)
-    for spec in SCORES:
+    assert sorted(spec.name for spec in FUNCTIONS) == sorted(functions.__all__)
+    assert {spec.name for spec in SCORES} - {spec.name for spec in FUNCTIONS} == set(MEANS)
+    for spec in FUNCTIONS:
         assert inspect.getdoc(getattr(dp, spec.name))
 
 
@@ -77,9 +93,9 @@ def test_names_titles_and_meanings_are_unique_and_said():
         texts = [getattr(spec, field) for spec in SCORES]
         assert all(texts) and len(set(texts)) == len(texts)
     for spec in SCORES:
-        assert set(spec.terms) <= set(OPERATORS)
+        assert set(spec.terms) <= {*OPERATORS, *MEANS}
         assert set(spec.terms.values()) <= {1, -1}
-        assert set(spec.needs) <= {PROMPTS, REPEATED_PROMPTS, LABELS}
+        assert set(spec.needs) <= {PROMPTS, REPEATED_PROMPTS, LABELS, QUALITY}
 
 
 @pytest.mark.parametrize("truncation", [None, 1, 4])
@@ -98,6 +114,7 @@ def test_every_score_lies_within_its_limits(truncation, data):
         x,
         t,
         rng.integers(0, 2, n),
+        quality=rng.uniform(0, 3, n),
         order=order,
         truncation=truncation,
         num_permutations=0,
@@ -124,20 +141,27 @@ def test_limits_are_reached():
 @pytest.mark.parametrize(
     ("with_prompts", "with_labels"), [(False, False), (True, False), (False, True), (True, True)]
 )
-def test_available_scores_are_those_whose_needs_the_data_meet(with_prompts, with_labels, pairs):
+@pytest.mark.parametrize("with_quality", [False, True])
+def test_available_scores_are_those_whose_needs_the_data_meet(
+    with_prompts, with_labels, with_quality, pairs
+):
     x, t = pairs[0], None
     settings = Settings(kernel_x=dp.Gaussian(2.0))
-    labels = None
+    labels = quality = None
+    if with_quality:
+        quality = quality_of(60)
     if with_prompts:
         t = pairs[1]
     if with_labels:
         labels = labels_of(60)
-    problem = pose(x, t, labels, settings=settings)
-    computable = available(problem.operators)
+    problem = pose(x, t, labels, settings=settings, quality=quality)
+    computable = available(problem.terms)
     meets_needs = tuple(spec for spec in SCORES if spec.missing_need(problem.present) is None)
     assert computable == meets_needs
-    assert list(dp.evaluate(x, t, labels).scores) == [spec.name for spec in computable]
-    assert (PROMPTS in problem.present, LABELS in problem.present) == (with_prompts, with_labels)
+    found = dp.evaluate(x, t, labels, quality=quality)
+    assert list(found.scores) == [spec.name for spec in computable]
+    present = [need in problem.present for need in (PROMPTS, LABELS, QUALITY)]
+    assert present == [with_prompts, with_labels, with_quality]
 
 
 def test_repeated_prompts_are_present_only_where_prompts_repeat():

@@ -312,7 +312,7 @@ def test_a_subset_represents_a_large_cluster():
 def test_intervals_do_not_depend_on_units_of_measurement(order):
     x, t = repeated(np.random.default_rng(0), prompts=25)
     labels = t[:, 0] > 0
-    arguments = {"kernel_t": WIDE, "order": order, "interval": 0.95}
+    arguments = {"kernel_t": WIDE, "order": order, "interval": 0.95, "quality": x[:, 0] ** 2}
     first = dp.evaluate(x, t, labels.astype(int), kernel_x=NARROW, **arguments).intervals
     second = dp.evaluate(
         100 * x, t, labels.astype(int), kernel_x=dp.Gaussian(100 * NARROW.bandwidth), **arguments

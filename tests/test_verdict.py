@@ -18,7 +18,7 @@ from divprism.report.next_steps import growth_sentence
 from divprism.report.pairs import Pair, ranking_of, times_needed
 from divprism.report.texts import significant, visible
 from divprism.report.verdict import verdict_of
-from divprism.scores.spec import SCORES
+from divprism.scores.spec import QUALITY, SCORES
 
 NB = "\N{NO-BREAK SPACE}"
 
@@ -422,7 +422,7 @@ def test_a_factor_is_a_number_and_counts_nothing():
 @pytest.mark.parametrize("spec", SCORES, ids=lambda spec: spec.name)
 def test_what_a_score_counts_follows_its_number(spec):
     if not spec.noun:
-        assert spec.family == "information"
+        assert spec.family == "information" or QUALITY in spec.needs
         return
     assert re.fullmatch(r"(distinct outputs|kinds of prompt)( [\w ]+)?", spec.noun)
     assert ("order 2" in spec.noun) == (spec.order == 2)

@@ -36,6 +36,8 @@ from divprism.analysis.groups import (
 from divprism.analysis.groups.kmeans import kmeans_labels
 from divprism.analysis.intervals import Interval
 from divprism.analysis.metric import Metric
+from divprism.analysis.pareto import pareto
+from divprism.analysis.pareto_front import ParetoFront, ParetoPoint
 from divprism.core import kernels as _kernels
 from divprism.core.kernels import *  # noqa: F403  # a new kernel is public
 from divprism.data.examples import demo_samples
@@ -64,6 +66,7 @@ from divprism.scores.bandwidth import (
     StableScore,
 )
 from divprism.scores.functions import *  # noqa: F403  # every score of the table is a function
+from divprism.scores.scendi import ScendiScore, scendi
 from divprism.scores.score import Score
 from divprism.scores.settings import Settings
 
@@ -98,9 +101,12 @@ __all__ = [
     "MissingModelError",
     "NestedScores",
     "Notice",
+    "ParetoFront",
+    "ParetoPoint",
     "PromptGroups",
     "Results",
     "Samples",
+    "ScendiScore",
     "Score",
     "Settings",
     "ShuffledBaseline",
@@ -122,8 +128,10 @@ __all__ = [
     "kmeans_labels",
     "load",
     "nested_scores",
+    "pareto",
     "prompt_groups",
     "recall",
+    "scendi",
     "shuffled_baseline",
 ]
 __all__ += _embedders.__all__

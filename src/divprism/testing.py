@@ -7,7 +7,7 @@ from divprism.analysis.evaluation import Evaluation, Results
 from divprism.analysis.gates import check_possible, low_scores
 from divprism.core.kernels.base import finite_number
 from divprism.data.readers.guards import shown
-from divprism.scores.spec import is_score
+from divprism.scores.spec import is_score, score_spec
 
 __all__ = ["assert_diverse"]
 
@@ -26,8 +26,8 @@ def assert_diverse(outputs: object, prompts: object = None, **limits_and_options
         As `x` and `t` of `evaluate`.
     **limits_and_options
         Limits by the names of scores, such as `vendi=20`; `conditional_vendi=4.0` if there is none.
-        All other keywords are those of `evaluate`. Intervals have the level 0.95 if none is given;
-        they are in the message and do not decide.
+        All other keywords are those of `evaluate`, `quality` included. Intervals have the level
+        0.95 if none is given; they are in the message and do not decide.
 
     Raises
     ------
@@ -49,7 +49,8 @@ def assert_diverse(outputs: object, prompts: object = None, **limits_and_options
     __tracebackhide__ = True  # pytest shows the line of the test
     limits, options = {}, {}
     for name, value in limits_and_options.items():
-        if is_score(name):
+        # `quality` is the argument of `evaluate`, not a limit on its mean.
+        if is_score(name) and score_spec(name).operators:
             limits[name] = finite_number(value, name, "a finite number")
         else:
             options[name] = value

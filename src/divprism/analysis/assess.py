@@ -95,8 +95,16 @@ def assess(
     """
     start = time.perf_counter()
     x, t = embedded.outputs, embedded.prompts
-    problem = pose(x, t, labels, settings=settings, weights=weights, resources=resources)
-    specs = available(problem.operators)
+    problem = pose(
+        x,
+        t,
+        labels,
+        settings=settings,
+        weights=weights,
+        quality=embedded.quality,
+        resources=resources,
+    )
+    specs = available(problem.terms)
     solved = solve(problem, specs)
     scores = assemble_all(problem, specs, solved)
     arrays = as_arrays(embedded)
@@ -114,7 +122,7 @@ def assess(
     result = Evaluation(
         scores=scores,
         settings=problem.settings,
-        data=_describe(problem, embedded) | {"hash": _digest(x, t, labels, weights)},
+        data=_describe(problem, embedded) | {"hash": _hash_of(embedded, labels, weights)},
         runtime=runtime_since(start),
         warnings=_collect_warnings(embedded, scores, (*too_few, *unchecked, *about_prompts)),
         embedders=embedded.embedders,
@@ -129,6 +137,15 @@ def assess(
         result.data["weighted"] = True
         result.data["outputs_as_ids"] = outputs_as_ids(problem)
     return result, errors
+
+
+def _hash_of(embedded: Samples, labels: object, weights: object) -> str:
+    """The hash of what was scored."""
+    arrays = [embedded.outputs, embedded.prompts, labels, weights]
+    if embedded.quality is not None:
+        # Data without qualities keep the hash that earlier versions gave them.
+        arrays.append(embedded.quality)
+    return _digest(*arrays)
 
 
 def _sampling_error(

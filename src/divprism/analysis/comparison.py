@@ -1,10 +1,8 @@
 """Models compared on the same prompts: paired differences, and a ranking that shows ties."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,25 +10,21 @@ import numpy as np
 
 from divprism.analysis.assess import assess_models
 from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Results
-from divprism.analysis.inputs import (
-    with_rule_of,
-)
-from divprism.analysis.intervals import (
-    SAME_RATIO,
-    SamplingError,
-    chance_of_difference,
-    quantile,
-)
+from divprism.analysis.inputs import with_rule_of
+from divprism.analysis.intervals import SamplingError
 from divprism.analysis.matched_models import matched_models
+from divprism.analysis.model_ratios import Difference, differences_of
+from divprism.analysis.pareto_front import DIVERSITY, ParetoFront, front_of
 from divprism.analysis.stability import Range, ScaledScores
 from divprism.core.kernels import Precomputed
 from divprism.data.files import write_text
+from divprism.data.quality import column_of_quality
 from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples, Text
 from divprism.data.wording import json_text
 from divprism.errors import ArgumentError, DataError, Notice
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
-from divprism.scores.spec import LABELS, SCORES, ScoreSpec, score_spec
+from divprism.scores.spec import LABELS, QUALITY, SCORES, ScoreSpec, score_spec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,47 +39,6 @@ _LEVEL = 0.95  # default level of the intervals
 # with a given one. Chance meets these in 2 of 6 cases for three models, in 2 of 24 for four, and in
 # 2 of 120 for five, the first below 5 %.
 _MIN_MODELS = 5
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How many times as diverse one model is as another, on the same prompts.
-
-    Attributes
-    ----------
-    first, second : str
-        The models.
-    ratio : float
-        Score of the first over that of the second.
-    low, high : float or None
-        Interval of the ratio. It pairs the models by prompt, so that the effect of a prompt on both
-        of them cancels. None where the sample is too small for an interval.
-    stable_range : dict of (float, float)
-        For a clear difference, by side with a bandwidth ("x" outputs, "t" prompts): the multiples
-        of the bandwidth, from 0.5 to 2, between which the same model is ahead.
-    p_value : float or None
-        If the models were equally diverse, the share of samples of this size in which they would
-        differ at least this much (Student's t, two-sided). Below 1 - level where the difference is
-        clear. None without an interval.
-    standard_error : float or None
-        Of the logarithm of the ratio; it falls with the root of the number of prompts.
-    """
-
-    first: str
-    second: str
-    ratio: float
-    low: float | None = None
-    high: float | None = None
-    stable_range: dict[str, Range] = field(default_factory=dict)
-    p_value: float | None = None
-    standard_error: float | None = None
-
-    @property
-    def clear(self) -> bool:
-        """Whether the interval excludes 1, by more than rounding; False without one."""
-        if self.low is None or self.high is None:
-            return False
-        return self.low > 1 + SAME_RATIO or self.high < 1 - SAME_RATIO
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,6 +69,8 @@ class Comparison:
         What was left out to make the models comparable.
     warnings : tuple of Notice
         What a reader should know.
+    errors : dict of SamplingError or None
+        By model, what parts of its sample contribute to the errors of its scores.
     """
 
     results: Results
@@ -127,6 +82,23 @@ class Comparison:
     stable_range: dict[str, Range]
     notes: tuple[Notice, ...]
     warnings: tuple[Notice, ...]
+    errors: dict[str, SamplingError | None] = field(default_factory=dict)
+
+    @property
+    def front(self) -> ParetoFront | None:
+        """Which models no other one exceeds in quality and diversity; None without a quality.
+
+        Diversity is the score that models are ranked by if that is one, else Conditional-Vendi.
+        """
+        diversity = "conditional_vendi"
+        if score_spec(self.score).family in DIVERSITY:
+            diversity = self.score
+        if any("quality" not in result.scores for result in self.results.values()):
+            return None
+        axes = {}
+        for name in ("quality", diversity):
+            axes[name] = differences_of(self.results, self.errors, name)
+        return front_of(self.results, axes, is_paired=True)
 
     @property
     def settings(self) -> Settings:
@@ -178,7 +150,7 @@ class Comparison:
             | {"clear": difference.clear, "stable_range": _plain_ranges(difference.stable_range)}
             for difference in self.differences
         ]
-        return {
+        document = {
             "schema": SCHEMA,
             "score": self.score,
             "models": {model: result.to_dict() for model, result in self.results.items()},
@@ -191,6 +163,11 @@ class Comparison:
             "notes": [note.to_dict() for note in self.notes],
             "warnings": [notice.to_dict() for notice in self.warnings],
         }
+        # Only where there is a quality: most results have none.
+        front = self.front
+        if front is not None:
+            document["front"] = front.to_dict()
+        return document
 
     def to_json(self) -> str:
         """The result document as JSON text."""
@@ -213,6 +190,7 @@ def compare(
     prompt: str | None = None,
     output: str | None = None,
     model: str | None = None,
+    quality: object = None,
     **options: "Unpack[EvaluationOptions]",
 ) -> Comparison:
     """Rank models by a score, on the same prompts and with the same number of outputs for each.
@@ -232,6 +210,10 @@ def compare(
         Score to rank by.
     prompt, output, model : str, optional
         Columns of the tables or files, recognised by their names if not given.
+    quality : str, callable, array (n,), or mapping of name to array, optional
+        How good each output is, as in `evaluate`: the name of a column, a function, or numbers; for
+        a mapping of models a mapping to numbers. Adds scores, and the `front` of the models that no
+        other one exceeds in both quality and diversity (`pareto`).
     interval : float, optional
         Level of all intervals; default 0.95.
     **options
@@ -259,7 +241,8 @@ def compare(
     if settings.interval is None:
         settings = replace(settings, interval=_LEVEL)
     _require_comparable(spec, settings)
-    kept = matched_models(models, settings, resources, Fields(output, prompt, model, suffix=""))
+    columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
+    kept = matched_models(models, settings, resources, columns, quality)
     settings = kept.settings
     evaluations: dict[str, Evaluation] = {}
     errors: dict[str, SamplingError | None] = {}
@@ -270,7 +253,7 @@ def compare(
         evaluations[model] = replace(result, settings=resolved)
     results = _ranked(evaluations, by)
     scaled = ScaledScores.of(results, spec)
-    differences = _differences(results, errors, by, scaled)
+    differences = differences_of(results, errors, by, scaled)
     # Long texts tend to differ more, so a ranking by diversity may be one by length. Lengths are
     # those of the texts; the embedded samples hold vectors.
     lengths = _mean_lengths(kept.given)
@@ -284,6 +267,7 @@ def compare(
         stable_range=scaled.range_of_order(),
         notes=kept.notes,
         warnings=(*kept.warnings, *results.warnings),
+        errors=errors,
     )
 
 
@@ -302,11 +286,16 @@ def _require_comparable(spec: ScoreSpec, settings: Settings) -> None:
 
 
 def _require_score(by: str, result: Evaluation) -> None:
-    if by not in result.scores:
-        raise DataError(
-            f"every prompt has one output, so {by} cannot be computed; rank by another score, "
-            "such as conditional_vendi."
+    if by in result.scores:
+        return
+    if QUALITY in score_spec(by).needs:
+        raise ArgumentError(
+            f"{by} needs {QUALITY}: give it as `quality`, or rank by conditional_vendi."
         )
+    raise DataError(
+        f"every prompt has one output, so {by} cannot be computed; rank by another score, such as "
+        "conditional_vendi."
+    )
 
 
 def _ranked(evaluations: Mapping[str, Evaluation], by: str) -> Results:
@@ -314,45 +303,6 @@ def _ranked(evaluations: Mapping[str, Evaluation], by: str) -> Results:
     # The sort is stable: models of equal score keep the order in which they were given.
     ranked = sorted(evaluations, key=lambda model: -evaluations[model].scores[by])
     return Results({model: evaluations[model] for model in ranked})
-
-
-def _differences(
-    results: Results, errors: Mapping[str, SamplingError | None], by: str, scaled: ScaledScores
-) -> tuple[Difference, ...]:
-    """The difference of every pair of models, in the order of the ranking."""
-    level = results.settings.interval
-    assert level is not None
-    differences = []
-    for first, second in combinations(results, 2):
-        ahead, behind = results[first].scores[by], results[second].scores[by]
-        # Ratios are compared on the log scale, where their errors are symmetric.
-        difference = Difference(first, second, math.exp(ahead.entropy - behind.entropy))
-        of_first, of_second = errors[first], errors[second]
-        if of_first is not None and of_second is not None:
-            # The same parts of both samples are the same prompts: what they share cancels.
-            spread = of_first.deviations[by] - of_second.deviations[by]
-            # Errors of the estimators are added as independent ones: they do not cancel by prompt.
-            of_estimator = [score.standard_error / score.value for score in (ahead, behind)]
-            error = math.hypot(float(np.linalg.norm(spread)), *of_estimator)
-            difference = _with_error(difference, error, spread.size, level)
-        if difference.clear:
-            ranges = scaled.range_of_difference(first, second)
-            difference = replace(difference, stable_range=ranges)
-        differences.append(difference)
-    return tuple(differences)
-
-
-def _with_error(difference: Difference, error: float, parts: int, level: float) -> Difference:
-    """A difference with its interval and its p-value, by Student's t of this number of parts."""
-    gap = math.log(difference.ratio)
-    reach = quantile(parts, level) * error
-    return replace(
-        difference,
-        low=math.exp(gap - reach),
-        high=math.exp(gap + reach),
-        p_value=chance_of_difference(gap, error, parts),
-        standard_error=error,
-    )
 
 
 def _ranks(order: list[str], differences: Sequence[Difference]) -> dict[str, tuple[int, int]]:

@@ -47,9 +47,13 @@ class ContentOrder:
         if weights is not None:
             # Posing the problem dropped the pairs of weight zero.
             rows = np.flatnonzero(to_numpy(weights))
-        # Equal outputs of one prompt with other weights or labels are not interchangeable.
+        # Equal outputs of one prompt are not interchangeable if their weights, labels or qualities
+        # differ.
         of_pairs = side_hashes(samples.outputs, problem.x, rows)
         of_pairs = _joined(of_pairs, problem.weights.view(np.uint64))
+        if problem.quality is not None:
+            # Adding zero turns minus zero, which has other bits, into zero.
+            of_pairs = _joined(of_pairs, (problem.quality + 0.0).view(np.uint64))
         if problem.within_labels is not None:
             labels = problem.within_labels.right.index
             # Labels are known by their members: their names must not matter.

@@ -10,15 +10,16 @@ from warnings import warn
 from divprism.analysis.assess import assess, assess_models
 from divprism.analysis.evaluation import Evaluation, Results, runtime_since
 from divprism.analysis.inputs import (
-    as_samples,
     embed_samples,
     pool_bandwidths,
+    read_samples,
     require_one_model,
     with_rule_of,
 )
 from divprism.analysis.matching import inequality_warnings
 from divprism.analysis.reference import Fidelity, embed_reference, fidelity_of
 from divprism.data.inputs import model_keyword
+from divprism.data.quality import column_of_quality
 from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples
 from divprism.data.wording import counted
@@ -43,6 +44,7 @@ def evaluate(
     output: str | None = None,
     model: None = None,
     weights: object = None,
+    quality: object = None,
     reference: object = None,
     **options: "Unpack[EvaluationOptions]",
 ) -> Evaluation: ...
@@ -58,6 +60,7 @@ def evaluate(
     output: str | None = None,
     model: str,
     weights: object = None,
+    quality: object = None,
     reference: object = None,
     **options: "Unpack[EvaluationOptions]",
 ) -> Results: ...
@@ -72,6 +75,7 @@ def evaluate(
     output: str | None = None,
     model: str | None = None,
     weights: object = None,
+    quality: object = None,
     reference: object = None,
     **options: "Unpack[EvaluationOptions]",
 ) -> Evaluation | Results:
@@ -99,6 +103,11 @@ def evaluate(
         is an evaluation for each model, by the rules of `evaluate_models`.
     weights : array (n,), optional
         Sample weights that sum to one. Default: equal.
+    quality : array (n,), str or callable, optional
+        How good each output is, numbers of at least zero: an array, the name of a column of the
+        table or file `x`, or a function that gets the outputs and the prompts (lists of strings or
+        paths, or arrays) and returns them. Adds `quality`, their mean, and its products with
+        diversity, `quality_conditional_vendi` and `quality_vendi` (docs/how-to/quality.md).
     reference : as `x`, optional
         Real data, embedded as the outputs are; adds `fidelity`: kernel distance, recall and
         coverage, in-batch similarity and, where one model embedded outputs and prompts, alignment.
@@ -152,9 +161,9 @@ def evaluate(
     """
     start = time.perf_counter()
     settings, resources = read_options(options, EvaluationOptions, "evaluate")
-    columns = Fields(output, prompt, model, suffix="")
+    columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
     # The prompt kernel decides whether texts are embedded or compared as ids.
-    samples = as_samples(x, t, settings.kernel_t, columns)
+    samples = read_samples(x, t, settings.kernel_t, columns, quality)
     if model is not None:
         _require_no_rows(labels, weights)
         samples.require_models(model_keyword(x))
@@ -183,6 +192,7 @@ def evaluate_models(
     prompt: str | None = None,
     output: str | None = None,
     model: str | None = None,
+    quality: object = None,
     reference: object = None,
     **options: "Unpack[EvaluationOptions]",
 ) -> Results:
@@ -199,6 +209,8 @@ def evaluate_models(
         Prompts kept in another file.
     prompt, output, model : str, optional
         Columns of the table or file, recognised by their names if not given.
+    quality : array (n,), str or callable, optional
+        As in `evaluate`; a function is called once, with the outputs of all models.
     reference : as in `evaluate`, optional
         Real data, the same for all models.
     **options
@@ -210,8 +222,8 @@ def evaluate_models(
         An Evaluation for each model, in order of first appearance.
     """
     settings, resources = read_options(options, EvaluationOptions, "evaluate_models")
-    columns = Fields(output, prompt, model, suffix="")
-    samples = as_samples(x, t, settings.kernel_t, columns)
+    columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
+    samples = read_samples(x, t, settings.kernel_t, columns, quality)
     samples.require_models(model_keyword(x))
     results = _evaluate_each(samples, reference, settings, resources)
     _warn_of_bandwidths(results.warnings)

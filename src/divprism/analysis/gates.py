@@ -5,7 +5,7 @@ import math
 from divprism.analysis.evaluation import Results
 from divprism.data.readers.guards import shown
 from divprism.errors import ArgumentError, GateError
-from divprism.scores.spec import LABELS, PROMPTS, REPEATED_PROMPTS, score_spec
+from divprism.scores.spec import LABELS, PROMPTS, QUALITY, REPEATED_PROMPTS, score_spec
 
 __all__ = ["check_gates", "check_possible", "low_scores", "parse_gates"]
 
@@ -31,11 +31,21 @@ def parse_gates(texts: list[str], *, labels: bool) -> dict[str, float]:
 
 
 def check_possible(
-    gates: dict[str, float], *, labels: bool, prompts: bool = True, argument: str = _FAIL_UNDER
+    gates: dict[str, float],
+    *,
+    labels: bool,
+    prompts: bool = True,
+    quality: bool = True,
+    argument: str = _FAIL_UNDER,
 ) -> None:
     """Refuse gates on scores that will not be computed, before anything is computed."""
     # Whether prompts repeat is not known before they are compared.
-    present = {PROMPTS: prompts, REPEATED_PROMPTS: prompts, LABELS: labels}
+    present = {
+        PROMPTS: prompts,
+        REPEATED_PROMPTS: prompts,
+        LABELS: labels,
+        QUALITY: quality,
+    }
     for name in gates:
         lacking = score_spec(name).missing_need([need for need in present if present[need]])
         if lacking is not None:

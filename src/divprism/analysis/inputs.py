@@ -5,8 +5,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from divprism.core.kernels import Gaussian
+from divprism.core.kernels import Gaussian, Kernel
 from divprism.data.inputs import as_samples
+from divprism.data.quality import with_quality
+from divprism.data.readers.fields import Fields
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
 from divprism.embedders.embedding import embed, resolve_embedder
@@ -24,11 +26,23 @@ __all__ = [
     "embed_samples",
     "named_model",
     "pool_bandwidths",
+    "read_samples",
     "require_model",
     "require_one_model",
     "with_rule_of",
     "with_truncation",
 ]
+
+
+def read_samples(
+    x: object, t: object, kernel_t: Kernel | None, columns: Fields, quality: object
+) -> Samples:
+    """The samples that a user passes, with the quality of each output if that is given.
+
+    A column that `quality` names is one of `columns`.
+    """
+    samples = as_samples(x, t, kernel_t, columns)
+    return with_quality(samples, quality, are_given=isinstance(x, Samples))
 
 
 def embed_samples(

@@ -17,7 +17,7 @@ from divprism.errors import Notice
 from divprism.scores.problem import Problem
 from divprism.scores.score import Score
 from divprism.scores.settings import check_level
-from divprism.scores.spec import ScoreSpec, available, score_spec
+from divprism.scores.spec import MEANS, ScoreSpec, available, score_spec
 
 __all__ = [
     "SAME_RATIO",
@@ -249,7 +249,7 @@ def sampling_error(
 
 def _sampling_error(problem: Problem, sample: Sample) -> SamplingError:
     order, truncation = problem.settings.order, problem.truncation
-    specs = available(sample.operators)
+    specs = available(sample.terms)
     # The closed form of order 2 and the norms exist only without truncation.
     similarities: dict[str, np.ndarray] = {}
     if truncation is None and _can_sum_squares(problem):
@@ -257,7 +257,11 @@ def _sampling_error(problem: Problem, sample: Sample) -> SamplingError:
     parts = _parts_of_entropies(sample, similarities, specs, order, truncation)
     deviations = {}
     for spec in specs:
-        deviations[spec.name] = parts.deviations(spec, spec.order_under(order))
+        if spec.operators:
+            deviations[spec.name] = parts.deviations(spec, spec.order_under(order))
+        else:
+            # A mean alone has contributions in closed form, of all units and at every order.
+            deviations[spec.name] = sample.shares_of_mean()
     if sample.labels is not None:
         for spec in available(["within_labels"]):
             at = spec.order_under(order)
@@ -266,6 +270,9 @@ def _sampling_error(problem: Problem, sample: Sample) -> SamplingError:
     for name in deviations:
         spec = score_spec(name)
         ranges[name] = spec.limits(sample.units.size, spec.order_under(order), truncation)
+        if not spec.operators and sample.quality is not None:
+            # Qualities have a scale of their own, of which only the numbers at hand are known.
+            ranges[name] = float(sample.quality.min()), float(sample.quality.max())
     # The squared norm is sum_ij w_i w_j k_ij^2, and the inner sum over j is known already.
     norms = {name: math.sqrt(float(sample.weights @ sums)) for name, sums in similarities.items()}
     return SamplingError(
@@ -320,12 +327,14 @@ def _parts_of_entropies(
     order: float,
     truncation: int | None,
 ) -> _EntropyParts:
-    """Contributions to the error of every entropy that some scores are sums of."""
+    """Contributions to the error of every entropy and mean that some scores are sums of."""
     lost = sample.outputs_lost()
     whole: dict[tuple[str, float], np.ndarray] = {}
     within: dict[tuple[str, float], np.ndarray] = {}
     for spec in specs:
         at = spec.order_under(order)
+        if not spec.operators:
+            continue
         for name in spec.terms:
             # The same entropy occurs in several scores, and each costs twenty spectra.
             if (name, at) in whole:
@@ -333,6 +342,10 @@ def _parts_of_entropies(
             if at == 2 and name in similarities:
                 # At order 2 the contributions are known in closed form.
                 whole[name, at] = sample.shares_of(name, similarities[name])
+                continue
+            if at == 2 and name in MEANS and similarities:
+                # Beside entropies in closed form, so that both have the same parts.
+                whole[name, at] = sample.shares_of_mean()
                 continue
             whole[name, at] = sample.left_out(name, at, truncation)
             if lost:

@@ -87,6 +87,8 @@ class Sample:
         The group of each pair, where labels were given.
     independent : bool
         True if the pairs are independent of each other.
+    quality : ndarray or None
+        The quality of each pair, where it is given.
     """
 
     operators: dict[str, Operator]
@@ -97,6 +99,7 @@ class Sample:
     design: np.ndarray | None
     labels: np.ndarray | None
     independent: bool
+    quality: np.ndarray | None = None
 
     @classmethod
     def of(cls, problem: Problem, unit: str | None, order: ContentOrder | None = None) -> "Sample":
@@ -126,6 +129,9 @@ class Sample:
         # Prompts in even numbers were chosen, so their pairs are not independent, even where they
         # have too few outputs to be treated as a design.
         has_even_prompts = problem.t is not None and is_even(np.bincount(problem.t.index))
+        quality = None
+        if problem.quality is not None:
+            quality = problem.quality[order.pairs]
         return cls(
             operators=operators,
             points=points,
@@ -135,7 +141,16 @@ class Sample:
             design=design,
             labels=labels,
             independent=chosen == "pair" and not has_even_prompts,
+            quality=quality,
         )
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The names of the operators and the means of the sample."""
+        means: tuple[str, ...] = ()
+        if self.quality is not None:
+            means = ("quality",)
+        return (*self.operators, *means)
 
     @property
     def num_units(self) -> int:
@@ -232,7 +247,15 @@ class Sample:
         The derivative by the weights is known in closed form.
         """
         # The -1 comes from weights that sum to one: the contributions of all pairs sum to zero.
-        slopes = -2 * (similarities / float(self.weights @ similarities) - 1)
+        return self._shares_of_slopes(-2 * (similarities / float(self.weights @ similarities) - 1))
+
+    def shares_of_mean(self) -> np.ndarray:
+        """Contribution of each unit to the logarithm of the mean quality."""
+        assert self.quality is not None
+        return self._shares_of_slopes(self.quality / float(self.weights @ self.quality) - 1)
+
+    def _shares_of_slopes(self, slopes: np.ndarray) -> np.ndarray:
+        """Contribution of each unit, from the derivative of a number by the weight of each pair."""
         total = np.bincount(self.units, weights=self.weights * slopes)
         if self.design is None:
             return math.sqrt(total.size / (total.size - 1)) * total
@@ -243,7 +266,7 @@ class Sample:
         return np.asarray(np.sqrt(counts / (counts - 1))[self.design] * centred)
 
     def left_out(self, name: str, order: float, truncation: int | None) -> np.ndarray:
-        """Contribution of each group of units to the error of an entropy.
+        """Contribution of each group of units to the error of an entropy, or of a mean.
 
         The jackknife that leaves out one group after another.
         """
@@ -391,6 +414,8 @@ class Sample:
 
         A row that changes nothing, or leaves no pair, counts as no change.
         """
+        if name == "quality":
+            return self._means_without(subset, remaining)
         points, kernel = self._kernel(name, subset.pairs)
         stacks = None
         # Solving block by block costs the sum of the cubes of their sizes, not the cube of the sum.
@@ -410,6 +435,20 @@ class Sample:
         for index, row in enumerate(remaining):
             if row.any() and not np.array_equal(row, subset.weights):
                 without[index] = entropy(row)
+        return whole, without
+
+    def _means_without(self, subset: _Subset, remaining: np.ndarray) -> tuple[float, np.ndarray]:
+        """The mean quality of a subset, and without each group, over the mean of all pairs.
+
+        The change of a ratio to a number is that of its logarithm to first order. The logarithm
+        itself has no value where the only outputs with a quality above zero are left out.
+        """
+        assert self.quality is not None
+        of_pairs = self.quality[subset.pairs] / float(self.weights @ self.quality)
+        whole = float(subset.weights @ of_pairs) / float(subset.weights.sum())
+        totals = remaining.sum(axis=1)
+        sums = remaining @ of_pairs
+        without = np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), whole)
         return whole, without
 
 

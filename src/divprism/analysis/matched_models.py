@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from divprism.analysis.inputs import as_samples, embed_samples, pool_bandwidths
+from divprism.analysis.inputs import embed_samples, pool_bandwidths, read_samples
 from divprism.analysis.matching import match_prompts
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Categorical
@@ -14,7 +14,7 @@ from divprism.data.inputs import model_keyword
 from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples
 from divprism.engines import Resources
-from divprism.errors import DataError, Notice
+from divprism.errors import ArgumentError, DataError, Notice
 from divprism.scores.settings import Settings
 
 __all__ = ["MatchedModels", "matched_models"]
@@ -53,11 +53,20 @@ class MatchedModels:
 
 
 def matched_models(
-    models: object, settings: Settings, resources: Resources, columns: Fields
+    models: object,
+    settings: Settings,
+    resources: Resources,
+    columns: Fields,
+    quality: object = None,
 ) -> MatchedModels:
-    """The models of a source, or of a mapping of name to source, on the prompts that all have."""
+    """The models of a source, or of a mapping of name to source, on the prompts that all have.
+
+    `quality` is that of each output: numbers or a function, or for a mapping of models a mapping to
+    numbers. One that is a column is named in `columns`.
+    """
     # Matched before the embedding, so that what cannot be compared is refused at once.
-    given = _split_models(models, columns)
+    given = _split_models(models, columns, quality)
+    _require_one_quality(given)
     kept, notes = match_prompts(given, model_keyword(models))
     # Outputs that are left out take part in the choice of bandwidths, so that it is the choice of
     # `evaluate_models`, and a model has the same score in both.
@@ -76,15 +85,15 @@ def matched_models(
     )
 
 
-def _split_models(models: object, columns: Fields) -> dict[str, Samples]:
+def _split_models(models: object, columns: Fields, quality: object) -> dict[str, Samples]:
     """Samples by model; a source that holds several models is split."""
     if not isinstance(models, Mapping):
-        source = as_samples(models, None, None, columns)
-        source.require_models(model_keyword(models))
-        return source.by_model()
+        samples = read_samples(models, None, None, columns, quality)
+        samples.require_models(model_keyword(models))
+        return samples.by_model()
     by_model: dict[str, Samples] = {}
     for name, source in models.items():
-        samples = as_samples(source, None, None, columns)
+        samples = read_samples(source, None, None, columns, _quality_of(name, models, quality))
         # Keys may be numbers, such as checkpoints; tables and documents take names.
         parts = {str(name): samples}
         if samples.models is not None and len(set(samples.models)) > 1:
@@ -94,6 +103,28 @@ def _split_models(models: object, columns: Fields) -> dict[str, Samples]:
                 raise DataError(f"two of the models are called {model!r}; rename one of them.")
             by_model[model] = part
     return by_model
+
+
+def _quality_of(name: object, models: Mapping[Any, object], quality: object) -> object:
+    """The quality of the outputs of one source among several."""
+    if quality is None or isinstance(quality, str) or callable(quality):
+        return quality
+    if not isinstance(quality, Mapping) or set(quality) != set(models):
+        raise ArgumentError(
+            "`quality` must be a mapping with the names of `models`, the name of a column or a "
+            f"function, where `models` is a mapping; got a {type(quality).__name__}."
+        )
+    return quality[name]
+
+
+def _require_one_quality(given: Mapping[str, Samples]) -> None:
+    """Refuse models of which some have a quality and others have none."""
+    without = [model for model, part in given.items() if part.quality is None]
+    if without and len(without) < len(given):
+        raise DataError(
+            f"the outputs of {without[0]!r} have no quality, and those of other models do: give "
+            "it for all models, or for none."
+        )
 
 
 def _matched(embedded: Samples, kept: Mapping[str, list[int]]) -> dict[str, Samples]:
@@ -128,7 +159,16 @@ def _pool(by_model: dict[str, Samples]) -> Samples:
         warnings=tuple(dict.fromkeys(warnings)),
         skipped=sum(part.skipped for part in by_source.values()),
         embedders=parts[0].embedders,
+        quality=_pooled_quality(parts),
     )
+
+
+def _pooled_quality(parts: Sequence[Samples]) -> np.ndarray | None:
+    """The quality of the outputs of all models; None where they have none."""
+    of_parts = [part.quality for part in parts if part.quality is not None]
+    if len(of_parts) < len(parts):
+        return None
+    return np.concatenate(of_parts)
 
 
 def _in_one_precision(sides: Sequence[Any]) -> list[Any]:

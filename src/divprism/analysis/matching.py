@@ -208,7 +208,7 @@ def _choose_rows(samples: Samples, keys: Sequence[Key], numbers: Mapping[Key, in
             # and it does not matter which of them is kept.
             digests = {row: _content_digest(samples.outputs, row) for row in candidates}
             # Outputs that are equal in single precision only are put in order by all their digits.
-            candidates.sort(key=lambda row: (digests[row], _full_content(samples.outputs, row)))
+            candidates.sort(key=lambda row: (digests[row], *_tie_breakers(samples, row)))
             candidates = candidates[:number]
         # In the order of the rows, so that a prompt which keeps all outputs keeps it, too.
         chosen += sorted(candidates)
@@ -221,6 +221,14 @@ def _content_digest(outputs: Side, row: int) -> bytes:
         return outputs[row].digest()
     vector = np.ascontiguousarray(to_numpy(outputs[row]), dtype=np.float32) + np.float32(0)
     return hashlib.sha256(vector.tobytes()).digest()
+
+
+def _tie_breakers(samples: Samples, row: int) -> tuple[bytes, float]:
+    """What puts outputs of equal digests in order: all digits, then the quality."""
+    quality = 0.0
+    if samples.quality is not None:
+        quality = float(samples.quality[row])
+    return _full_content(samples.outputs, row), quality
 
 
 def _full_content(outputs: Side, row: int) -> bytes:

@@ -117,7 +117,8 @@ def _score_slopes(problem: Problem, specs: Sequence[ScoreSpec]) -> dict[str, dic
             slopes[spec.name] = _group_mean(problem, spec.order_under(settings.order))
             continue
         total: dict[str, float] = {}
-        for name, sign in spec.terms.items():
+        # Means do not depend on a bandwidth.
+        for name, sign in spec.operators.items():
             operator = problem.operator(name)
             assert operator is not None
             # Operators may have two names: prompts that are ids are their own ids.

@@ -105,7 +105,7 @@ def _around_one(holds: np.ndarray) -> Range:
 
 def _log_scores(problem: Problem, spec: ScoreSpec) -> dict[str, np.ndarray]:
     """By side with a bandwidth, the logarithm of a score at each of the factors."""
-    operators = {name: problem.operator(name) for name in spec.terms}
+    operators = {name: problem.operator(name) for name in spec.operators}
     scaled = {}
     for name, operator in operators.items():
         assert operator is not None
@@ -113,6 +113,8 @@ def _log_scores(problem: Problem, spec: ScoreSpec) -> dict[str, np.ndarray]:
     with_bandwidth = {side for each in scaled.values() for side in each.sides}
     sides = [side for side in ("x", "t") if side in with_bandwidth]
     order, truncation = spec.order_under(problem.settings.order), problem.truncation
+    # Means are the same at every bandwidth, and only changes are used.
+    means = dict.fromkeys(set(spec.terms) - set(scaled), 0.0)
     used = {name: each.entropy({}, order, truncation) for name, each in scaled.items()}
     logs: dict[str, np.ndarray] = {}
     for side in sides:
@@ -122,7 +124,7 @@ def _log_scores(problem: Problem, spec: ScoreSpec) -> dict[str, np.ndarray]:
             for name, each in scaled.items():
                 if side in each.sides and factor != 1:
                     entropies[name] = each.entropy({side: factor}, order, truncation)
-            values.append(spec.log_value(entropies))
+            values.append(spec.log_value(entropies | means))
         logs[side] = np.array(values)
     return logs
 

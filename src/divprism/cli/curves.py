@@ -11,9 +11,10 @@ from divprism.scores.registry import numbers_of
 # A sweep sets the kernels itself, and computes all eigenvalues of matrices of --max-rows rows.
 _NOT_SWEPT = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t", "estimator", "max_memory")
 _ONE_MACHINE = ("workers", "scheduler", "resume")  # subsets are small
+_UNUSED = ("quality_field",)  # curves are those of diversity
 
 
-@command(*(name for name in ASSESSMENT if name != "unit"), *_ONE_MACHINE)
+@command(*(name for name in ASSESSMENT if name != "unit"), *_ONE_MACHINE, *_UNUSED)
 def converge(
     job: Job,
     model: str | None = flag("Input", None, "Which model, if there are several in IN."),
@@ -31,7 +32,7 @@ def converge(
     job.show(result, document, convergence_table(document, job.wide), curves_table(document))
 
 
-@command(*_NOT_SWEPT, *_ONE_MACHINE, *ASSESSMENT, "wide")
+@command(*_NOT_SWEPT, *_ONE_MACHINE, *ASSESSMENT, *_UNUSED, "wide")
 def bandwidth(
     job: Job,
     model: str | None = flag("Input", None, "Which model; default: all of them together."),

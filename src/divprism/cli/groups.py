@@ -22,7 +22,7 @@ _WAYS: dict[str, Callable[[int], library.Grouping | None]] = {
 }
 
 
-@command(*ASSESSMENT, "plot", "workers", "scheduler", "resume")
+@command(*ASSESSMENT, "quality_field", "plot", "workers", "scheduler", "resume")
 def groups(
     job: Job,
     by: str = flag("Scoring", "auto", "How to group prompts.", metavar="|".join([*_WAYS, "FIELD"])),

@@ -68,6 +68,7 @@ class Reading:
     output_field: str | None = _input(None, "Field that holds the outputs; several as a,b.")
     prompt_field: str | None = _input(None, "Field that holds the prompts.")
     model_field: str | None = _input(None, "Field that names the model; several as a,b.")
+    quality_field: str | None = _input(None, "Field with a number: how good the output is.")
     output_kind: str | None = _input(None, f"What the outputs are: {_KINDS}.", metavar="KIND")
     prompt_kind: str | None = _input(None, f"What the prompts are: {_KINDS}.", metavar="KIND")
     limit: int | None = _input(None, "Keep only the first NUMBER pairs of each model.")

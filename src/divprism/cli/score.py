@@ -31,13 +31,19 @@ def score(
     if weights is not None and (job.report is not None or job.details):
         raise ArgumentError("--report and --details do not go with --weights.")
     samples = job.read()
-    check_possible(gates, labels=labels is not None, prompts=samples.prompts is not None)
+    check_possible(
+        gates,
+        labels=labels is not None,
+        prompts=samples.prompts is not None,
+        quality=samples.quality is not None,
+    )
     options: dict[str, object] = {"settings": job.settings(samples), "memory": job.max_memory}
     for name, path in (("labels", labels), ("weights", weights)):
         if path is not None:
             options[name] = read_arrays(path, name, job.source)
     if reference is not None:
         others: Any = ["prompts", "prompt_kind", "prompt_field", "model_field", "limit"]  # of IN
+        others.append("quality_field")
         options["reference"] = job.read(reference, (), **dict.fromkeys(others))
     if samples.models is None or len(set(samples.models)) == 1:
         result: Any = job.run(evaluate, samples, **options)

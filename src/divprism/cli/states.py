@@ -22,6 +22,7 @@ from divprism.report.tables import evaluation_table, scores_table
 # A state holds sums, so it has no estimator to choose, no intervals, and nothing to show yet.
 _KERNELS = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t")
 _SUMMED = (*_KERNELS, "order", "truncation", "rng", "config")
+_READ = [field.name for field in fields(Reading) if field.name != "quality_field"]
 _MERGED = ("context", "form", "output", "wide", "fail_under", "quiet")
 
 
@@ -30,7 +31,7 @@ def _all_but(*kept: str) -> list[str]:
     return [field.name for field in fields(Job) if field.name not in kept]
 
 
-@command(*_all_but(*_SUMMED, *(field.name for field in fields(Reading))))
+@command(*_all_but(*_SUMMED, *_READ))
 def state(
     job: Job,
     target: Path = flag("Output", ..., "File for the state (.npz).", "--output", "-o"),

@@ -474,6 +474,29 @@ def check_weights(weights: Any, n: int) -> np.ndarray:
     return values / total
 
 
+def check_quality(quality: Any, n: int) -> np.ndarray:
+    """The quality of each of n outputs as a float64 array: finite, not negative, not all zero."""
+    values = to_numpy(_as_array(quality, "quality"))
+    if values.dtype.kind not in "fiub":
+        missing = [row for row, value in enumerate(values.flat) if value is None]
+        problem = f"got dtype {values.dtype}"
+        if missing:
+            problem = f"entry {missing[0]} is missing"
+        raise DataError(f"`quality` must hold a real number for each output; {problem}.")
+    values = values.astype(np.float64)
+    if values.shape != (n,):
+        raise DataError(
+            f"`quality` must have one number per output, shape ({n},); got shape {values.shape}."
+        )
+    bad = np.flatnonzero(~(values >= 0) | np.isinf(values))
+    if bad.size:
+        raise DataError(
+            f"`quality` must be finite and not negative; entry {bad[0]} is {values[bad[0]]}. "
+            "Shift or clip the numbers, or leave these outputs out."
+        )
+    return values
+
+
 def whole_number(value: Any, name: str, least: int) -> int:
     """`value` as an int of at least `least`, or an ArgumentError that states the requirement."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:

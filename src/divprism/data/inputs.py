@@ -45,7 +45,8 @@ def as_samples(
         )
     _require_order(x, "x")
     _require_order(t, "t")
-    named = [name for name in ("output", "prompt", "model") if getattr(columns, name) is not None]
+    keywords = ("output", "prompt", "model", "quality")
+    named = [name for name in keywords if getattr(columns, name) is not None]
     if isinstance(x, str | Path):
         if t is not None and not isinstance(t, str | Path):
             raise ArgumentError("`t` must be a path too if `x` is the path of a file or folder.")
@@ -60,7 +61,7 @@ def as_samples(
     elif named:
         raise ArgumentError(
             f"`{named[0]}` names a column of a table or file, but `x` is a {type_name(x)}; "
-            "dp.Samples(outputs, prompts, models) holds columns of your own."
+            "dp.Samples(outputs, prompts, models, quality=...) holds columns of your own."
         )
     elif isinstance(x, Samples):
         if t is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from divprism.core.validation import require_one_type
+from divprism.core.validation import check_quality, require_one_type
 from divprism.data.columns import plain_column
 from divprism.data.files import file_digest
 from divprism.data.frames import data_frame
@@ -280,6 +280,8 @@ class Samples:
         The model of each output left out, if the source names it.
     given : Samples, optional
         The texts, images and videos that the arrays were computed from, row by row.
+    quality : array (n,), optional
+        How good each output is: numbers of at least zero, on a scale of your own.
     """
 
     outputs: Side
@@ -292,6 +294,7 @@ class Samples:
     embedders: tuple[dict[str, Any], ...] = ()
     skipped_models: tuple[str, ...] = ()
     given: "Samples | None" = None
+    quality: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         # Users build samples from strings, tuples and numbered models; everything below relies on
@@ -300,6 +303,9 @@ class Samples:
         object.__setattr__(self, "prompts", _as_side(self.prompts, "prompt"))
         if self.models is not None:
             object.__setattr__(self, "models", tuple(map(str, plain_column(self.models))))
+        if self.quality is not None:
+            checked = check_quality(plain_column(self.quality), len(self))
+            object.__setattr__(self, "quality", checked)
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -329,11 +335,11 @@ class Samples:
         )
 
     def to_frame(self) -> Any:
-        """Return a DataFrame with the columns `model`, `prompt` and `output`, a row per output.
+        """Return a DataFrame with the columns `model`, `prompt`, `output` and `quality`.
 
-        Texts appear as strings, images and videos as the paths of their files, embeddings as
-        arrays. Columns that the samples do not have are left out. The frame is a pandas one, or
-        a polars one where pandas is not installed.
+        A row is an output. Texts appear as strings, images and videos as the paths of their files,
+        embeddings as arrays. Columns that the samples do not have are left out. The frame is a
+        pandas one, or a polars one where pandas is not installed.
 
         Raises
         ------
@@ -349,20 +355,30 @@ class Samples:
         if self.prompts is not None:
             columns["prompt"] = _values(self.prompts)
         columns["output"] = _values(self.outputs)
+        if self.quality is not None:
+            columns["quality"] = self.quality.tolist()
         return columns
 
     def select(self, rows: Sequence[int]) -> "Samples":
         """Return the samples at the given rows, in that order."""
         # All columns are selected together, so that pairs stay intact.
-        prompts, models, given = self.prompts, self.models, self.given
+        prompts, models, given, quality = self.prompts, self.models, self.given, self.quality
         if prompts is not None:
             prompts = _pick(prompts, rows)
         if models is not None:
             models = tuple(models[row] for row in rows)
         if given is not None:
             given = given.select(rows)
-        outputs = _pick(self.outputs, rows)
-        return replace(self, outputs=outputs, prompts=prompts, models=models, given=given)
+        if quality is not None:
+            quality = quality[np.asarray(rows, dtype=int)]
+        return replace(
+            self,
+            outputs=_pick(self.outputs, rows),
+            prompts=prompts,
+            models=models,
+            given=given,
+            quality=quality,
+        )
 
     def require_models(self, keyword: str = "model_field") -> None:
         """Refuse samples without models, or with more than `by_model` takes apart.

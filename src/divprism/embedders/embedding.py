@@ -318,6 +318,7 @@ def _describe(samples: Samples, embedded: Samples) -> dict[str, object]:
         "source": samples.source,
         "n": len(samples),
         "models": samples.models is not None,
+        "quality": samples.quality is not None,
         "skipped": samples.skipped,
         "skipped_models": list(samples.skipped_models),
         "warnings": [notice.to_dict() for notice in embedded.warnings],
@@ -327,11 +328,13 @@ def _describe(samples: Samples, embedded: Samples) -> dict[str, object]:
 
 def _pair_line(samples: Samples, index: int) -> bytes:
     """Return one line of pairs.jsonl: texts themselves, and names of images and videos."""
-    pair: dict[str, str] = {}
+    pair: dict[str, str | float] = {}
     for name, side in (("output", samples.outputs), ("prompt", samples.prompts)):
         if isinstance(side, tuple):
             item = side[index]
             pair[name] = item.text if isinstance(item, Text) else item.where
     if samples.models is not None:
         pair["model"] = samples.models[index]
+    if samples.quality is not None:
+        pair["quality"] = float(samples.quality[index])
     return f"{json_text(pair, indent=None)}\n".encode()

@@ -390,6 +390,27 @@ _DIFFERENCE = record(
     },
     {"stable_range": _RANGES, "p_value": maybe(_SHARE), "standard_error": maybe(_ERROR)},
 )
+_POINT = record(
+    {
+        "model": text,
+        "quality": positive,
+        "diversity": positive,
+        "quality_interval": maybe(list_of(_NUMBER, 2)),
+        "diversity_interval": maybe(list_of(_NUMBER, 2)),
+        "dominated_by": list_of(text),
+        "clearly_dominated_by": list_of(text),
+        "standing": one_of("front", "dominated", "open"),
+    }
+)
+_FRONT = record(
+    {
+        "quality": text,
+        "diversity": text,
+        "level": maybe(_SHARE),
+        "is_paired": boolean,
+        "points": list_of(_POINT, 1),
+    }
+)
 _COMPARISON = record(
     {
         "score": text,
@@ -399,7 +420,7 @@ _COMPARISON = record(
         "lengths": mapping_of(number(0.0)),
         "length_correlation": maybe(number(-1.0, 1.0)),
     },
-    {"stable_range": _RANGES},
+    {"stable_range": _RANGES, "front": maybe(_FRONT)},
 )
 # The outputs of a model under one prompt, and how often each occurs.
 _CELL = record(
@@ -448,6 +469,8 @@ def check_result(document: Document) -> None:
     if "ranks" in document:
         _COMPARISON(document, "result")
         _check_models(document)
+        if document.get("front") is not None:
+            _check_front(document["front"], document["models"])
 
 
 def _check_models(document: Document) -> None:
@@ -467,6 +490,26 @@ def _check_models(document: Document) -> None:
     for model, result in models.items():
         if not is_score(document["score"]) or document["score"] not in result["scores"]:
             refuse("score", f"a score of the model {model!r}", document["score"])
+
+
+def _check_front(front: Document, models: Documents) -> None:
+    """Require that a front is about the scores and the models of the result, each once."""
+    named = [point["model"] for point in front["points"]]
+    if sorted(named) != sorted(models):
+        refuse("front.points", "a list with each model of the result once", named)
+    if not any(point["standing"] == "front" for point in front["points"]):
+        refuse("front.points", "a list with a model on the front", named)
+    for axis in ("quality", "diversity"):
+        if not is_score(front[axis]):
+            refuse(f"front.{axis}", "a score", front[axis])
+    for index, point in enumerate(front["points"]):
+        for ends in (point["quality_interval"], point["diversity_interval"]):
+            # `list_of` has a minimum only, and plots unpack two numbers.
+            if ends is not None and len(ends) != 2:
+                refuse(f"front.points[{index}]", "intervals of two ends", ends)
+        for other in (*point["dominated_by"], *point["clearly_dominated_by"]):
+            if other not in models:
+                refuse(f"front.points[{index}]", "about models of the result", other)
 
 
 def _check_model_names(names: Sequence[str], models: Collection[str]) -> None:

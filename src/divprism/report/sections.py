@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from divprism.data.wording import plain_number
 from divprism.report.documents import Document, Documents
 from divprism.report.fidelity_tables import fidelity_table
+from divprism.report.front_plots import draw_front
 from divprism.report.kinds import ends_of, out_of
 from divprism.report.plots import (
     curve_families,
@@ -51,6 +52,7 @@ __all__ = [
     "charts",
     "entry_view",
     "factors_chart",
+    "front_chart",
     "groups_section",
     "intervals_chart",
     "ranking_chart",
@@ -63,6 +65,7 @@ LONGEST_TEXT = 1200  # letters of an example or a setting
 LONGEST_NAME = 70  # letters of the name of a model or a group
 _LONGEST_HEADING = 110
 _CHART_HEIGHT = 3.3  # inches, beside a width of five
+_FRONT_HEIGHT = 4.0
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,26 @@ def ranking_chart(document: Document) -> Chart:
         name="ranking",
     )
     return Chart(tuple(panels), "The score of each model, with its interval, on one scale.")
+
+
+def front_chart(document: Document) -> Chart | None:
+    """Return quality against diversity of a comparison; None without a quality."""
+    front = document.get("front")
+    if not front:
+        return None
+    panels = inline_svg(
+        lambda axes: draw_front(axes[0], front),
+        panels=1,
+        height=_FRONT_HEIGHT,
+        label="Quality against diversity, a point for each model",
+        name="front",
+    )
+    caption = (
+        "Quality against diversity: no model is better in both than one on the steps, the front. "
+        "Grey dots are clearly below another model, open grey diamonds perhaps. The bars are the "
+        "intervals of each model alone; differences on the same prompts are known better."
+    )
+    return Chart(tuple(panels), caption)
 
 
 def intervals_chart(score: str, documents: Documents) -> Chart:

@@ -19,6 +19,7 @@ from divprism.report.fidelity_tables import (
     fidelity_records,
     fidelity_rows,
 )
+from divprism.report.front_tables import front_cells, front_notes
 from divprism.report.kinds import ends_of, kinds_note, kinds_sentence, most_per_prompt
 from divprism.report.table import SCORE, Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
@@ -56,7 +57,16 @@ __all__ = [
 
 _INFORMATIVE = 10.0  # times the score: a bound that reaches further says nothing
 # Which scores of the default table leave a narrow terminal first: those with the highest number.
-_PRIORITIES = {"conditional": 0, "vendi": 1, "information": 2, "prompts": 3, "per_prompt": 5}
+_PRIORITIES = {
+    "conditional": 0,
+    "quality": 0,
+    "quality_conditional": 0,
+    "vendi": 1,
+    "information": 2,
+    "prompts": 3,
+    "per_prompt": 5,
+    "quality_vendi": 6,
+}
 _SHOWN_SIZES = 5  # sizes of a convergence curve in its table
 
 
@@ -235,6 +245,8 @@ def _legend(settings: Document, specs: Sequence[ScoreSpec]) -> list[str]:
     if "conditional" not in families:
         return [order_note(settings)]
     meaning = "vendi = conditional x information; conditional: distinct outputs per kind of prompt"
+    if "quality" in families:
+        meaning += "; quality: mean of the outputs"
     return [f"{order_note(settings)}; {meaning}"]
 
 
@@ -306,8 +318,16 @@ def comparison_table(document: Document, wide: bool = False, ratios: bool = Fals
         columns.append(Column("words", "words", ".0f", priority=1))
         for complete in rows:
             complete.append(document["lengths"][complete[0]])
+    front = document.get("front")
+    if front:
+        columns.insert(2, Column("front", "front"))
+        cells = front_cells(front)
+        for complete in rows:
+            complete.insert(2, cells[str(complete[0])])
     stability = stability_note(document)
     notes = [*table.notes, *length_note(document), *comparison_sentences(document), *stability]
+    if front:
+        notes += front_notes(front)
     if stability and not wide:
         # Over which bandwidths the order holds says more than by how much all scores change.
         notes = [note for note in notes if note not in sensitivity_note(models.values(), wide)]

@@ -19,6 +19,7 @@ from divprism.report.documents import (
 )
 from divprism.report.downloads import Download, downloads_of
 from divprism.report.fidelity_tables import fidelity_notes
+from divprism.report.front_tables import front_notes
 from divprism.report.pairs import Ranking, ranking_of
 from divprism.report.repetition_views import (
     BesideSection,
@@ -36,6 +37,7 @@ from divprism.report.sections import (
     TableView,
     charts,
     factors_chart,
+    front_chart,
     groups_section,
     intervals_chart,
     ranking_chart,
@@ -110,6 +112,7 @@ class ComparisonSection:
     factors: Chart | None
     ranking: Chart | None
     differences: TableView | None
+    front: Chart | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,9 @@ def page_view(documents: Sequence[Document]) -> PageView:
         models = _with_parts(models, parts)
     ranking = ranking_of(main, models)
     verdict = verdict_of(models, ranking)
+    if main.get("front"):
+        on_front = sentence(front_notes(main["front"])[0])
+        verdict = replace(verdict, certainty=(*verdict.certainty, on_front))
     scales = scales_of([document.get("details") or {} for document in models.values()])
     sections = []
     for index, (name, document) in enumerate(models.items()):
@@ -252,6 +258,8 @@ def _with_readable_names(document: Document) -> Document:
     for key in ("models", "ranks", "lengths"):
         if key == "models" or (is_comparison and key in document):
             renamed[key] = {names[model]: value for model, value in document[key].items()}
+    if is_comparison and document.get("front") is not None:
+        renamed["front"] = _renamed_front(document["front"], names)
     if document.get("side_by_side") is not None:
         renamed["side_by_side"] = _renamed_beside(document["side_by_side"], names)
     if is_comparison:
@@ -264,6 +272,17 @@ def _with_readable_names(document: Document) -> Document:
             for difference in document["differences"]
         ]
     return renamed
+
+
+def _renamed_front(front: Document, names: Mapping[str, str]) -> Document:
+    points = []
+    for point in front["points"]:
+        others = {
+            key: [names[model] for model in point[key]]
+            for key in ("dominated_by", "clearly_dominated_by")
+        }
+        points.append({**point, **others, "model": names[point["model"]]})
+    return {**front, "points": points}
 
 
 def _renamed_beside(beside: Document, names: Mapping[str, str]) -> Document:
@@ -421,6 +440,7 @@ def _comparison_section(main: Document, models: Documents, ranking: Ranking) -> 
         factors=factors,
         ranking=ranking_chart(main),
         differences=table_view(differences_table(main), "Ratios of scores, with intervals"),
+        front=front_chart(main),
     )
 
 
@@ -439,6 +459,8 @@ def _with_score_first(table: Table, score: str) -> Table:
 
 def _comparison_notes(main: Document) -> list[str]:
     notes = [*comparison_sentences(main), *stability_note(main)]
+    if main.get("front"):
+        notes += front_notes(main["front"])[1:]  # the verdict has the first sentence
     num_pairs = len(main["differences"])
     by_chance = round(_BY_CHANCE * num_pairs)
     if by_chance:

@@ -41,6 +41,8 @@ __all__ = [
     "per_prompt_vendi",
     "prompt_rke",
     "prompt_vendi",
+    "quality_conditional_vendi",
+    "quality_vendi",
     "rke",
     "vendi",
 ]
@@ -56,6 +58,8 @@ def _score(
     # Weights belong to the data, not to the settings.
     rest = dict(options)
     weights = rest.pop("weights", None)
+    if "quality" in data and data["quality"] is None:
+        raise ArgumentError(f"{name} needs the quality of each output, but `quality` is None.")
     settings, resources = read_options(rest, ScoreOptions, name)
     spec = score_spec(name)
     changes = _changes(spec, given)
@@ -65,7 +69,15 @@ def _score(
     settings = replace(settings, **changes)
     x, t, settings = normalized(data["x"], data.get("t"), settings)
     labels = data.get("labels")
-    problem = pose(x, t, labels, settings=settings, weights=weights, resources=resources)
+    problem = pose(
+        x,
+        t,
+        labels,
+        settings=settings,
+        weights=weights,
+        quality=data.get("quality"),
+        resources=resources,
+    )
     # All other needs are arguments of the function, so they are met.
     if spec.missing_need(problem.present) == REPEATED_PROMPTS:
         raise DataError(
@@ -434,6 +446,101 @@ def per_prompt_rke(
     2.0
     """
     return _per_prompt_score("per_prompt_rke", x, t, {"kernel_x": kernel}, options)
+
+
+def quality_vendi(
+    x: object,
+    quality: object,
+    *,
+    kernel: Kernel | None = None,
+    order: float | str | None = None,
+    **options: "Unpack[ScoreOptions]",
+) -> Score:
+    """Mean quality times the effective number of distinct outputs: mean(q) x exp H(K_X / n).
+
+    Nguyen and Dieng 2024 (arXiv 2405.02449). With all qualities equal to c it is c x Vendi, and
+    twice the qualities give twice the score. An output of quality zero lowers the mean, but still
+    counts as an output; `vendi` with `weights` in proportion to the quality leaves it out instead
+    (docs/how-to/quality.md). Between 0 and n times the highest quality. Costs what `vendi` costs.
+
+    Parameters
+    ----------
+    x : array (n, d)
+        The outputs.
+    quality : array (n,)
+        How good each output is: finite numbers of at least zero, not all of them zero.
+    kernel, order, **options
+        As in `vendi`. With `weights` the mean has these weights, too.
+
+    Returns
+    -------
+    Score
+
+    Raises
+    ------
+    DataError, ArgumentError
+        If the data or a setting cannot be used; the message names the reason and the way out.
+
+    Examples
+    --------
+    Four different outputs, half of which pass a check:
+
+    >>> import numpy as np, divprism as dp
+    >>> round(dp.quality_vendi(np.eye(4), [1, 1, 0, 0], kernel=dp.Cosine()), 12)
+    2.0
+    """
+    data = {"x": x, "quality": quality}
+    return _score("quality_vendi", data, {"kernel_x": kernel, "order": order}, options)
+
+
+def quality_conditional_vendi(
+    x: object,
+    t: object,
+    quality: object,
+    *,
+    kernel_x: Kernel | None = None,
+    kernel_t: Kernel | None = None,
+    order: float | str | None = None,
+    **options: "Unpack[ScoreOptions]",
+) -> Score:
+    """Mean quality times the distinct outputs per kind of prompt: mean(q) x `conditional_vendi`.
+
+    What `quality_vendi` is to `vendi`: the quality-weighted score of Nguyen and Dieng 2024 with the
+    diversity that the model adds to that of its prompts. Between 0 and n times the highest quality.
+    Costs what `conditional_vendi` costs.
+
+    Parameters
+    ----------
+    x : array (n, d)
+        The outputs.
+    t : array (n, d_t), or flat collection of n ids
+        The prompt of each output.
+    quality : array (n,)
+        As in `quality_vendi`.
+    kernel_x, kernel_t, order, **options
+        As in `conditional_vendi`.
+
+    Returns
+    -------
+    Score
+
+    Raises
+    ------
+    DataError, ArgumentError
+        If the data or a setting cannot be used; the message names the reason and the way out.
+
+    Examples
+    --------
+    Two prompts with two different outputs each, rated 0.5 on average:
+
+    >>> import numpy as np, divprism as dp
+    >>> rated = [1, 0.5, 0.5, 0]
+    >>> round(dp.quality_conditional_vendi(np.eye(4), [0, 0, 1, 1], rated, kernel_x=dp.Cosine()), 9)
+    1.0
+    """
+    data = {"x": x, "t": t, "quality": quality}
+    given = {"kernel_x": kernel_x, "kernel_t": kernel_t, "order": order}
+    return _score("quality_conditional_vendi", data, given, options)
 
 
 def cluster_vendi(

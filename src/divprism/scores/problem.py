@@ -16,12 +16,20 @@ from divprism.core.arrays import Array, array_namespace, is_stored, plain_mode, 
 from divprism.core.entropy import truncation_of
 from divprism.core.kernels import Categorical, Gaussian, Kernel, Precomputed
 from divprism.core.operators import HadamardOperator, KernelOperator, Operator, require_definite
-from divprism.core.validation import check_pairing, check_weights, clean_ids, holds_text, like
+from divprism.core.spectrum import Estimate
+from divprism.core.validation import (
+    check_pairing,
+    check_quality,
+    check_weights,
+    clean_ids,
+    holds_text,
+    like,
+)
 from divprism.engines import RESOURCES, Resources
 from divprism.errors import ArgumentError, DataError, Notice
 from divprism.estimators import Dual, Entropy, Exact, Question
 from divprism.scores.settings import Settings
-from divprism.scores.spec import LABELS, OPERATORS, PROMPTS, REPEATED_PROMPTS
+from divprism.scores.spec import LABELS, OPERATORS, PROMPTS, QUALITY, REPEATED_PROMPTS
 from divprism.scores.truncation import TruncationRange, truncation_range
 
 __all__ = [
@@ -69,6 +77,8 @@ class Problem:
         What the computation may use.
     warnings : tuple of Notice
         What a reader of the scores should know about the data.
+    quality : ndarray or None
+        The quality of each pair, those of weight zero left out; None where none is given.
     """
 
     x: KernelOperator
@@ -80,6 +90,7 @@ class Problem:
     settings: Settings
     resources: Resources
     warnings: tuple[Notice, ...] = ()
+    quality: np.ndarray | None = None
 
     @cached_property
     def prompt_ids(self) -> KernelOperator | None:
@@ -108,6 +119,19 @@ class Problem:
         candidates = {name: self.operator(name) for name in OPERATORS}
         return {name: value for name, value in candidates.items() if value is not None}
 
+    @property
+    def means(self) -> dict[str, Entropy]:
+        """The logarithms of the means that the data allow, by the names of the table of scores."""
+        if self.quality is None:
+            return {}
+        mean = math.fsum(self.weights * self.quality)
+        return {"quality": Entropy(Estimate(math.log(mean)), "mean")}
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The names of all terms that scores of these data are sums of."""
+        return (*self.operators, *self.means)
+
     def operator(self, name: str) -> Operator | None:
         """One of `OPERATORS` by its name; None where the data do not allow it."""
         operator: Operator | None = getattr(self, name)
@@ -125,6 +149,7 @@ class Problem:
             PROMPTS: self.t is not None,
             REPEATED_PROMPTS: self.prompt_ids is not None,
             LABELS: self.within_labels is not None,
+            QUALITY: self.quality is not None,
         }
         return tuple(need for need, is_present in holds.items() if is_present)
 
@@ -140,6 +165,7 @@ def pose(
     *,
     settings: Settings,
     weights: object = None,
+    quality: object = None,
     resources: Resources = RESOURCES,
 ) -> Problem:
     """Validate the data, choose the bandwidths that were left open, merge equal items.
@@ -155,6 +181,7 @@ def pose(
         # Counts the pairs as given; those of weight zero are dropped below.
         n = sides["x"].data.shape[0]
         masses = check_weights(weights, n)
+        of_pairs = _quality_of_pairs(quality, masses)
         # The order matters: pairs of weight zero go before bandwidths are chosen, and equal items
         # are merged only when the kernel, which defines equality, is known.
         sides, masses = _without_zero_weights(sides, masses)
@@ -180,7 +207,21 @@ def pose(
         settings=settings,
         resources=resources,
         warnings=warnings,
+        quality=of_pairs,
     )
+
+
+def _quality_of_pairs(quality: object, masses: np.ndarray) -> np.ndarray | None:
+    """The quality of each pair with a weight, the mean of which has a logarithm."""
+    if quality is None:
+        return None
+    values: np.ndarray = check_quality(quality, masses.size)[masses > 0]
+    if not values.any():
+        raise DataError(
+            "`quality` is 0 for every output, so every score with it would be 0 whatever the "
+            "outputs are: leave `quality` out, or this model."
+        )
+    return values
 
 
 @dataclass(frozen=True, eq=False)

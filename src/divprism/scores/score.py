@@ -203,7 +203,7 @@ def _join_methods(methods: Iterable[str]) -> str:
 
 
 Solved = dict[float, dict[str, Entropy]]
-"""Entropies by order, then by the name of the operator."""
+"""Entropies and logarithms of means by order, then by the name of the operator or the mean."""
 
 
 def solve(problem: Problem, specs: Sequence[ScoreSpec]) -> Solved:
@@ -213,8 +213,9 @@ def solve(problem: Problem, specs: Sequence[ScoreSpec]) -> Solved:
     order = problem.settings.order
     # At order 2 the Vendi and the RKE scores share their entropies.
     orders = list(dict.fromkeys(spec.order_under(order) for spec in of_entropies))
-    solved: Solved = {at: {} for at in orders}
-    wanted = {operator for spec in of_entropies for operator in spec.terms}
+    # Means have no order; they stand beside the entropies of each.
+    solved: Solved = {at: dict(problem.means) for at in orders}
+    wanted = {operator for spec in of_entropies for operator in spec.operators}
     for together in _SOLVED_TOGETHER:
         names = [name for name in together if name in wanted]
         if not names:

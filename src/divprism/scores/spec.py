@@ -1,6 +1,7 @@
 """The table of scores. Everything that computes, bounds, prints or plots a score reads it here.
 
-A score is exp of a sum of Renyi entropies of trace-one matrices, the operators:
+A score is exp of a sum of terms. Most terms are Renyi entropies of trace-one matrices, the
+operators:
 
 | operator         | matrix                                                      |
 |------------------|-------------------------------------------------------------|
@@ -10,6 +11,12 @@ A score is exp of a sum of Renyi entropies of trace-one matrices, the operators:
 | `prompt_ids`     | K_T / n with prompts compared as ids: equal or unrelated    |
 | `within_prompts` | K_X o K_T / n with prompts compared as ids                  |
 | `within_labels`  | K_X / n inside the groups given as labels                   |
+
+Where each output has a number of its own, there is one more term, the logarithm of a mean:
+
+| mean             | of what                                                     |
+|------------------|-------------------------------------------------------------|
+| `quality`        | the quality of each output, at least zero                   |
 
 To add a score, add a row to `SCORES`, and a function to `scores/functions.py` if users should be
 able to call it alone.
@@ -24,8 +31,10 @@ from divprism.errors import ArgumentError
 
 __all__ = [
     "LABELS",
+    "MEANS",
     "OPERATORS",
     "PROMPTS",
+    "QUALITY",
     "REPEATED_PROMPTS",
     "SCORES",
     "Need",
@@ -40,11 +49,15 @@ __all__ = [
 OPERATORS = ("x", "t", "joint", "prompt_ids", "within_prompts", "within_labels")
 """The names of the operators, as in the table above."""
 
+MEANS = ("quality",)
+"""The names of the means whose logarithms are terms."""
+
 PROMPTS = "prompts"
 REPEATED_PROMPTS = "repeated prompts"
 LABELS = "labels"
+QUALITY = "a quality of each output"
 Need = str
-"""What a score needs beside the outputs: one of the three texts above."""
+"""What a score needs beside the outputs: one of the four texts above."""
 
 Limits = Callable[[int, float, int | None], tuple[float, float]]
 
@@ -82,6 +95,11 @@ def _limits_of_information(n: int, order: float, truncation: int | None) -> tupl
     return lowest, highest
 
 
+def _limits_of_quality(n: int, order: float, truncation: int | None) -> tuple[float, float]:
+    """A quality is at least zero, and has a scale of its own."""
+    return 0.0, math.inf
+
+
 @dataclass(frozen=True)
 class ScoreSpec:
     """One score: what it is made of, what it needs, what it means.
@@ -96,8 +114,9 @@ class ScoreSpec:
         The name at the head of a column, short.
     family : str
         Scores that differ only in their order share a family; plots colour by it.
-    terms : mapping of operator name to +1 or -1
-        The logarithm of the score is the sum of these entropies with these signs.
+    terms : mapping of str to +1 or -1
+        The logarithm of the score is the sum of these terms with these signs: entropies of
+        operators, and logarithms of means.
     order : float or None
         Order of the entropies; None for the order in the settings.
     needs : tuple of str
@@ -105,8 +124,8 @@ class ScoreSpec:
     meaning : str
         Meaning of the number, in a few words.
     noun : str
-        What the number counts, so that "5 " and the noun read well; empty for factors, which count
-        nothing.
+        What the number counts, so that "5 " and the noun read well; empty for factors and for
+        scores with a quality in them, which count nothing.
     limits : callable
         (n, order, truncation) -> lowest and highest value that any sample of n pairs can have.
     is_group_mean : bool
@@ -132,13 +151,18 @@ class ScoreSpec:
             return order
         return self.order
 
-    def log_value(self, entropies: Mapping[str, float]) -> float:
-        """The logarithm of the score, from the entropies of its operators."""
-        return sum(sign * entropies[name] for name, sign in self.terms.items())
+    @property
+    def operators(self) -> dict[str, int]:
+        """The terms that are entropies of operators, with their signs."""
+        return {name: sign for name, sign in self.terms.items() if name in OPERATORS}
 
-    def is_computable(self, operators: Collection[str]) -> bool:
-        """Whether all operators of the score are among those given."""
-        return set(self.terms) <= set(operators)
+    def log_value(self, terms: Mapping[str, float]) -> float:
+        """The logarithm of the score, from the values of its terms."""
+        return sum(sign * terms[name] for name, sign in self.terms.items())
+
+    def is_computable(self, terms: Collection[str]) -> bool:
+        """Whether all terms of the score are among those given."""
+        return set(self.terms) <= set(terms)
 
     def missing_need(self, present: Collection[Need]) -> Need | None:
         """The first need of the score that the data do not meet; None if they meet all."""
@@ -161,6 +185,10 @@ _INFORMATION = _terms(x=1, t=1, joint=-1)
 _PROMPTS = _terms(t=1)
 _PER_PROMPT = _terms(within_prompts=1, prompt_ids=-1)
 _WITHIN_LABELS = _terms(within_labels=1)
+# Nguyen and Dieng 2024 multiply the mean quality by Vendi; the other factor here is Conditional.
+_QUALITY = _terms(quality=1)
+_QUALITY_OF_OUTPUTS = _terms(quality=1, x=1)
+_QUALITY_CONDITIONAL = _terms(quality=1, joint=1, t=-1)
 
 SCORES: tuple[ScoreSpec, ...] = (
     ScoreSpec(
@@ -222,6 +250,42 @@ SCORES: tuple[ScoreSpec, ...] = (
         meaning="distinct outputs per exact prompt",
         noun="distinct outputs per exact prompt",
         limits=_limits_of_conditional,
+    ),
+    ScoreSpec(
+        name="quality",
+        title="Quality",
+        heading="quality",
+        family="quality",
+        terms=_QUALITY,
+        order=None,
+        needs=(QUALITY,),
+        meaning="mean quality of an output",
+        noun="",
+        limits=_limits_of_quality,
+    ),
+    ScoreSpec(
+        name="quality_conditional_vendi",
+        title="Quality x Conditional-Vendi",
+        heading="quality x conditional",
+        family="quality_conditional",
+        terms=_QUALITY_CONDITIONAL,
+        order=None,
+        needs=(PROMPTS, QUALITY),
+        meaning="distinct outputs per kind of prompt x mean quality",
+        noun="",
+        limits=_limits_of_quality,
+    ),
+    ScoreSpec(
+        name="quality_vendi",
+        title="Quality x Vendi",
+        heading="quality x vendi",
+        family="quality_vendi",
+        terms=_QUALITY_OF_OUTPUTS,
+        order=None,
+        needs=(QUALITY,),
+        meaning="distinct outputs x mean quality",
+        noun="",
+        limits=_limits_of_quality,
     ),
     ScoreSpec(
         name="rke",
@@ -332,9 +396,9 @@ def score_spec(name: str, argument: str = "score") -> ScoreSpec:
     return _BY_NAME[name]
 
 
-def available(operators: Collection[str]) -> tuple[ScoreSpec, ...]:
-    """The scores that can be computed from some operators."""
-    return tuple(spec for spec in SCORES if spec.is_computable(operators))
+def available(terms: Collection[str]) -> tuple[ScoreSpec, ...]:
+    """The scores that can be computed from some terms: operators and means."""
+    return tuple(spec for spec in SCORES if spec.is_computable(terms))
 
 
 def truncated_name(spec: ScoreSpec) -> str:

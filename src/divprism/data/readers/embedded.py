@@ -5,12 +5,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from divprism.data.files import read_file
 from divprism.data.parts import Shard, require_all
 from divprism.data.readers.guards import MAX_JSON, Root, parse_json, shown
 from divprism.data.readers.joined_arrays import read_shards
 from divprism.data.readers.records import model_name
 from divprism.data.readers.tables import Record, read_table
+from divprism.data.readers.values import Place, qualities_in
 from divprism.data.samples import Samples, Side, Text, clean_text
 from divprism.errors import ArgumentError, DataError, Notice
 
@@ -81,6 +84,9 @@ def read_embedded(folders: Sequence[Path], root: Root, name: str, *, keep_items:
     # Names of models are printed, so they are made printable like any other text.
     if records is not None and first.description.get("models"):
         models = tuple(model_name([entry.fields.get("model")], entry.where) for entry in records)
+    quality = None
+    if records is not None and first.description.get("quality"):
+        quality = np.array([_quality(entry) for entry in records])
     prompts = None
     if first.prompts is not None:
         prompts = read_shards([part.prompts for part in parts if part.prompts], "prompts")
@@ -88,8 +94,13 @@ def read_embedded(folders: Sequence[Path], root: Root, name: str, *, keep_items:
     counted = parts
     if first.shard is not None:
         counted = parts[:1]
+    outputs = read_shards([part.outputs for part in parts], "outputs")
+    # Files of a folder can be replaced one by one; lengths show that they still match.
+    for noun, rows in (("prompts", prompts), ("models", models), ("pairs", records)):
+        if rows is not None and len(rows) != len(outputs):
+            raise DataError(f"{name} contains {len(outputs):,} outputs and {len(rows):,} {noun}.")
     samples = Samples(
-        read_shards([part.outputs for part in parts], "outputs"),
+        outputs,
         prompts,
         models,
         name,
@@ -97,11 +108,8 @@ def read_embedded(folders: Sequence[Path], root: Root, name: str, *, keep_items:
         skipped=sum(part.description["skipped"] for part in counted),
         skipped_models=tuple(shown(model) for part in counted for model in part.skipped_models),
         embedders=tuple(first.description["embedders"]),
+        quality=quality,
     )
-    # Files of a folder can be replaced one by one; lengths show that they still match.
-    for noun, rows in (("prompts", prompts), ("models", models), ("pairs", records)):
-        if rows is not None and len(rows) != len(samples):
-            raise DataError(f"{name} contains {len(samples):,} outputs and {len(rows):,} {noun}.")
     if records is not None and keep_items:
         samples = replace(samples, given=_items(samples, records))
     return samples
@@ -178,7 +186,9 @@ def _check_one_origin(parts: Sequence[_Part]) -> None:
     for part in parts[1:]:
         pairs = {"embedders": (part.description["embedders"], first.description["embedders"])}
         pairs["prompts"] = (part.prompts is None, first.prompts is None)
-        pairs["models"] = (part.description.get("models"), first.description.get("models"))
+        for noun in ("models", "quality"):
+            # Earlier versions wrote no entry for the quality.
+            pairs[noun] = (bool(part.description.get(noun)), bool(first.description.get(noun)))
         for noun, (own, expected) in pairs.items():
             if own != expected:
                 raise DataError(
@@ -239,6 +249,12 @@ def _is_embedder(entry: object) -> bool:
     # The id is printed; escape codes in it could control the terminal.
     identifier = entry.get("id")
     return isinstance(identifier, str) and identifier.isprintable()
+
+
+def _quality(record: Record) -> float:
+    place = Place(record.where, Root(Path()), "quality", "quality_field")
+    [value] = qualities_in(record.fields.get("quality"), 1, place)
+    return value
 
 
 def _items(samples: Samples, records: list[Record]) -> Samples:

@@ -1,4 +1,4 @@
-"""The fields of a table: which contain prompts, outputs and models, and of what kind."""
+"""The fields of a table: which contain prompts, outputs, models and qualities, of what kind."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -87,6 +87,9 @@ class Fields:
         `load` takes `output_field`, `evaluate` takes `output`.
     noun : str
         What messages call a field: tables in memory have columns.
+    quality : str, optional
+        The field of a number that says how good an output is. Never recognised by its name: whether
+        a score or a rating is a quality, and not a count or a loss, is for the user to say.
     """
 
     output: str | None = None
@@ -96,6 +99,7 @@ class Fields:
     prompt_kind: str | None = None
     suffix: str = "_field"
     noun: str = "field"
+    quality: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("output_kind", "prompt_kind"):
@@ -104,7 +108,7 @@ class Fields:
                 raise ArgumentError(f"`{name}` must be one of {', '.join(KINDS)}; got {value!r}.")
 
     def keyword(self, name: str) -> str:
-        """Return the keyword that names the field of outputs, prompts or models.
+        """Return the keyword that names the field of outputs, prompts, models or qualities.
 
         >>> Fields().keyword("output"), Fields(suffix="").keyword("output")
         ('output_field', 'output')
@@ -157,6 +161,7 @@ class ChosenFields:
     models: tuple[str, ...]
     output_kind: str
     prompt_kind: str
+    quality: str | None = None
 
     def note(self, source: str) -> str:
         """Return how the source was interpreted, in one line."""
@@ -167,6 +172,8 @@ class ChosenFields:
             parts.append(f"prompts from {self.prompt!r} ({self.prompt_kind})")
         if self.models:
             parts.append(f"models from {_quoted(self.models)}")
+        if self.quality is not None:
+            parts.append(f"quality from {self.quality!r}")
         return f"{source}: {', '.join(parts)}"
 
 
@@ -192,6 +199,7 @@ def choose_fields(
     outputs = _output_fields(head.fields, fields, source)
     prompt = prompt_field_of(head.fields, fields, outputs, source)
     models = model_fields_of(head.fields, fields, source)
+    quality = _single(head.fields, fields.quality, "quality", fields, source)
     names = list(outputs)
     if prompt is not None:
         names.append(prompt)
@@ -205,7 +213,7 @@ def choose_fields(
             prompt_kind = IDS
     if is_typed:
         _check_types(head, seen, outputs, prompt, fields, source)
-    return ChosenFields(outputs, prompt, models, output_kind, prompt_kind), seen
+    return ChosenFields(outputs, prompt, models, output_kind, prompt_kind, quality), seen
 
 
 def _check_types(
@@ -297,13 +305,9 @@ def prompt_field_of(
     first: dict[str, Any], fields: Fields, outputs: tuple[str, ...], source: str
 ) -> str | None:
     """Return the field of the prompts, or None; `outputs` is () in a table of prompts."""
-    named = _named(first, fields.prompt, "prompt", fields, source)
-    if len(named) > 1:
-        raise ArgumentError(
-            f"`{fields.keyword('prompt')}` must be one {fields.noun}; got {fields.prompt!r}."
-        )
-    if named:
-        return named[0]
+    named = _single(first, fields.prompt, "prompt", fields, source)
+    if named is not None:
+        return named
     candidates: tuple[str, ...] = _PROMPTS
     if not outputs or outputs[0] in _FILES:
         # `datasets` calls the caption of an image "text".
@@ -313,6 +317,18 @@ def prompt_field_of(
     if known is not None and known.lower() == "messages" and is_answered(first[known]):
         return None
     return known
+
+
+def _single(
+    first: dict[str, Any], name: str | None, argument: str, fields: Fields, source: str
+) -> str | None:
+    """Return the one field that the user names; None without one."""
+    named = _named(first, name, argument, fields, source)
+    if len(named) > 1:
+        raise ArgumentError(
+            f"`{fields.keyword(argument)}` must be one {fields.noun}; got {name!r}."
+        )
+    return next(iter(named), None)
 
 
 def _named(

@@ -103,6 +103,8 @@ class UnusedFields:
         used = {*choice.outputs, *choice.models}
         if choice.prompt is not None:
             used.add(choice.prompt)
+        if choice.quality is not None:
+            used.add(choice.quality)
         return cls(used, is_watching=not choice.models, fields=fields)
 
     def add(self, record: Mapping[str, object], prompt: str | None, num_rows: int) -> None:

@@ -24,6 +24,7 @@ def load(
     output_field: str | None = None,
     prompt_field: str | None = None,
     model_field: str | None = None,
+    quality_field: str | None = None,
     output_kind: str | None = None,
     prompt_kind: str | None = None,
     limit: int | None = None,
@@ -50,6 +51,9 @@ def load(
     output_field, prompt_field, model_field : str, optional
         Fields of a table; recognised by their names if not given. Several outputs, or parts of a
         model's name, are separated by commas.
+    quality_field : str, optional
+        Field with a number of at least zero that says how good each output is, such as a rating
+        or the score of a judge. A record with several outputs has a list of them, or one for all.
     output_kind, prompt_kind : str, optional
         "text", "image", "video" or "embedding", where the values leave doubt.
     limit : int, optional
@@ -73,7 +77,9 @@ def load(
     DataError
         If the source cannot be read or does not pair up; the message names the file and line.
     """
-    fields = Fields(output_field, prompt_field, model_field, output_kind, prompt_kind)
+    fields = Fields(
+        output_field, prompt_field, model_field, output_kind, prompt_kind, quality=quality_field
+    )
     return load_fields(
         source, prompts, fields, limit=limit, strict=strict, allow_outside=allow_outside
     )
@@ -96,6 +102,11 @@ def load_fields(
         samples = _read(source, prompts, fields, findings, allow_outside, limit)
     except RecursionError:
         raise DataError(f"{_name_of(source)} is nested too deeply.") from None
+    if fields.quality is not None and samples.quality is None:
+        raise ArgumentError(
+            f"`{fields.keyword('quality')}` names a field, but {_name_of(source)} has none: it is "
+            "not a table."
+        )
     # An array of strings is a list of texts, whichever file it came from.
     samples = _with_texts(samples)
     empty = samples.empty_rows()

@@ -26,7 +26,14 @@ from divprism.data.readers.hidden_models import UnusedFields
 from divprism.data.readers.late_fields import LateFields
 from divprism.data.readers.openai_logs import is_request, request_record
 from divprism.data.readers.tables import Record
-from divprism.data.readers.values import Place, Value, is_blank, outputs_in, prompt_in
+from divprism.data.readers.values import (
+    Place,
+    Value,
+    is_blank,
+    outputs_in,
+    prompt_in,
+    qualities_in,
+)
 from divprism.data.samples import Item, Samples, Side, clean_text, is_empty
 from divprism.errors import DataError
 
@@ -135,13 +142,15 @@ class _Rows:
     """Pairs, as they are read from records."""
 
     def __init__(self, choice: ChosenFields, root: Root, fields: Fields) -> None:
-        self.keywords = {name: fields.keyword(name) for name in ("output", "prompt")}
+        sides = ("output", "prompt", "quality")
+        self.keywords = {name: fields.keyword(name) for name in sides}
         self.noun = fields.noun
         self.choice = choice
         self.root = root
         self.outputs: list[Value] = []
         self.prompts: list[Value | int | None] = []
         self.models: list[str] = []
+        self.qualities: list[float] = []
         self.ids = JoinIds()
         self.num_full = 0  # pairs that are not empty
 
@@ -177,7 +186,12 @@ class _Rows:
                 self.prompts.append(prompt)
                 self.models.append(model)
                 self.num_full += not is_empty(output) and not is_empty(prompt)
-        self.ids.add(record.fields, len(self.outputs) - num_before)
+        num_added = len(self.outputs) - num_before
+        self.ids.add(record.fields, num_added)
+        if choice.quality is not None:
+            value = value_of(record, choice.quality, self.noun)
+            place = Place(where, self.root, choice.quality, self.keywords["quality"], self.noun)
+            self.qualities += qualities_in(value, num_added, place)
 
     @property
     def last_prompt(self) -> str | None:
@@ -201,7 +215,10 @@ class _Rows:
             prompts = _side(self.prompts, choice.prompt_kind, source)
         if choice.models:
             models = tuple(self.models)
-        return Samples(outputs, prompts, models, source)
+        quality = None
+        if choice.quality is not None:
+            quality = np.array(self.qualities)
+        return Samples(outputs, prompts, models, source, quality=quality)
 
 
 def _id_in(value: object, name: str, where: str) -> int:

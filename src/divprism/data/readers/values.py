@@ -25,6 +25,7 @@ __all__ = [
     "message_text",
     "outputs_in",
     "prompt_in",
+    "qualities_in",
 ]
 
 MISSING = object()
@@ -74,6 +75,33 @@ class Place(NamedTuple):
             f"{self.where} has {text}, in the {self.noun} {self.field!r}; name another "
             f"{self.noun}, or a part of it as {self.field + '.NAME'!r}, with `{self.keyword}`."
         )
+
+
+def qualities_in(value: object, count: int, place: Place) -> list[float]:
+    """Return the quality of each of the outputs of a record: one number for all, or a list."""
+    values = [value] * count
+    if isinstance(value, list) and value:
+        values = value
+    if len(values) != count:
+        raise DataError(
+            f"{place.where} has {len(values):,} qualities for {count:,} outputs, in the "
+            f"{place.noun} {place.field!r}; give one number for each, or one for all."
+        )
+    return [_quality_in(each, place) for each in values]
+
+
+def _quality_in(value: object, place: Place) -> float:
+    """Return the quality of an output: finite and not negative."""
+    if is_blank(value):
+        raise place.problem("no quality")
+    try:
+        # CSV has texts only. Truth values are those of a check that passes or fails.
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise place.problem(f"a quality that is no number, {shown(str(value)[:40])}") from None
+    if not 0 <= number < math.inf:
+        raise place.problem(f"a quality of {number:g}, which must be finite and at least 0")
+    return number
 
 
 def prompt_in(value: object, kind: str, place: Place) -> Value:
