@@ -28,7 +28,7 @@ import numpy as np
 import onnx_files
 import pytest
 
-from divprism.data.samples import Image, Item, Video, texts
+from divprism.data.samples import MODALITIES, Image, Item, Video, texts
 from divprism.embedders import _inception
 from divprism.embedders._bundled import EFFICIENTNET_LITE0
 from divprism.embedders._onnx_settings import OnnxSettings
@@ -681,7 +681,7 @@ def test_embedders_are_frozen_values(embedder):
     assert {embedder: 1}[embedder] == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
         embedder.batch_size = 7
-    assert embedder.modality in ("text", "image", "video")
+    assert embedder.modality in MODALITIES
     assert embedder.batch_size >= 1
 
 
@@ -1173,7 +1173,7 @@ def test_invalid_settings_are_refused(models, tmp_path):
     ):
         Transformers(str(tmp_path))
     with pytest.raises(
-        ArgumentError, match="`modality` must be one of text, image, video; got 'sound'"
+        ArgumentError, match="`modality` must be one of text, image, video, audio; got 'sound'"
     ):
         Function(_letters, modality="sound")
     with pytest.raises(ArgumentError, match="`function` must be callable; got 3"):
