@@ -18,7 +18,7 @@ from divprism.data.readers.fields import Fields, Findings
 from divprism.data.readers.guards import is_url
 from divprism.data.readers.load import load_fields
 from divprism.data.readers.values import as_file, image_item, is_image
-from divprism.data.samples import Item, Samples, texts
+from divprism.data.samples import WAY_OUT_OF_WAVEFORMS, Item, Samples, texts
 from divprism.data.tables_in_memory import is_table, type_name
 from divprism.data.wording import NOUNS, counted, escaped
 from divprism.errors import ArgumentError, DataError
@@ -26,6 +26,7 @@ from divprism.errors import ArgumentError, DataError
 __all__ = ["as_arrays", "as_items", "as_samples", "model_keyword"]
 
 
+_WAVEFORM = 1_000  # numbers from which on a row may be the samples of a sound
 _BY_NAME = Fields(suffix="")
 """Fields that are recognised by their names, in the vocabulary of `evaluate`."""
 
@@ -172,6 +173,7 @@ def as_items(
     if all(map(is_image, values)):
         return tuple(image_item(image, f"{name} {index}") for index, image in enumerate(values))
     _refuse_missing(values, name)
+    _refuse_waveforms(values, name)
     return None
 
 
@@ -186,6 +188,21 @@ def _refuse_missing(values: Sequence[object], name: str) -> None:
         way_out += ", or put empty texts in their place, which are skipped and counted"
     are = counted(len(missing), f"{name} is", f"{name}s are")
     raise DataError(f"{are} missing (first: {name} {missing[0]}); {way_out}.")
+
+
+def _refuse_waveforms(values: Sequence[object], name: str) -> None:
+    """Refuse long arrays of different lengths: vectors of one side have one length."""
+    lengths = set()
+    for value in values:
+        if not isinstance(value, np.ndarray) or value.ndim != 1 or len(value) < _WAVEFORM:
+            return
+        lengths.add(len(value))
+    if len(lengths) > 1:
+        shortest, longest = min(lengths), max(lengths)
+        raise DataError(
+            f"{name}s are arrays of {shortest:,} to {longest:,} numbers, which are no vectors. If "
+            f"they are waveforms, {WAY_OUT_OF_WAVEFORMS}."
+        )
 
 
 def _is_missing(value: object) -> bool:

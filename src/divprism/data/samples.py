@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_MODELS",
     "MODALITIES",
+    "WAY_OUT_OF_WAVEFORMS",
     "Audio",
     "Image",
     "Item",
@@ -44,6 +45,12 @@ __all__ = [
 
 # Embedders declare one of these; items carry theirs.
 MODALITIES = ("text", "image", "video", "audio")
+
+WAY_OUT_OF_WAVEFORMS = (
+    'pass files, or a table with {"array": waveform, "sampling_rate": 16000} in its column of '
+    "sounds"
+)
+"""How messages end that refuse arrays of samples."""
 
 MAX_MODELS = 1_000
 """Models that a source may name: more of them are ids of another kind, and a table of no use."""
@@ -241,8 +248,7 @@ class Audio(Item):
         elif not isinstance(target, bytes):
             raise ArgumentError(
                 f"`source` of a sound must be a Path or the bytes of a file; got "
-                f"{type(target).__name__}. For samples pass a table with "
-                '{"array": samples, "sampling_rate": 16000} in a column.'
+                f"{type(target).__name__}. To score waveforms, {WAY_OUT_OF_WAVEFORMS}."
             )
         object.__setattr__(self, "_target", target)
 

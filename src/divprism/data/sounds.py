@@ -229,23 +229,24 @@ def _resampled(chunks: Iterator[np.ndarray], rate: int, new_rate: int) -> Iterat
     import av
 
     resampler = av.AudioResampler(format="flt", layout="mono", rate=new_rate)
-    start = 0
-    for block in _blocks(chunks):
+    start = num_read = num_written = 0
+    for block, length in _blocks(chunks):
         frame = av.AudioFrame.from_ndarray(block[None], format="flt", layout="mono")
         frame.sample_rate, frame.pts = rate, start
         start += len(block)
-        yield from _arrays(resampler.resample(frame))
-    if start:
-        yield from _arrays(resampler.resample(None))
+        num_read += length
+        most = -(-num_read * new_rate // rate)
+        for part in resampler.resample(frame):
+            values = part.to_ndarray()[0][: most - num_written]
+            num_written += len(values)
+            yield values
 
 
-def _arrays(frames: Any) -> Iterator[np.ndarray]:
-    for frame in frames:
-        yield frame.to_ndarray()[0]
+def _blocks(chunks: Iterator[np.ndarray]) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield the same samples in blocks of one length, each with the number of samples in it.
 
-
-def _blocks(chunks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield the same samples in blocks of one length, and a shorter last one."""
+    Silence fills the last one, and another one follows, in which the resampler ends.
+    """
     waiting: list[np.ndarray] = []
     count = 0
     for chunk in chunks:
@@ -255,7 +256,10 @@ def _blocks(chunks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
             joined = np.concatenate(waiting)
             whole = count - count % _BLOCK
             for start in range(0, whole, _BLOCK):
-                yield joined[start : start + _BLOCK]
+                yield joined[start : start + _BLOCK], _BLOCK
             waiting, count = [joined[whole:]], count - whole
-    if count:
-        yield np.concatenate(waiting)
+    if not waiting:
+        return
+    rest = np.concatenate(waiting)
+    yield np.pad(rest, (0, _BLOCK - count)), count
+    yield np.zeros(_BLOCK, np.float32), 0

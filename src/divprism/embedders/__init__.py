@@ -14,6 +14,7 @@ from divprism.embedders.inception import Inception
 from divprism.embedders.logmel import LogMel
 from divprism.embedders.onnx_models import Onnx
 from divprism.embedders.sentence_models import SentenceTransformers
+from divprism.embedders.speech import SpeechEmbedding
 from divprism.embedders.text import WordLlama
 from divprism.embedders.transformer_models import Transformers
 
@@ -30,6 +31,7 @@ __all__ = [
     "OnnxSettings",
     "OpenAI",
     "SentenceTransformers",
+    "SpeechEmbedding",
     "Transformers",
     "WordLlama",
 ]

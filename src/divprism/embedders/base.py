@@ -190,9 +190,12 @@ def package_folder(module: str, extra: str, purpose: str) -> Path:
         If the package is not installed; `purpose` and `extra` go into the message.
     """
     # find_spec locates a package without running it: only its data files are needed here.
-    spec = importlib.util.find_spec(module)
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # the package around it
+        spec = None
     if spec is None or spec.origin is None:
-        package = module.replace("_", "-")
+        package = module.replace("_", "-").replace(".", "-")
         raise MissingExtraError(
             f"{purpose} needs {package}, which is not installed: pip install 'divprism[{extra}]'."
         )

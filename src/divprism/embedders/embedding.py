@@ -14,7 +14,7 @@ from divprism.data.files import write_together
 from divprism.data.inputs import as_arrays
 from divprism.data.parts import Shard
 from divprism.data.readers.embedded import EMBEDDING, is_written_by_embed
-from divprism.data.samples import Item, Samples, Text
+from divprism.data.samples import WAY_OUT_OF_WAVEFORMS, Item, Samples, Text
 from divprism.data.wording import NOUNS, SIDES, counted, escaped, json_text, reason
 from divprism.embedders.base import Content, Embedder
 from divprism.embedders.cache import Cache
@@ -221,7 +221,10 @@ def resolve_embedder(embedder: EmbedderLike | None, items: object, side: str) ->
     if not isinstance(items, tuple):
         if embedder is None:
             return None
-        raise ArgumentError(f"`embedder_{side}` was given, but the {noun} are {_state(items)}.")
+        problem = f"`embedder_{side}` was given, but the {noun} are {_state(items)}."
+        if items is not None and getattr(embedder, "modality", "") == "audio":
+            problem += f" To score waveforms, {WAY_OUT_OF_WAVEFORMS}."
+        raise ArgumentError(problem)
     modality = _common_modality(items, noun)
     if embedder is None:
         return DEFAULTS[modality]

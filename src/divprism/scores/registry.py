@@ -26,6 +26,7 @@ from divprism.embedders import (
     Onnx,
     OpenAI,
     SentenceTransformers,
+    SpeechEmbedding,
     Transformers,
     WordLlama,
 )
@@ -79,6 +80,7 @@ EMBEDDERS: dict[str, type[Embedder]] = {
     "efficientnet-lite0": EfficientNetLite0,
     "efficientnet-lite0-frames": FrameMean,
     "logmel": LogMel,
+    "speech-embedding": SpeechEmbedding,
     "sentence-transformers": SentenceTransformers,
     "transformers": Transformers,
     "inception": Inception,
