@@ -38,11 +38,11 @@ class LogMel(Embedder):
 
     With P[b, t] the power in mel band b and frame t (40 bands from 60 to 7,000 Hz; a frame of
     25 ms every 10 ms; silence at both ends, frames 40 dB below the mean, is cut off), and
-    L = ln(max(P / mean(P), 0.001)). The vector has, in this order, for each
-    band 0.3 times the mean of L over time, the mean of its absolute deviation from that mean, and
-    four times the mean of |L[b, t + 1] - L[b, t]|; then, for the mean of L over each of 10 groups of four
-    neighbouring bands, the amplitude (root of the power) of its changes over time at 0.5-1, 1-2,
-    2-4, 4-8 and 8-16 Hz. Silence is the vector of zeros. Cost: some 3 ms per second of sound.
+    L = ln(max(P / mean(P), 0.001)). The vector has, in this order, for each band 0.3 times the
+    mean of L over time, the mean absolute deviation from that mean, and four times the mean of
+    |L[b, t + 1] - L[b, t]|; then, for the mean of L over each of 10 groups of four neighbouring
+    bands, the amplitude (root of the power) of its changes over time at 0.5-1, 1-2, 2-4, 4-8 and
+    8-16 Hz. Silence is the vector of zeros. Cost: some 3 ms per second of sound.
     """
 
     modality: ClassVar[str] = "audio"
@@ -74,9 +74,9 @@ class LogMel(Embedder):
     def preprocessing(self) -> str:
         """How the sound is decoded, and the formula."""
         return (
-            "16000 Hz, mean of the channels, ends below -40 dB cut; 40 log-mel bands relative to the "
-            "mean power; 0.3 mean, absolute deviation, 4 absolute differences, and modulation at "
-            "0.5 to 16 Hz in 10 groups"
+            "16000 Hz, mean of the channels, ends below -40 dB cut; 40 log-mel bands relative to "
+            "the mean power; 0.3 mean, absolute deviation, 4 absolute differences, and "
+            "modulation at 0.5 to 16 Hz in 10 groups"
         )
 
     @property
