@@ -948,3 +948,17 @@ def test_an_input_of_another_length_is_refused(exported):
     embedder = Onnx(str(exported["audio"]), OnnxSettings(**{**SETTINGS["audio"], "seconds": 0.5}))
     with pytest.raises(MissingModelError, match=r"\(1, 1, 26, 16\), .* \(1, 1, 51, 16\)"):
         embedder.embed_batch([embedder.prepare(SOUNDS[0])])
+
+
+def test_the_settings_of_the_guide_to_sounds_have_the_shapes_that_it_states():
+    text = (GUIDE.parent / "audio.md").read_text()
+    found = [OnnxSettings(**json.loads(part)) for part in re.findall(r"```json\n(.*?)```", text)]
+    assert [settings.sound_shape for settings in found] == [
+        [15_600],
+        [1, 1, 96, 64],
+        [1, 1, 1001, 64],
+    ]
+    for settings in found:
+        embedder = Onnx("absent.onnx", settings)
+        (window,) = embedder.prepare(np.zeros(1000, np.float32))
+        assert window.size == np.prod(settings.sound_shape)

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["INSTRUMENTS", "RATE", "REGISTERS", "RHYTHMS", "Instrument", "melody"]
+__all__ = [
+    "INSTRUMENTS",
+    "RATE",
+    "REGISTERS",
+    "RHYTHMS",
+    "Instrument",
+    "combinations",
+    "melody",
+]
 
 RATE = 16_000
 SECONDS = 2.0

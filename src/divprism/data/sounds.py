@@ -37,6 +37,15 @@ _SLACK = 0.02  # share of the stated length that may be missing: encoders pad an
 # Of FFmpeg, without scripts that name other files (HLS, concat).
 _CONTAINERS = "wav,flac,mp3,ogg,mov,mp4,m4a,aac,aiff"
 # A cover is a video stream of one image.
+# Few decoders see untrusted bytes: a WAV file may name any codec that FFmpeg knows.
+_CODECS = frozenset(
+    (
+        *("aac", "alac", "flac", "mp3", "mp3float", "opus", "vorbis"),
+        *("adpcm_ima_wav", "adpcm_ms", "pcm_alaw", "pcm_mulaw", "pcm_u8", "pcm_s8"),
+        *("pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_f32le", "pcm_f64le"),
+        *("pcm_s16be", "pcm_s24be", "pcm_s32be", "pcm_f32be", "pcm_f64be"),
+    )
+)
 _COVERS = frozenset(("bmp", "gif", "mjpeg", "png", "tiff", "webp"))
 _FLOAT_WAV = 3  # the code of floating-point samples in a WAV file
 
@@ -136,7 +145,7 @@ def _sound_stream(content: bytes, where: str) -> Iterator[tuple[Any, Any]]:
         ) from None
     # FFmpeg would print to stderr what the one sentence of the DataError already covers.
     av.logging.set_level(av.logging.PANIC)
-    options = {"format_whitelist": _CONTAINERS}
+    options = {"format_whitelist": _CONTAINERS, "codec_whitelist": ",".join(sorted(_CODECS))}
     try:
         # From memory: FFmpeg gets no name, and can open no other file.
         source = io.BytesIO(content)
@@ -165,8 +174,8 @@ def _only_stream(container: Any, where: str) -> Any:
     if not container.streams.audio:
         raise DataError(f"{where} contains no sound.")
     stream = container.streams.audio[0]
-    if stream.codec_context is None:
-        raise DataError(f"{where} uses a codec that PyAV does not support.")
+    if stream.codec_context is None or stream.codec_context.name not in _CODECS:
+        raise DataError(f"{where} uses a codec that is not read; convert it to WAV or FLAC.")
     rate, channels = stream.codec_context.sample_rate, stream.codec_context.channels
     if not MIN_RATE <= rate <= MAX_RATE:
         raise DataError(
