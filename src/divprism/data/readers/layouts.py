@@ -38,7 +38,7 @@ _UNSUPPORTED = frozenset(
         *(".apng", ".dng", ".exr", ".heic", ".heif", ".ico", ".j2k", ".jxl"),
         *(".pbm", ".pnm", ".psd", ".svg", ".tga"),
         *(".3gp", ".flv", ".ogv", ".wmv", ".y4m"),
-        *(".ac3", ".amr", ".ape", ".au", ".caf", ".mid", ".midi", ".wma", ".wv"),
+        *(".ac3", ".amr", ".ape", ".au", ".mid", ".midi", ".wma", ".wv"),
     )
 )
 
