@@ -952,7 +952,8 @@ def test_an_input_of_another_length_is_refused(exported):
 
 def test_the_settings_of_the_guide_to_sounds_have_the_shapes_that_it_states():
     text = (GUIDE.parent / "audio.md").read_text()
-    found = [OnnxSettings(**json.loads(part)) for part in re.findall(r"```json\n(.*?)```", text)]
+    blocks = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    found = [OnnxSettings(**json.loads(block)) for block in blocks]
     assert [settings.sound_shape for settings in found] == [
         [15_600],
         [1, 1, 96, 64],

@@ -42,7 +42,7 @@ class LogMel(Embedder):
     mean of L over time, the mean absolute deviation from that mean, and four times the mean of
     |L[b, t + 1] - L[b, t]|; then, for the mean of L over each of 10 groups of four neighbouring
     bands, the amplitude (root of the power) of its changes over time at 0.5-1, 1-2, 2-4, 4-8 and
-    8-16 Hz. Silence is the vector of zeros. Cost: some 3 ms per second of sound.
+    8-16 Hz. Silence is the vector of zeros. Cost: about 1 ms per second of sound.
     """
 
     modality: ClassVar[str] = "audio"
