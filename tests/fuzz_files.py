@@ -26,14 +26,17 @@ from fuzz_changes import (
 )
 from fuzz_checks import Kind, check_samples, is_one_in, mostly_in_this_process, run_command
 from sample_files import (
+    CODECS,
     batch_output,
     chat_completion,
+    encoded_sound,
     image_bytes,
     inspect_header,
     inspect_log,
     inspect_samples,
     jsonl,
     records,
+    tone,
     user,
     write_video,
 )
@@ -208,6 +211,19 @@ def _read_media(suffix):
     return check
 
 
+def _read_sound(suffix):
+    """Return a check that decodes the only sound of a folder, and embeds it."""
+
+    def check(content, folder):
+        (folder / f"p-0{suffix}").write_bytes(content)
+        samples = dp.load(folder)
+        check_samples(samples)
+        for output in samples.outputs:
+            assert np.isfinite(dp.LogMel().prepare(output.content())).all()
+
+    return check
+
+
 def _read_prompts(content, folder):
     """Join outputs with a table of prompts."""
     (folder / "outputs.jsonl").write_bytes(jsonl(_OUTPUTS))
@@ -288,5 +304,8 @@ MEDIA = [
     *(Kind(name, "images, videos", lambda name=name: image_bytes(1, form=name.upper()),
            changed_bytes, _read_media(f".{name}"))
       for name in ("jpeg", "webp", "bmp", "tiff")),
+    *(Kind(name, "sounds", lambda name=name: encoded_sound(tone(rate=48_000), name, 48_000),
+           changed_bytes, _read_sound(f".{name}"), 0.5)
+      for name in CODECS),
 ]  # fmt: skip
 KINDS = [*TABLES, *COLUMNS, *ARRAYS, *MEDIA]

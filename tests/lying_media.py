@@ -1,4 +1,4 @@
-"""Images and videos that are small on disk and large or slow to decode.
+"""Images, videos and sounds that are small on disk and large or slow to decode.
 
 Each function takes a random generator, so that a run with another seed tries other sizes.
 """
@@ -10,8 +10,11 @@ import tempfile
 import zlib
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
-from sample_files import write_video
+from sample_files import encoded_sound, tone, wav_bytes, write_video
+
+from divprism.data.sounds import encode_sound
 
 _MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 
@@ -201,3 +204,97 @@ VIDEOS = {
     "playlist.mp4": playlist,
 }
 """Videos that must be refused, by file name."""
+
+
+def _wav(**changes):
+    """Return a WAV file of half a second whose header has other numbers, by their offset."""
+    content = bytearray(wav_bytes(tone()))
+    offsets = {"channels": (22, "<H"), "rate": (24, "<I"), "bits": (34, "<H"), "size": (40, "<I")}
+    for name, value in changes.items():
+        start, form = offsets[name]
+        struct.pack_into(form, content, start, value)
+    return bytes(content)
+
+
+def wav_of_hours(rng):
+    return _wav(size=16_000 * 2 * 3600 * int(rng.integers(2, 9)))
+
+
+def wav_rate(rng):
+    return _wav(rate=10**9 + int(rng.integers(1000)))
+
+
+def wav_rate_zero(rng):
+    return _wav(rate=0)
+
+
+def wav_channels(rng):
+    return _wav(channels=int(rng.integers(33, 65_535)))
+
+
+def wav_bits(rng):
+    return _wav(bits=int(rng.integers(65, 65_535)))
+
+
+def wav_cut(rng):
+    content = _wav()
+    return content[: int(rng.integers(45, len(content)))]
+
+
+def wav_header(rng):
+    return _wav(size=0)[:44]
+
+
+def wav_nan(rng):
+    samples = tone().astype("<f4") / 32768
+    samples[int(rng.integers(len(samples)))] = [np.nan, np.inf][int(rng.integers(2))]
+    return encode_sound(samples, 16_000)
+
+
+def video_as_wav(rng):
+    with tempfile.TemporaryDirectory() as folder:
+        return write_video(Path(folder) / "a.mp4", frames=3).read_bytes()
+
+
+def text_as_mp3(rng):
+    return b"This is a text, and no sound at all. " * int(rng.integers(1, 100))
+
+
+def flac_cut(rng):
+    content = encoded_sound(tone(seconds=2), "flac")
+    return content[: int(rng.integers(9_000, len(content) - 1_000))]
+
+
+def flac_silence(rng):
+    """Hours of silence in a few kilobytes."""
+    content = encoded_sound(np.zeros(4096 * 8, "<i2"), "flac", 8_000)
+    start = content.index(b"\xff\xf8")
+    frames = content[start:]
+    return content[:start] + frames * (int(rng.integers(2, 4)) * 8_000 * 3_600 // (4096 * 8))
+
+
+def playlist_as_mp3(rng):
+    return playlist(rng)
+
+
+def nothing(rng):
+    return b""
+
+
+SOUNDS = {
+    "wav_of_hours.wav": wav_of_hours,
+    "wav_rate.wav": wav_rate,
+    "wav_rate_zero.wav": wav_rate_zero,
+    "wav_channels.wav": wav_channels,
+    "wav_bits.wav": wav_bits,
+    "wav_cut.wav": wav_cut,
+    "wav_header.wav": wav_header,
+    "wav_nan.wav": wav_nan,
+    "video.wav": video_as_wav,
+    "text.mp3": text_as_mp3,
+    "flac_cut.flac": flac_cut,
+    "flac_silence.flac": flac_silence,
+    "playlist.mp3": playlist_as_mp3,
+    "nothing.ogg": nothing,
+}
+"""Sounds that must be refused, by file name."""

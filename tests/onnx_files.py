@@ -20,12 +20,31 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "num_frames": 6,
         "pooling": "mean",
     },
+    "audio": {
+        "modality": "audio",
+        "sample_rate": 8000,
+        "seconds": 0.25,
+        "windows": 3,
+        "mel": {
+            "bands": 16,
+            "window": 200,
+            "hop": 80,
+            "fft": 256,
+            "low": 50,
+            "high": 4000,
+            "scale": "slaney",
+            "log": "db",
+            "center": True,
+            "mean": -40,
+            "std": 20,
+        },
+    },
     "text": {"modality": "text", "max_tokens": 12, "output": "hidden", "pooling": "mean"},
 }
 
 
 def network(kind: str, seed: int = 0) -> Any:
-    """Return a small network: a CNN, a 3D CNN as I3D is, or a transformer of tokens."""
+    """Return a small network: a CNN, also of spectrograms, a 3D CNN as I3D is, or a transformer."""
     import torch
     from torch import nn
 
@@ -52,7 +71,13 @@ def network(kind: str, seed: int = 0) -> Any:
         layers = [nn.Conv3d(3, 8, 3, (1, 2, 2), 1), nn.BatchNorm3d(8), nn.ReLU()]
         layers += [nn.MaxPool3d((1, 2, 2)), nn.Conv3d(8, 16, 3, 2, 1)]
         return nn.Sequential(*layers).eval()
-    layers = [nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3, 2, 1)]
+    channels = 3 if kind == "image" else 1
+    layers = [
+        nn.Conv2d(channels, 8, 3, 2, 1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, 2, 1),
+    ]
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)]
     return nn.Sequential(*layers).eval()
 
@@ -65,6 +90,8 @@ def example(kind: str) -> tuple[Any, ...]:
         return torch.ones(1, 7, dtype=torch.int64), torch.ones(1, 7, dtype=torch.int64)
     if kind == "video":
         return (torch.zeros(1, 3, 6, 24, 32),)
+    if kind == "audio":
+        return (torch.zeros(1, 1, 26, 16),)
     return (torch.zeros(1, 3, 32, 32),)
 
 

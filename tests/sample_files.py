@@ -1,8 +1,9 @@
-"""Small sample files for tests: images, videos, tables."""
+"""Small sample files for tests: images, videos, sounds, tables."""
 
 import gzip
 import io
 import json
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,44 @@ def write_video(path: Path, seed=0, frames=12, size=(64, 48)) -> Path:
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
     return path
+
+
+def tone(pitch=440.0, seconds=0.5, rate=16_000, decay=3.0) -> np.ndarray:
+    """Return a tone of five harmonics as whole numbers of 16 bits."""
+    time = np.arange(round(seconds * rate)) / rate
+    harmonics = sum(np.sin(2 * np.pi * pitch * k * time) / k for k in range(1, 6))
+    return (8000 * harmonics * np.exp(-decay * time)).astype("<i2")
+
+
+def wav_bytes(samples: np.ndarray, rate=16_000) -> bytes:
+    """Return samples (n,) or (n, channels) as a file of Python's `wave`."""
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1 if samples.ndim == 1 else samples.shape[1])
+        file.setsampwidth(samples.dtype.itemsize)
+        file.setframerate(rate)
+        file.writeframes(samples.tobytes())
+    return buffer.getvalue()
+
+
+CODECS = {"wav": "pcm_s16le", "flac": "flac", "mp3": "libmp3lame", "ogg": "libopus", "m4a": "aac"}
+"""The encoder of each suffix; opus knows no rate but 48 kHz and its parts."""
+
+
+def encoded_sound(samples: np.ndarray, suffix: str, rate=16_000) -> bytes:
+    """Return samples (n,) as a file that FFmpeg wrote."""
+    import av
+
+    buffer = io.BytesIO()
+    form = {"m4a": "ipod"}.get(suffix, suffix)
+    with av.open(buffer, "w", format=form) as container:
+        stream = container.add_stream(CODECS[suffix], rate=rate, layout="mono")
+        # The encoder states the size of its frames; a resampler cuts them and converts.
+        frame = av.AudioFrame.from_ndarray(samples[None], format="s16", layout="mono")
+        frame.sample_rate = rate
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return buffer.getvalue()
 
 
 def records(models=("one",)) -> list[dict]:

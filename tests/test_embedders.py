@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 import onnx_files
 import pytest
+from sample_files import tone, wav_bytes
 
-from divprism.data.samples import Image, Item, Video, texts
+from divprism.data.samples import MODALITIES, Audio, Image, Item, Video, texts
 from divprism.embedders import _inception
 from divprism.embedders._bundled import EFFICIENTNET_LITE0
 from divprism.embedders._onnx_settings import OnnxSettings
@@ -39,9 +40,11 @@ from divprism.embedders.function import Function
 from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.inception import Inception
+from divprism.embedders.logmel import LogMel
 from divprism.embedders.onnx_models import Onnx
 from divprism.embedders.pipeline import embed_items
 from divprism.embedders.sentence_models import SentenceTransformers
+from divprism.embedders.speech import SpeechEmbedding
 from divprism.embedders.text import WordLlama
 from divprism.embedders.transformer_models import _VECTORS, ALIASES, Transformers
 from divprism.errors import ArgumentError, DataError, MissingExtraError, MissingModelError
@@ -494,6 +497,11 @@ ROWS: dict[str, Row] = {
     "onnx-image": _onnx("image", normalize=True),
     "onnx-video": _onnx("video", stride=2),
     "onnx-text": _onnx("text", pooling="first"),
+    "onnx-audio": _onnx("audio", windows=1),
+    "logmel": Row(lambda _: LogMel(), _no_others, needs=("av",)),
+    "speech-embedding": Row(
+        lambda _: SpeechEmbedding(), _no_others, needs=("av", "onnxruntime", "livekit")
+    ),
     "openai": Row(
         lambda _: OpenAI("plain"),
         lambda _: [OpenAI("other"), OpenAI("plain", dimensions=3)],
@@ -591,6 +599,10 @@ def items(tmp_path_factory) -> dict[str, tuple[Item, ...]]:
     by_modality["video"] = tuple(
         Video(_video_file(av, folder / f"{count}.mp4", count, rng)) for count in (12, 5, 2)
     )
+    by_modality["audio"] = tuple(
+        Audio(wav_bytes(tone(pitch, seconds)), f"sound {pitch}")
+        for pitch, seconds in ((220.0, 0.3), (330.0, 1.5), (440.0, 0.01))
+    )
     return by_modality
 
 
@@ -629,9 +641,11 @@ def _chosen(embedder: Embedder, items: dict[str, tuple[Item, ...]]) -> tuple[Ite
 
 
 def _prepared(embedder: Embedder, items: dict[str, tuple[Item, ...]]) -> list[Any]:
-    return [
-        embedder.prepare(item.content(embedder.num_frames)) for item in _chosen(embedder, items)
-    ]
+    prepared = []
+    for item in _chosen(embedder, items):
+        content = item.content(embedder.num_frames, sample_rate=embedder.sample_rate)
+        prepared.append(embedder.prepare(content))
+    return prepared
 
 
 # ----------------------------------------------------------------------------------- the contract
@@ -681,7 +695,7 @@ def test_embedders_are_frozen_values(embedder):
     assert {embedder: 1}[embedder] == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
         embedder.batch_size = 7
-    assert embedder.modality in ("text", "image", "video")
+    assert embedder.modality in MODALITIES
     assert embedder.batch_size >= 1
 
 
@@ -1173,7 +1187,7 @@ def test_invalid_settings_are_refused(models, tmp_path):
     ):
         Transformers(str(tmp_path))
     with pytest.raises(
-        ArgumentError, match="`modality` must be one of text, image, video; got 'sound'"
+        ArgumentError, match="`modality` must be one of text, image, video, audio; got 'sound'"
     ):
         Function(_letters, modality="sound")
     with pytest.raises(ArgumentError, match="`function` must be callable; got 3"):

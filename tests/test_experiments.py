@@ -147,3 +147,26 @@ def test_the_table_of_small_samples_has_a_line_for_each_size(monkeypatch, capsys
     assert len(lines) == len(module.SIZES)
     # Two pairs show the jackknife no spread, so that their intervals are points.
     assert lines[0].split()[-3:] == ["0.00"] * 3
+
+
+def test_the_experiment_on_sounds_fills_its_tables(monkeypatch, capsys, tmp_path):
+    pytest.importorskip("av")
+    pytest.importorskip("wordllama")
+    audio = importlib.import_module("experiments.audio")
+    monkeypatch.setenv("DIVPRISM_CACHE", str(tmp_path))
+    monkeypatch.setattr(audio, "EMBEDDERS", audio.EMBEDDERS[:1])
+    monkeypatch.setattr(audio, "COUNTS", (1, 8))
+    page = tmp_path / "audio.md"
+    page.write_text(audio.PAGE.read_text())
+    monkeypatch.setattr(audio, "PAGE", page)
+    audio.main(["--seeds", "1", "--copies", "8", "--repeats", "1", "--write"])
+    rows = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines() if "|" in line]
+    conditional = {(row[0].strip(), row[1].strip()): row[-2] for row in rows if len(row) == 6}
+    value = {key: float(text.split()[0]) for key, text in conditional.items() if "±" in text}
+    # What the model adds grows with its instruments, unless the prompts ask for them.
+    assert value["vague", "8"] > 2 * value["vague", "1"]
+    assert value["specific", "8"] < 1.2 * value["specific", "1"]
+    instrument = next(row for row in rows if row[1].strip() == "instrument")
+    assert float(instrument[3]) > 4 * float(instrument[2])
+    assert "## Formats and limits" in page.read_text()
+    assert page.read_text().count("| vague |") == 2

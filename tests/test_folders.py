@@ -369,11 +369,11 @@ def test_dangling_links_loops_and_pipes_get_a_warning(subfolder, tmp_path):
 
 def test_images_in_unsupported_formats_get_a_warning(tmp_path):
     write(tmp_path, image_files("a-0", "a-1") | {"a-2.heic": b"?", "notes.md": "no output"})
-    warned(tmp_path, "ignored 1 image or video", "unsupported", "a-2.heic")
+    warned(tmp_path, "ignored 1 media file", "unsupported", "a-2.heic")
     write(tmp_path / "only", {"a-2.heic": b"?"})
     with pytest.raises(
         dp.DataError,
-        match=r"contains neither a table nor images.* ignored 1 image or video .*a-2\.heic",
+        match=r"contains neither a table nor images.* ignored 1 media file .*a-2\.heic",
     ):
         dp.load(tmp_path / "only")
 

@@ -148,7 +148,7 @@ def test_fields_are_recognised_by_name_or_given(tmp_path):
         dp.load(tmp_path / "a.jsonl", output_field="better", model_field="meta.whom")
     with pytest.raises(
         dp.ArgumentError,
-        match=r"`output_kind` must be one of text, image, video, embedding; got 'sound'",
+        match=r"`output_kind` must be one of text, image, video, audio, embedding; got 'sound'",
     ):
         dp.load(tmp_path / "a.jsonl", output_kind="sound")
 
@@ -227,7 +227,7 @@ def test_nothing_is_downloaded(source, message, tmp_path):
 
 
 def test_urls_of_images_are_not_scored_as_texts():
-    with pytest.raises(dp.DataError, match=r"all outputs are URLs of images .*first: https://a/0"):
+    with pytest.raises(dp.DataError, match=r"all outputs are URLs of images, .*first: https://a/0"):
         dp.evaluate([f"https://a/{number}.png" for number in range(3)])
 
 

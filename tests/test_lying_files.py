@@ -19,6 +19,7 @@ import pytest
 
 import divprism as dp
 from divprism.data.media import open_image, open_video
+from divprism.data.sounds import open_sound
 
 MAX_SECONDS = 10  # of processor time: a hang, not a measure of speed
 MAX_MEGABYTES = 1000
@@ -41,11 +42,12 @@ def _classes():
         "Arrow": named(lying_columns.ARROW, ".arrow"),
         "images": named(lying_media.IMAGES, ".png"),
         "videos": lying_media.VIDEOS,
+        "sounds": lying_media.SOUNDS,
         "logs": lying_logs.LOGS,
     }
 
 
-CLASSES = ("arrays", "texts", "Parquet", "Arrow", "images", "videos", "logs")
+CLASSES = ("arrays", "texts", "Parquet", "Arrow", "images", "videos", "sounds", "logs")
 
 
 def _read(kind, path):
@@ -53,6 +55,8 @@ def _read(kind, path):
         open_image(path.read_bytes(), path.name)
     elif kind == "videos":
         open_video(path, 4, path.name)
+    elif kind == "sounds":
+        open_sound(path.read_bytes(), 16_000, path.name)
     else:
         dp.load(path)
 

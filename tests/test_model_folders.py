@@ -636,7 +636,7 @@ def test_frames_that_change_while_they_are_read_are_refused(tmp_path, monkeypatc
     _png(frame, "red")
     content = Video.content
 
-    def after_a_change(item: Video, num_frames: int, stride: int) -> Any:
+    def after_a_change(item: Video, num_frames: int, stride: int, rate: int) -> Any:
         _png(frame, "blue")
         return content(item, num_frames, stride)
 

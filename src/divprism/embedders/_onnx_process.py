@@ -21,7 +21,7 @@ __all__ = ["Runner"]
 
 LOAD_SECONDS = 20.0
 """Time until a model is loaded, plus one second for each 10 MB of its file."""
-ITEM_SECONDS = {"text": 60.0, "image": 60.0, "video": 300.0}
+ITEM_SECONDS = {"text": 60.0, "image": 60.0, "video": 300.0, "audio": 60.0}
 """Time from one vector to the next; a video of 64 frames takes I3D some ten seconds."""
 
 _FILE_FACTOR = 6  # the bytes, the parsed graph, and what onnxruntime makes of them
@@ -64,7 +64,7 @@ class Runner:
             raise
 
     def vectors(self, items: Sequence[bytes]) -> np.ndarray:
-        """Return one row per item: pixels, or tokens of four bytes."""
+        """Return one row per item: pixels, tokens of four bytes, or a window of sound."""
         with self._lock:
             try:
                 rows = self._rows(items)

@@ -6,7 +6,8 @@ for each item that arrives on its standard input. It is started by its path, so 
 of divprism but the module beside it.
 
 Arguments: a JSON object (see `Task`), then the module path.
-Input: for each item its length in four bytes, then its bytes (pixels, or tokens of four bytes).
+Input: for each item its length in four bytes, then its bytes (pixels, tokens of four bytes, or the
+floats of a window of sound).
 Output: a letter, a length in four bytes, and as many bytes; see READY, VECTOR and REFUSED.
 """
 
@@ -38,8 +39,9 @@ FREE_MEMORY = 1 << 30
 Task = dict[str, Any]
 """The model file, its hash, limits, and settings:
 
-path, sha256, memory (bytes), threads, modality, shape (of the pixels), axes (order of the axes of
-the pixels, without the batch), mean, std, max_tokens, pad_id, output, pooling, normalize.
+path, sha256, memory (bytes), threads, modality, shape (of the pixels, or of the input of a sound),
+axes (order of the axes of the pixels, without the batch), has_batch (whether the input of a sound
+has an axis for the batch), mean, std, max_tokens, pad_id, output, pooling, normalize.
 """
 
 _LENGTH = struct.Struct("<I")
@@ -118,6 +120,8 @@ class _Model:
         inputs = session.get_inputs()
         if task["modality"] == "text":
             self.dtypes = self._text_inputs(inputs)
+        elif task["modality"] == "audio":
+            self.dtypes = self._single_input(inputs, task["shape"])
         else:
             self.dtypes = self._pixel_input(inputs)
 
@@ -129,10 +133,16 @@ class _Model:
         if self.task["modality"] == "text":
             count = len(item) // 4
             feeds = self._tokens(item)
+        elif self.task["modality"] == "audio":
+            feeds = self._sound(item)
         else:
             feeds = self._pixels(item)
         (values,) = self.session.run([self.output], feeds)
-        vector = self._pooled(np.asarray(values), count).astype(np.float32)
+        values = np.asarray(values)
+        # Models of one waveform return a row per frame, or one vector.
+        if not self.task.get("has_batch", True):
+            values = values[None]
+        vector = self._pooled(values, count).astype(np.float32)
         if self.task["normalize"]:
             length = float(np.linalg.norm(vector.astype(np.float64)))
             if length == 0:
@@ -151,10 +161,13 @@ class _Model:
         return str(wanted)
 
     def _pixel_input(self, inputs: list[Any]) -> dict[str, str]:
+        shape = [self.task["shape"][axis] for axis in self.task["axes"]]
+        return self._single_input(inputs, [1, *shape])
+
+    def _single_input(self, inputs: list[Any], shape: list[int | None]) -> dict[str, str]:
         if len(inputs) != 1 or inputs[0].type not in _FLOATS:
             raise self.refused("it must have a single input, of floating-point numbers")
-        shape = [self.task["shape"][axis] for axis in self.task["axes"]]
-        self._check_shape(inputs[0], [1, *shape])
+        self._check_shape(inputs[0], shape)
         return {inputs[0].name: _FLOATS[inputs[0].type]}
 
     def _text_inputs(self, inputs: list[Any]) -> dict[str, str]:
@@ -196,6 +209,13 @@ class _Model:
         ((name, dtype),) = self.dtypes.items()
         arranged = np.ascontiguousarray(scaled.transpose(self.task["axes"])[None])
         return {name: arranged.astype(dtype, copy=False)}
+
+    def _sound(self, item: bytes) -> dict[str, Any]:
+        import numpy as np
+
+        values = np.frombuffer(item, "<f4").reshape(self.task["shape"])
+        ((name, dtype),) = self.dtypes.items()
+        return {name: values.astype(dtype, copy=False)}
 
     def _tokens(self, item: bytes) -> dict[str, Any]:
         import numpy as np

@@ -3,22 +3,36 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from divprism.data.files import read_file
 from divprism.data.strict_json import refuse_constant, unique_keys
-from divprism.data.wording import escaped, first_line
+from divprism.data.wording import NOUNS, escaped, first_line
+from divprism.embedders._mel_settings import MelSettings
+from divprism.embedders._setting_checks import (
+    is_whole,
+    require,
+    require_number,
+    require_whole,
+)
+from divprism.embedders.base import check_rate
 from divprism.errors import ArgumentError, DataError
 
 __all__ = ["OnnxSettings"]
 
-_LAYOUTS = {"image": ("nchw", "nhwc"), "video": ("ncthw", "ntchw", "nthwc")}
+_LAYOUTS = {
+    "image": ("nchw", "nhwc"),
+    "video": ("ncthw", "ntchw", "nthwc"),
+    "audio": ("nt", "t", "nct"),
+    "mel": ("nctf", "ncft", "ntf", "nft"),
+}
 _POOLINGS = {
     "image": ("none", "mean", "first"),
     "video": ("none", "mean", "first"),
     "text": ("none", "mean", "first", "last"),
+    "audio": ("none", "mean", "first"),
 }
 _INTERPOLATIONS = ("bilinear", "bicubic")
 # Settings that one kind of input has; the others have them all.
@@ -27,18 +41,23 @@ _NEEDED = {
     "image": _OF_PIXELS,
     "video": (*_OF_PIXELS, "num_frames"),
     "text": ("max_tokens",),
+    "audio": ("sample_rate", "seconds"),
 }
 _OPTIONAL = {
     "image": ("interpolation", "layout"),
     "video": ("interpolation", "layout", "stride"),
     "text": ("pad_id",),
+    "audio": ("mel", "layout", "windows"),
 }
+_MODALITIES = "image, video, text or audio"
 _MAX_SIDE = 2048
 _MAX_FRAMES = 1024
 _MAX_STRIDE = 1000
 _MAX_PIXELS = 1 << 28
 _MAX_TOKENS = 1 << 16
 _MAX_FILE = 1 << 16
+_MAX_SECONDS = 60
+_MAX_WINDOWS = 100
 
 
 @dataclass(frozen=True)
@@ -48,7 +67,7 @@ class OnnxSettings:
     Attributes
     ----------
     modality : str
-        "image", "video" or "text".
+        "image", "video", "text" or "audio".
     size : int or tuple of int
         Side of the square that the model takes, or its height and width, in pixels.
     resize : int or str
@@ -60,7 +79,8 @@ class OnnxSettings:
         "bilinear" (default) or "bicubic".
     layout : str, optional
         Order of the axes: "nchw" (default) or "nhwc" for images; "ncthw" (default), "ntchw" or
-        "nthwc" for videos.
+        "nthwc" for videos; "nt" (default), "t" or "nct" for the samples of sounds; "nctf"
+        (default), "ncft", "ntf" or "nft" for their spectrograms, f the bands and c one channel.
     num_frames : int
         Number of frames of a video.
     stride : int, optional
@@ -71,6 +91,16 @@ class OnnxSettings:
     pad_id : int, optional
         Pad texts to `max_tokens` with this token, for models of a fixed length. Default: a text
         runs at its own length.
+    sample_rate : int
+        Samples per second of a sound, which is the mean of its channels.
+    seconds : float
+        Length of the input. Shorter sounds are padded with silence.
+    windows : int, optional
+        Longer sounds become at most this number of windows of `seconds`, evenly spaced from
+        start to end, and their vector is the mean. Default: 8.
+    mel : MelSettings, optional
+        The log-mel spectrogram that the model takes, in JSON an object. Default: the model takes
+        samples from -1 to 1.
     output : str, optional
         Name of the output that has the vector. Default: the only output.
     pooling : str, optional
@@ -96,22 +126,28 @@ class OnnxSettings:
     stride: int | None = None
     max_tokens: int | None = None
     pad_id: int | None = None
+    sample_rate: int | None = None
+    seconds: float | None = None
+    windows: int | None = None
+    mel: MelSettings | None = None
     output: str | None = None
     pooling: str = "none"
     normalize: bool = False
 
     def __post_init__(self) -> None:
-        _require(self.modality in tuple(_NEEDED), "modality", "image, video or text", self.modality)
+        require(self.modality in tuple(_NEEDED), "modality", _MODALITIES, self.modality)
         self._check_fields()
         if self.modality == "text":
             self._check_text()
+        elif self.modality == "audio":
+            self._check_sound()
         else:
             self._check_pixels()
         is_name = self.output is None or (isinstance(self.output, str) and self.output != "")
-        _require(is_name, "output", "the name of an output", self.output)
+        require(is_name, "output", "the name of an output", self.output)
         poolings = _POOLINGS[self.modality]
-        _require(self.pooling in poolings, "pooling", " or ".join(poolings), self.pooling)
-        _require(isinstance(self.normalize, bool), "normalize", "true or false", self.normalize)
+        require(self.pooling in poolings, "pooling", " or ".join(poolings), self.pooling)
+        require(isinstance(self.normalize, bool), "normalize", "true or false", self.normalize)
 
     @classmethod
     def read(cls, path: Path) -> "OnnxSettings":
@@ -149,8 +185,27 @@ class OnnxSettings:
     @property
     def axes(self) -> str:
         """Order of the axes of the input, without the batch: "chw", for example."""
-        layout = self.layout or _LAYOUTS[self.modality][0]
+        layout = self.layout or self._layouts[0]
         return layout[1:]
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples of a window of sound."""
+        return round((self.seconds or 0) * (self.sample_rate or 0))
+
+    @property
+    def sound_shape(self) -> list[int]:
+        """Shape of the input that a window of sound becomes."""
+        sizes = {"n": 1, "c": 1, "t": self.num_samples}
+        if self.mel is not None:
+            sizes |= {"t": self.mel.num_frames(self.num_samples), "f": self.mel.bands}
+        return [sizes[axis] for axis in self.layout or self._layouts[0]]
+
+    @property
+    def _layouts(self) -> tuple[str, ...]:
+        if self.mel is not None:
+            return _LAYOUTS["mel"]
+        return _LAYOUTS[self.modality]
 
     def describe(self) -> str:
         """Return all settings that are given, in one line; part of cache keys."""
@@ -170,94 +225,114 @@ class OnnxSettings:
             if value is None and field.name in needed:
                 raise ArgumentError(f"`{field.name}` is needed for the modality {self.modality}.")
             if value is not None and field.name not in allowed:
-                raise ArgumentError(f"`{field.name}` does not apply to {self.modality}s.")
+                raise ArgumentError(f"`{field.name}` does not apply to {NOUNS[self.modality]}s.")
 
     def _check_text(self) -> None:
-        _require_whole("max_tokens", self.max_tokens, 1, _MAX_TOKENS)
+        require_whole("max_tokens", self.max_tokens, 1, _MAX_TOKENS)
         if self.pad_id is not None:
-            _require_whole("pad_id", self.pad_id, 0, 2**31 - 1)
+            require_whole("pad_id", self.pad_id, 0, 2**31 - 1)
 
     def _check_pixels(self) -> None:
         size: Any = self.size
         if isinstance(size, list | tuple):
-            _require(len(size) == 2, "size", "a side, or a height and a width", size)
+            require(len(size) == 2, "size", "a side, or a height and a width", size)
             # JSON has lists, which have no hash.
             object.__setattr__(self, "size", tuple(size))
         else:
             size = [size]
         for side in size:
-            _require_whole("size", side, 1, _MAX_SIDE)
+            require_whole("size", side, 1, _MAX_SIDE)
         if self.resize != "stretch":
             largest = max(self.height_and_width)
             requirement = f'"stretch", or a whole number from {largest} to {_MAX_SIDE}'
-            _require(_is_whole(self.resize, largest, _MAX_SIDE), "resize", requirement, self.resize)
+            require(is_whole(self.resize, largest, _MAX_SIDE), "resize", requirement, self.resize)
         object.__setattr__(self, "mean", _three("mean", self.mean))
         object.__setattr__(self, "std", _three("std", self.std))
         assert self.std is not None
-        _require(min(self.std) > 0, "std", "positive", self.std)
+        require(min(self.std) > 0, "std", "positive", self.std)
         if self.interpolation is not None:
             choices = _INTERPOLATIONS
             is_known = self.interpolation in choices
-            _require(is_known, "interpolation", " or ".join(choices), self.interpolation)
+            require(is_known, "interpolation", " or ".join(choices), self.interpolation)
         if self.layout is not None:
-            layouts = _LAYOUTS[self.modality]
-            _require(self.layout in layouts, "layout", " or ".join(layouts), self.layout)
+            self._check_layout()
         self._check_frames()
+
+    def _check_layout(self) -> None:
+        layouts = self._layouts
+        require(self.layout in layouts, "layout", " or ".join(layouts), self.layout)
+
+    def _check_sound(self) -> None:
+        mel: Any = self.mel
+        assert self.sample_rate is not None and self.seconds is not None
+        check_rate("sample_rate", self.sample_rate)
+        require_number("seconds", self.seconds)
+        requirement = f"above 0, and at most {_MAX_SECONDS}"
+        require(0 < self.seconds <= _MAX_SECONDS, "seconds", requirement, self.seconds)
+        if self.windows is not None:
+            require_whole("windows", self.windows, 1, _MAX_WINDOWS)
+        if isinstance(mel, Mapping):
+            mel = MelSettings(**_known(mel, MelSettings, "mel."))
+            object.__setattr__(self, "mel", mel)
+        require(mel is None or isinstance(mel, MelSettings), "mel", "settings", mel)
+        longest = self.num_samples
+        if self.mel is not None:
+            half = self.sample_rate / 2
+            requirement = f"at most half of `sample_rate`, {half:g}"
+            require(self.mel.high <= half, "mel.high", requirement, self.mel.high)
+            # Also what mirrors half a transform at the ends.
+            requirement = f"at most the samples in `seconds`, {longest:,}"
+            require(self.mel.window <= longest, "mel.window", requirement, self.mel.window)
+        require(longest >= 1, "seconds", "at least one sample", self.seconds)
+        if self.layout is not None:
+            self._check_layout()
 
     def _check_frames(self) -> None:
         if self.modality != "video":
             return
-        _require_whole("num_frames", self.num_frames, 1, _MAX_FRAMES)
+        require_whole("num_frames", self.num_frames, 1, _MAX_FRAMES)
         if self.stride is not None:
-            _require_whole("stride", self.stride, 1, _MAX_STRIDE)
+            require_whole("stride", self.stride, 1, _MAX_STRIDE)
         height, width = self.height_and_width
         pixels = height * width * (self.num_frames or 1)
         requirement = f"at most {_MAX_PIXELS:,} pixels in all frames"
-        _require(pixels <= _MAX_PIXELS, "size", requirement, self.size)
+        require(pixels <= _MAX_PIXELS, "size", requirement, self.size)
 
 
-def _known(content: object) -> dict[str, Any]:
-    """Return the settings of a JSON file, all of whose keys are known."""
+def _known(content: object, kind: type = OnnxSettings, prefix: str = "") -> dict[str, Any]:
+    """Return the settings in a JSON object, all of whose keys are known, and none is missing."""
     if not isinstance(content, Mapping):
         raise ArgumentError("the settings must be a JSON object.")
-    names = [field.name for field in fields(OnnxSettings)]
+    names = [field.name for field in fields(kind)]
     for key in content:
         if key not in names:
             raise ArgumentError(
-                f"there is no setting {escaped(key)[:60]!r}; choose from {', '.join(names)}."
+                f"there is no setting {prefix + escaped(key)[:60]!r}; choose from "
+                f"{', '.join(names)}."
             )
-    if "modality" not in content:
-        raise ArgumentError("`modality` is needed: image, video or text.")
+    if kind is OnnxSettings and "modality" not in content:
+        raise ArgumentError(f"`modality` is needed: {_MODALITIES}.")
+    for field in fields(kind):
+        if field.default is MISSING and field.name not in content:
+            raise ArgumentError(f"`{prefix}{field.name}` is needed.")
     return dict(content)
-
-
-def _is_whole(value: object, low: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-
-def _require_whole(name: str, value: object, low: int, high: int) -> None:
-    requirement = f"a whole number from {low} to {high:,}"
-    _require(_is_whole(value, low, high), name, requirement, value)
 
 
 def _three(name: str, value: Any) -> tuple[float, ...]:
     """Return three finite numbers as a tuple."""
     requirement = "three finite numbers, for red, green and blue"
-    _require(isinstance(value, list | tuple) and len(value) == 3, name, requirement, value)
+    require(isinstance(value, list | tuple) and len(value) == 3, name, requirement, value)
     for number in value:
         is_number = isinstance(number, int | float) and not isinstance(number, bool)
         # A whole number of a thousand digits is no float.
-        _require(is_number and abs(number) < 1e6, name, requirement, value)
-        _require(math.isfinite(number), name, requirement, value)
+        require(is_number and abs(number) < 1e6, name, requirement, value)
+        require(math.isfinite(number), name, requirement, value)
     return tuple(float(number) for number in value)
-
-
-def _require(condition: bool, name: str, requirement: str, value: object) -> None:
-    if not condition:
-        raise ArgumentError(f"`{name}` must be {requirement}; got {escaped(repr(value))[:60]}.")
 
 
 def _spelled(value: object) -> str:
     if isinstance(value, tuple):
         return " ".join(map(str, value))
+    if isinstance(value, MelSettings):
+        return f"({value.describe()})"
     return str(value)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from divprism.data.files import file_digest
+from divprism.data.sounds import MAX_RATE, MIN_RATE
 from divprism.errors import ArgumentError, MissingExtraError
 
 __all__ = [
@@ -20,13 +21,15 @@ __all__ = [
     "Prepared",
     "characters_for",
     "check_at_least",
+    "check_rate",
     "file_hash",
     "package_folder",
     "runtime_of",
 ]
 
 Content: TypeAlias = Any
-"""An item after decoding: a string, a PIL image in RGB, or a list of such images (a video)."""
+"""An item after decoding: a string, a PIL image in RGB, a list of such images (a video), or an
+array of samples (a sound)."""
 
 Prepared: TypeAlias = Any
 """An item as `Embedder.prepare` returns it; its type is known to that embedder only."""
@@ -44,8 +47,8 @@ class Embedder(ABC):
     Attributes
     ----------
     modality : str
-        "text", "image" or "video": `prepare` receives strings, PIL images in RGB, or lists of
-        PIL images.
+        "text", "image", "video" or "audio": `prepare` receives strings, PIL images in RGB, lists
+        of PIL images, or arrays (n,) of floats from -1 to 1, a sample each.
     batch_size : int
         Largest number of items that `embed_batch` receives at once. Never part of the answer.
     num_frames : int
@@ -53,16 +56,23 @@ class Embedder(ABC):
     frame_stride : int
         For videos: every how many frames one is taken from the middle of the video; 0 spaces
         them evenly over the whole video.
+    sample_rate : int
+        For sounds: samples per second that `prepare` receives.
     scripts : frozenset of str, or None
         For texts: scripts that the model was trained on, as Unicode names them ("LATIN"); texts in
         others get a warning. None if unknown.
+    blind_to : str
+        What the vectors cannot distinguish although users may expect it; results warn of it.
+        Empty: nothing in particular.
     """
 
     modality: ClassVar[str]
     scripts: ClassVar[frozenset[str] | None] = None
+    blind_to: ClassVar[str] = ""
     batch_size: int
     num_frames: int = 0
     frame_stride: int = 0
+    sample_rate: int = 16_000
 
     @property
     @abstractmethod
@@ -163,6 +173,14 @@ def check_at_least(name: str, value: int, minimum: int = 1) -> None:
         raise ArgumentError(f"`{name}` must be at least {minimum}; got {value}.")
 
 
+def check_rate(name: str, value: int) -> None:
+    """Raise `ArgumentError` for a sampling rate that sounds are not read at."""
+    if isinstance(value, bool) or not isinstance(value, int) or not MIN_RATE <= value <= MAX_RATE:
+        raise ArgumentError(
+            f"`{name}` must be a whole number from {MIN_RATE:,} to {MAX_RATE:,}; got {value!r}."
+        )
+
+
 def package_folder(module: str, extra: str, purpose: str) -> Path:
     """Return the folder of an installed package.
 
@@ -172,9 +190,12 @@ def package_folder(module: str, extra: str, purpose: str) -> Path:
         If the package is not installed; `purpose` and `extra` go into the message.
     """
     # find_spec locates a package without running it: only its data files are needed here.
-    spec = importlib.util.find_spec(module)
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # the package around it
+        spec = None
     if spec is None or spec.origin is None:
-        package = module.replace("_", "-")
+        package = module.replace("_", "-").replace(".", "-")
         raise MissingExtraError(
             f"{purpose} needs {package}, which is not installed: pip install 'divprism[{extra}]'."
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Item, Text
-from divprism.data.wording import excerpts
+from divprism.data.wording import NOUNS, excerpts
 from divprism.embedders.base import Embedder
 from divprism.errors import Notice
 
@@ -33,11 +33,24 @@ def doubts_about(
 ) -> list[Notice]:
     """Return warnings and notes about the vectors of one side, "x" or "t"."""
     found = [
+        _blindness(items, embedder, side),
         _cut_texts(items, embedder, side),
         _foreign_scripts(items, embedder, side),
         _shared_vectors(items, vectors, side),
     ]
     return [notice for notice in found if notice is not None]
+
+
+def _blindness(items: Sequence[Item], embedder: Embedder, side: str) -> Notice | None:
+    """Return what the embedder cannot distinguish in any of the items."""
+    if not embedder.blind_to or not items:
+        return None
+    noun = f"{NOUNS[embedder.modality]}s"
+    return Notice(
+        "limited-embedder",
+        f"{embedder.name} {embedder.blind_to}; if that matters, pass a model of {noun} as "
+        f"`embedder_{side}`.",
+    )
 
 
 def _cut_texts(items: Sequence[Item], embedder: Embedder, side: str) -> Notice | None:

@@ -14,14 +14,15 @@ from divprism.data.files import write_together
 from divprism.data.inputs import as_arrays
 from divprism.data.parts import Shard
 from divprism.data.readers.embedded import EMBEDDING, is_written_by_embed
-from divprism.data.samples import Item, Samples, Text
-from divprism.data.wording import SIDES, counted, escaped, json_text, reason
+from divprism.data.samples import WAY_OUT_OF_WAVEFORMS, Item, Samples, Text
+from divprism.data.wording import NOUNS, SIDES, counted, escaped, json_text, reason
 from divprism.embedders.base import Content, Embedder
 from divprism.embedders.cache import Cache
 from divprism.embedders.doubts import doubts_about
 from divprism.embedders.function import Function
 from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
+from divprism.embedders.logmel import LogMel
 from divprism.embedders.on_workers import embed_on_workers
 from divprism.embedders.pipeline import Embedded, embed_items
 from divprism.embedders.text import WordLlama
@@ -42,15 +43,16 @@ DEFAULTS: dict[str, Embedder] = {
     "text": WordLlama(),
     "image": EfficientNetLite0(),
     "video": FrameMean(),
+    "audio": LogMel(),
 }
-"""The embedder of each modality if none is given: fixed, part of an extra, never downloaded."""
+"""The embedder of each modality if none is given: fixed, never downloaded."""
 
 EMBEDDED_FILES = ("outputs.npy", "prompts.npy", "pairs.jsonl", EMBEDDING)
 """The files that `save_embedded` writes into its folder."""
 
 EmbedderLike: TypeAlias = Embedder | Callable[[Sequence[Content]], Array]
 
-_PLURALS = {"text": "texts", "image": "images", "video": "videos"}
+_PLURALS = {modality: f"{noun}s" for modality, noun in NOUNS.items()}
 
 
 def embed(
@@ -63,7 +65,7 @@ def embed(
     progress: Progress | bool | None = None,
     engine: object = None,
 ) -> Samples:
-    """Return the same samples with vectors in place of texts, images and videos.
+    """Return the same samples with vectors in place of texts, images, videos and sounds.
 
     Parameters
     ----------
@@ -71,8 +73,8 @@ def embed(
         As `load` returns them. A side that is an array already stays as it is.
     embedder_x, embedder_t : Embedder or callable, optional
         For outputs and prompts; default: the entry of `DEFAULTS` for the modality. A callable
-        receives a list of strings, PIL images or lists of PIL images, and returns one row per
-        item; its vectors are not cached.
+        receives a list of strings, PIL images, lists of PIL images or arrays of samples at
+        16 kHz, and returns one row per item; its vectors are not cached.
     cache : Cache, path or bool, optional
         Where vectors are kept; default: the user's cache folder. False keeps nothing.
     num_workers : int, optional
@@ -219,8 +221,10 @@ def resolve_embedder(embedder: EmbedderLike | None, items: object, side: str) ->
     if not isinstance(items, tuple):
         if embedder is None:
             return None
-        state = "missing" if items is None else "vectors"
-        raise ArgumentError(f"`embedder_{side}` was given, but the {noun} are {state}.")
+        problem = f"`embedder_{side}` was given, but the {noun} are {_state(items)}."
+        if items is not None and getattr(embedder, "modality", "") == "audio":
+            problem += f" To score waveforms, {WAY_OUT_OF_WAVEFORMS}."
+        raise ArgumentError(problem)
     modality = _common_modality(items, noun)
     if embedder is None:
         return DEFAULTS[modality]
@@ -241,6 +245,12 @@ def resolve_embedder(embedder: EmbedderLike | None, items: object, side: str) ->
     return embedder
 
 
+def _state(items: object) -> str:
+    if items is None:
+        return "missing"
+    return "vectors"
+
+
 def _common_modality(items: tuple[Item, ...], noun: str) -> str:
     modalities = sorted({item.modality for item in items})
     if len(modalities) > 1:
@@ -256,7 +266,7 @@ def _note(side: str, embedder: Embedder, embedded: Embedded) -> str:
     if embedder is DEFAULTS[embedder.modality]:
         name = f"{name} (the default)"
     total = embedded.computed + embedded.cached
-    noun = f"distinct {embedder.modality}"
+    noun = f"distinct {NOUNS[embedder.modality]}"
     subject = f"{SIDES[side]}: {counted(total, noun, noun + 's')}, {name}"
     if embedded.computed == 0:
         return f"{subject}: nothing to embed, all in the cache"
@@ -327,7 +337,7 @@ def _describe(samples: Samples, embedded: Samples) -> dict[str, object]:
 
 
 def _pair_line(samples: Samples, index: int) -> bytes:
-    """Return one line of pairs.jsonl: texts themselves, and names of images and videos."""
+    """Return one line of pairs.jsonl: texts themselves, and names of files."""
     pair: dict[str, str | float] = {}
     for name, side in (("output", samples.outputs), ("prompt", samples.prompts)):
         if isinstance(side, tuple):

@@ -8,7 +8,7 @@ import numpy as np
 
 from divprism.core.arrays import Array, to_numpy
 from divprism.data.samples import MODALITIES
-from divprism.embedders.base import Content, Embedder, check_at_least
+from divprism.embedders.base import Content, Embedder, check_at_least, check_rate
 from divprism.errors import ArgumentError, DataError
 
 __all__ = ["Function"]
@@ -24,15 +24,18 @@ class Function(Embedder):
     Attributes
     ----------
     function : callable
-        Receives a list of at most `batch_size` strings, PIL images in RGB, or lists of PIL images.
+        Receives a list of at most `batch_size` strings, PIL images in RGB, lists of PIL images, or
+        arrays of samples.
     modality : str
-        "text", "image" or "video".
+        "text", "image", "video" or "audio".
     label : str, optional
         Name in results; default: the name of the function.
     version : str, optional
         Identifies the weights in the cache. None: vectors are not cached.
     num_frames : int
         For videos: number of evenly spaced frames that the function receives.
+    sample_rate : int
+        For sounds: samples per second that the function receives.
 
     Examples
     --------
@@ -49,6 +52,7 @@ class Function(Embedder):
     version: str | None = None
     batch_size: int = 64
     num_frames: int = 8
+    sample_rate: int = 16_000
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -59,6 +63,7 @@ class Function(Embedder):
             )
         check_at_least("batch_size", self.batch_size)
         check_at_least("num_frames", self.num_frames)
+        check_rate("sample_rate", self.sample_rate)
         # All lambdas are called <lambda>: two of them would share their cached vectors.
         if self.version is not None and self.name == "<lambda>":
             raise ArgumentError(
@@ -93,7 +98,9 @@ class Function(Embedder):
 
     @property
     def preprocessing(self) -> str:
-        """How frames are chosen from a video; the rest is up to the function."""
+        """How frames are chosen from a video, or the rate of a sound; the rest is its own."""
+        if self.modality == "audio":
+            return f"{self.sample_rate} Hz, one channel; the function's own"
         if self.modality == "video":
             return f"middles of {self.num_frames} equal parts; the function's own"
         return "the function's own"
@@ -126,6 +133,8 @@ class Function(Embedder):
         """Return the simplest item of the modality."""
         if self.modality == "text":
             return "a"
+        if self.modality == "audio":
+            return np.zeros(self.sample_rate, np.float32)
         # Imported here, because texts need no Pillow.
         from PIL import Image
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divprism.data.files import open_file, read_file
+from divprism.data.wording import NOUNS
 from divprism.embedders._hub import Source, running
 from divprism.embedders._model_files import UnsafeModelError, check_link
 from divprism.embedders._onnx_process import Runner
@@ -38,14 +39,16 @@ if TYPE_CHECKING:
 __all__ = ["Onnx"]
 
 _PREPARED_BY = {"text": ("tokenizers",), "image": ("pillow",), "video": ("pillow", "av")}
+_PREPARED_BY["audio"] = ("av", "numpy")
 _MAX_FILE = (1 << 31) - 1  # of the format itself
 _MAX_TOKENIZER = 48 << 20
 _MAX_THREADS = 16
+_MAX_WINDOWS = 8  # of a sound, by default
 
 
 @dataclass(frozen=True)
 class Onnx(Embedder):
-    """A network in an ONNX file, for images, videos or texts, such as I3D or SwAV as exported.
+    """A network in an ONNX file, for images, videos, texts or sounds: I3D, SwAV or VGGish.
 
     Pick it for a network that no other embedder has. Preprocessing and output are settings, in a
     JSON file beside the model (`model.json` for `model.onnx`); the model of a text also needs its
@@ -74,6 +77,7 @@ class Onnx(Embedder):
     modality: str = field(init=False, compare=False, default="")  # type: ignore[misc]
     num_frames: int = field(init=False, compare=False, default=0)
     frame_stride: int = field(init=False, compare=False, default=0)
+    sample_rate: int = field(init=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         check_at_least("batch_size", self.batch_size)
@@ -83,6 +87,7 @@ class Onnx(Embedder):
         object.__setattr__(self, "modality", settings.modality)
         object.__setattr__(self, "num_frames", settings.num_frames or 0)
         object.__setattr__(self, "frame_stride", settings.stride or 0)
+        object.__setattr__(self, "sample_rate", settings.sample_rate or 0)
 
     @property
     def name(self) -> str:
@@ -107,6 +112,8 @@ class Onnx(Embedder):
         """Width of the vector of a blank item: graphs need not state it."""
         if self.modality == "text":
             blank: Prepared = "a"
+        elif self.modality == "audio":
+            blank = self._windows(np.zeros(1, np.float32))
         else:
             blank = np.zeros(self._shape, np.uint8)
         return int(self.embed_batch([blank]).shape[1])
@@ -126,7 +133,7 @@ class Onnx(Embedder):
     @property
     def preprocessing(self) -> str:
         """The settings."""
-        return f"{self._settings.describe()}; each {self.modality} alone"
+        return f"{self._settings.describe()}; each {NOUNS[self.modality]} alone"
 
     @property
     def runtime(self) -> str:
@@ -134,11 +141,16 @@ class Onnx(Embedder):
         return runtime_of("onnxruntime", *_PREPARED_BY[self.modality])
 
     def prepare(self, content: Content) -> Prepared:
-        """Return an image as bytes (height, width, 3), a video as one array of such frames."""
+        """Return an image as bytes (height, width, 3), a video as one array of such frames.
+
+        A sound becomes its windows, each as the model takes it.
+        """
         if self.modality == "text":
             return super().prepare(content)
         if self.modality == "image":
             return self._pixels(content)
+        if self.modality == "audio":
+            return self._windows(content)
         # A frame that a short video repeats is one object, and resized once.
         resized: dict[int, np.ndarray] = {}
         for frame in content:
@@ -148,10 +160,15 @@ class Onnx(Embedder):
 
     def embed_batch(self, batch: Sequence[Prepared]) -> np.ndarray:
         """Return the vectors of prepared items; items of a batch run in parallel."""
+        if self.modality == "audio":
+            return self._means(batch)
         if self.modality == "text":
             items = [self._tokens(text) for text in batch]
         else:
             items = [np.ascontiguousarray(pixels, np.uint8).tobytes() for pixels in batch]
+        return self._vectors(items)
+
+    def _vectors(self, items: Sequence[bytes]) -> np.ndarray:
         with self._source.refusals():
             try:
                 return self._runner.vectors(items)
@@ -181,6 +198,43 @@ class Onnx(Embedder):
         (left, right), (top, bottom) = box
         # Only the part that is kept is resampled: a line of 30,000 pixels would become a billion.
         return np.asarray(image.resize((width, height), method, box=(left, top, right, bottom)))
+
+    def _windows(self, sound: np.ndarray) -> list[np.ndarray]:
+        """Return the windows of a sound, evenly spaced, as the model takes them."""
+        settings = self._settings
+        length = settings.num_samples
+        most = settings.windows or _MAX_WINDOWS
+        sound = np.pad(sound, (0, max(0, length - len(sound))))
+        count = min(most, -(-len(sound) // length))
+        last = len(sound) - length
+        starts = np.linspace(0, last, count).round().astype(int)
+        if count == 1:
+            starts[0] = last // 2  # the middle
+        windows = []
+        for start in starts:
+            values = sound[start : start + length]
+            if settings.mel is not None:
+                values = settings.mel.spectrogram(values, self.sample_rate)
+                # Bands x frames, unless the layout has the frames first.
+                if settings.axes.index("t") < settings.axes.index("f"):
+                    values = values.T
+            windows.append(np.ascontiguousarray(values, "<f4"))
+        return windows
+
+    def _means(self, batch: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+        """Return for each sound the mean of the vectors of its windows."""
+        rows = self._vectors([window.tobytes() for windows in batch for window in windows])
+        means = []
+        start = 0
+        for windows in batch:
+            own = rows[start : start + len(windows)].astype(np.float64)
+            start += len(windows)
+            mean = own.mean(axis=0)
+            if self._settings.normalize:
+                # Unit vectors that cancel have no direction, and stay zero.
+                mean /= np.linalg.norm(mean) or 1.0
+            means.append(mean.astype(np.float32))
+        return np.stack(means)
 
     def _tokens(self, text: str) -> bytes:
         with running(self._source):
@@ -283,7 +337,10 @@ class Onnx(Embedder):
             "pooling": settings.pooling,
             "normalize": settings.normalize,
         }
-        if self.modality != "text":
+        if self.modality == "audio":
+            task["shape"] = settings.sound_shape
+            task["has_batch"] = (settings.layout or "n")[0] == "n"
+        elif self.modality != "text":
             given = "thwc"[-len(self._shape) :]
             task["axes"] = [given.index(axis) for axis in settings.axes]
             task["shape"] = self._shape

@@ -22,7 +22,7 @@ __all__ = ["Embedded", "embed_items"]
 # cache of millions of items has few files, and little work to lose in a crash.
 _SHARD_ITEMS, _SHARD_SECONDS = 4096, 5.0
 # Number of items per task of a decoding thread: short tasks would spend their time on scheduling.
-_TASK_ITEMS = {"text": 64, "image": 16, "video": 1}
+_TASK_ITEMS = {"text": 64, "image": 16, "video": 1, "audio": 1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,8 +298,9 @@ class _Run:
                 return _Job(index, digest, is_done=True)
             self._claimed.add(digest)
         try:
-            content = item.content(self.embedder.num_frames, self.embedder.frame_stride)
-            content = self.embedder.prepare(content)
+            embedder = self.embedder
+            content = item.content(embedder.num_frames, embedder.frame_stride, embedder.sample_rate)
+            content = embedder.prepare(content)
             # A video is too large to be kept in memory, so it is hashed a second time instead.
             if item.modality == "video" and item.digest() != digest:
                 raise DataError(f"{item.where} changed while it was read.")

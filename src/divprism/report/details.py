@@ -21,7 +21,7 @@ from divprism.report.documents import Document
 from divprism.report.page import report_page
 from divprism.report.plots import rank_curve
 from divprism.report.repetition import ExactPrompts, side_by_side
-from divprism.report.thumbnails import thumbnail
+from divprism.report.thumbnails import preview
 from divprism.scores.bandwidth import BandwidthRule
 from divprism.scores.settings import Progress, Settings
 
@@ -369,10 +369,9 @@ def _add_thumbnails_beside(
                 return
             if index >= len(outputs) or not isinstance(given, tuple):
                 continue
-            image = thumbnail(given[outputs[index]["row"]])
-            if image is not None:
-                outputs[index]["thumbnail"] = image
-                num_embedded += 1
+            drawn = preview(given[outputs[index]["row"]])
+            outputs[index] |= drawn
+            num_embedded += bool(drawn)
 
 
 def _add_thumbnails(document: Document, items: Samples, most: int) -> None:
@@ -388,9 +387,9 @@ def _add_thumbnails(document: Document, items: Samples, most: int) -> None:
         # Only items that were files or images are kept as a tuple; arrays have no images.
         if key in embedded or not isinstance(given, tuple):
             continue
-        image = thumbnail(given[entry["row"]])
-        if image is not None:
-            entry["thumbnail"] = image
+        drawn = preview(given[entry["row"]])
+        entry |= drawn
+        if drawn:
             embedded.add(key)
 
 

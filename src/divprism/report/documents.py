@@ -177,7 +177,7 @@ def _check_pair(value: Any, path: str) -> None:
         refuse(f"{path}.rarefied_error", "given with `rarefied`", value["rarefied_error"])
 
 
-# A thumbnail is not checked here: one that is no JPEG is left out (`is_thumbnail`).
+# Previews are not checked here: one that is not of ours is left out (`is_thumbnail`).
 _ENTRY = record(
     {"row": whole()},
     {"text": _MAYBE_TEXT, "file": _MAYBE_TEXT, "where": _MAYBE_TEXT, "id": _MAYBE_TEXT},

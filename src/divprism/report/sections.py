@@ -29,7 +29,7 @@ from divprism.report.texts import (
     significant,
     without_formula,
 )
-from divprism.report.thumbnails import is_thumbnail
+from divprism.report.thumbnails import is_thumbnail, is_waveform
 from divprism.report.words import (
     at_equal_size,
     entry_label,
@@ -299,11 +299,15 @@ def _convergence_chart(key: str, document: Document, scales: Mapping[str, Scale]
 
 @dataclass(frozen=True)
 class EntryView:
-    """An example: a text, or an image with the name of its file."""
+    """An example: a text, or an image or a sound with the name of its file.
+
+    `waveform` is the path of an SVG drawing of 64 by 100 units, a bar for each part of a sound.
+    """
 
     label: str
     is_cut: bool
     thumbnail: str | None
+    waveform: str | None = None
 
 
 @dataclass(frozen=True)
@@ -389,4 +393,21 @@ def entry_view(entry: Document, longest: int = LONGEST_TEXT) -> EntryView:
     # The document comes from a file: only a JPEG of ours goes into the page.
     if not is_thumbnail(image):
         image = None
-    return EntryView(label[:longest], len(label) > longest, image)
+    bars = None
+    if is_waveform(entry.get("waveform")):
+        bars = _bars(entry["waveform"])
+    return EntryView(label[:longest], len(label) > longest, image, bars)
+
+
+def _bars(heights: list[int]) -> str:
+    """Return vertical lines around the middle as the path of an SVG drawing.
+
+    >>> _bars([100, 0])
+    'M0.5 0v100M1.5 49v2'
+    """
+    lines = []
+    for position, height in enumerate(heights):
+        # Silence is a thin line, not a gap.
+        half = max(1, height // 2)
+        lines.append(f"M{position}.5 {50 - half}v{2 * half}")
+    return "".join(lines)

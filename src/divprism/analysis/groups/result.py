@@ -7,7 +7,7 @@ from typing import Any
 from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.groups.inside import Mode
 from divprism.data.files import write_text
-from divprism.data.samples import Image, Item, Samples, Text, Video
+from divprism.data.samples import Item, Media, Samples, Text
 from divprism.data.wording import json_text
 from divprism.errors import Notice
 from divprism.scores.score import Score
@@ -201,11 +201,11 @@ def describe_row(side: Any, row: int) -> dict[str, Any]:
 
 
 def _file_of(item: Item) -> dict[str, str]:
-    """The file of an image or a video, or of its first frame.
+    """The file of an image, a video (or of its first frame) or a sound.
 
     Empty where a table held the bytes themselves.
     """
-    if not isinstance(item, Image | Video):
+    if not isinstance(item, Media):
         return {}
     source = item.source
     if isinstance(source, tuple):

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from divprism.data.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
+from divprism.data.media import MEDIA_SUFFIXES, media_kind
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.folders import note_strays
 from divprism.data.readers.guards import Root, listing, shown
-from divprism.data.samples import Image, Samples, Video
-from divprism.data.wording import counted, excerpts
+from divprism.data.samples import Media, Samples
+from divprism.data.wording import NOUNS, counted, excerpts
 from divprism.errors import DataError
 
 __all__ = ["check_one_kind", "check_surplus", "files_of", "warn_case"]
@@ -17,14 +17,14 @@ __all__ = ["check_one_kind", "check_surplus", "files_of", "warn_case"]
 
 def files_of(item: object) -> tuple[Path, ...]:
     """Return the files of an item: one, the frames of a video, or none."""
-    if not isinstance(item, Image | Video):
+    if not isinstance(item, Media):
         return ()
     source = item.source
     if isinstance(source, Path):
         return (source,)
     if isinstance(source, tuple):
         return source
-    return ()  # the bytes of an image
+    return ()  # the bytes of an image or a sound
 
 
 def check_surplus(samples: Samples, root: Root, findings: Findings) -> None:
@@ -85,22 +85,24 @@ def _suffixes_of_type(paths: Sequence[Path]) -> set[str]:
     """Return all suffixes of the media types in use: a video beside images is not surplus."""
     used = {path.suffix.lower() for path in paths}
     suffixes: set[str] = set()
-    for group in (IMAGE_SUFFIXES, VIDEO_SUFFIXES):
+    for group in MEDIA_SUFFIXES.values():
         if group & used:
             suffixes |= group
     return suffixes
 
 
 def check_one_kind(paths: Sequence[Path], folder: Path) -> None:
-    """Refuse a mix of images and videos."""
-    num_videos = sum(path.suffix.lower() in VIDEO_SUFFIXES for path in paths)
-    num_images = len(paths) - num_videos
-    # Embeddings of images and of videos are not comparable.
-    if num_videos and num_images:
-        raise DataError(
-            f"{shown(folder)} mixes {num_videos:,} videos with {num_images:,} images; "
-            "score one kind at a time."
-        )
+    """Refuse a mix of images, videos and sounds, whose embeddings are not comparable."""
+    counts = Counter(media_kind(path.name) for path in paths)
+    kinds = [kind for kind in ("video", "image", "audio") if counts[kind]]
+    if len(kinds) < 2:
+        return
+    parts = [counted(counts[kind], NOUNS[kind], f"{NOUNS[kind]}s") for kind in kinds]
+    way_out = "score one kind at a time"
+    if counts["audio"]:
+        others = " or ".join(f"'{kind}'" for kind in kinds[:-1])
+        way_out += f": pass `output_kind='audio'` for the sounds, {others} for the rest"
+    raise DataError(f"{shown(folder)} mixes {' with '.join(parts)}; {way_out}.")
 
 
 def warn_case(names: Sequence[str], noun: str, findings: Findings) -> None:

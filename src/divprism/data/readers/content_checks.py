@@ -12,7 +12,7 @@ from divprism.data.media import media_kind
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples, Side, Text
-from divprism.data.wording import agreeing, counted, excerpt, excerpts, loose_spelling
+from divprism.data.wording import NOUNS, agreeing, counted, excerpt, excerpts, loose_spelling
 
 __all__ = ["is_refusal", "warn_about_content"]
 
@@ -71,7 +71,7 @@ def warn_about_content(
 
 
 def _strings(side: Side | None) -> list[str]:
-    """Return the texts of a side; empty for images, videos and arrays."""
+    """Return the texts of a side; empty for files and arrays."""
     if not isinstance(side, tuple):
         return []
     return [item.text for item in side if isinstance(item, Text)]
@@ -81,14 +81,14 @@ def _warn_about_names(name: str, strings: Sequence[str], findings: Findings) -> 
     names = [text for text in strings if media_kind(text)]
     if not names or len(names) < _SHARE_OF_NAMES * len(strings):
         return
-    kind = media_kind(names[0])
+    kind = media_kind(names[0]) or "image"
     look = agreeing(len(names), "looks", "look")
     findings.warn(
         "file-names-as-texts",
-        f"{len(names):,} of {len(strings):,} {name}s {look} like names of {kind} files (first: "
-        f"{excerpt(names[0], _SHOWN)}), but no such file was found and the names themselves are "
-        f"scored as texts. Give paths that exist; those in a table start at its folder, and "
-        f"`{name}_kind={kind}` insists on files.",
+        f"{len(names):,} of {len(strings):,} {name}s {look} like names of {NOUNS[kind]} files "
+        f"(first: {excerpt(names[0], _SHOWN)}), but no such file was found and the names "
+        "themselves are scored as texts. Give paths that exist; those in a table start at its "
+        f"folder, and `{name}_kind={kind}` insists on files.",
     )
 
 

@@ -10,7 +10,8 @@ from divprism.data.media import media_kind
 from divprism.data.readers.field_paths import last_found, value_at
 from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.tables import Record
-from divprism.data.readers.values import MISSING, is_blank, is_image
+from divprism.data.readers.values import MISSING, is_blank, is_image, is_waveform
+from divprism.data.sounds import is_sound
 from divprism.data.wording import counted
 from divprism.errors import ArgumentError, DataError, Notice
 
@@ -35,7 +36,7 @@ __all__ = [
 
 IDS = "id"
 """The kind of prompts that are integers in a table in memory: they are compared, not embedded."""
-KINDS = ("text", "image", "video", "embedding")
+KINDS = ("text", "image", "video", "audio", "embedding")
 """What outputs and prompts can be declared to be, where their values leave doubt."""
 
 # Each tuple is in order of preference: the first name that a record has is used.
@@ -49,7 +50,10 @@ _FILES = (
     "image_path",
     "video_path",
     "frames",
+    "audio",
+    "audio_path",
 )
+_SOUNDS = ("audio", "audio_path")
 _TEXTS = (
     *("output", "response", "completion", "generation", "model_output", "text_out"),
     *("outputs", "responses", "completions", "generations", "model_outputs"),
@@ -81,7 +85,7 @@ class Fields:
     model : str, optional
         A field, or several separated by commas whose values together name the model.
     output_kind, prompt_kind : str, optional
-        "text", "image", "video" or "embedding".
+        "text", "image", "video", "audio" or "embedding".
     suffix : str
         What follows "output", "prompt" and "model" in the keywords of the caller, for messages:
         `load` takes `output_field`, `evaluate` takes `output`.
@@ -225,9 +229,9 @@ def _check_types(
     source: str,
 ) -> None:
     """Refuse columns of numbers, dates and the like where texts or files are expected."""
-    expected = dict.fromkeys(outputs, "outputs must be texts, images, videos or vectors")
+    expected = dict.fromkeys(outputs, "outputs must be texts, images, videos, sounds or vectors")
     if prompt is not None and prompt not in expected:
-        expected[prompt] = "prompts must be texts, images, videos, vectors or integer ids"
+        expected[prompt] = "prompts must be texts, images, videos, sounds, vectors or integer ids"
     for name, requirement in expected.items():
         value = _first_value(name, seen)
         is_id = name == prompt and name not in outputs and type(value) is int
@@ -431,9 +435,11 @@ def kind_of_field(name: str, seen: list[Record], root: Root) -> str:
     sample = value
     while isinstance(sample, list) and sample:
         sample = sample[0]
-    # `datasets` stores an image as {"bytes": ..., "path": ...}.
+    if isinstance(sample, dict) and is_waveform(sample):
+        return "audio"
+    # `datasets` stores images and sounds as {"bytes": ..., "path": ...}.
     if isinstance(sample, dict) and ("bytes" in sample or "path" in sample):
-        return "image"
+        return _kind_of_file(sample, name)
     if is_image(sample):
         return "image"
     # A number alone is a label or a rating; only lists of numbers are embeddings.
@@ -445,15 +451,34 @@ def kind_of_field(name: str, seen: list[Record], root: Root) -> str:
         return "video"
     media = media_kind(sample)
     if isinstance(sample, Path):  # in memory only: a path is a file, whatever its column is called
-        return media_kind(str(sample)) or "image"
+        return media_kind(str(sample)) or _kind_by_name(name)
     if name.lower() in _FILES:
-        return media or "image"
+        return media or _kind_by_name(name)
     if name.lower() in _VECTORS:
         return "embedding"
     # In any other field, "cat.png" is a file only if there is one: texts may end so, too.
     if media is not None and _exists(root.folder / str(sample)):
         return media
     return "text"
+
+
+def _kind_of_file(file: dict[str, Any], name: str) -> str:
+    """Return the kind of a file inside a table, by its content, its path, or its field."""
+    content = file.get("bytes")
+    if isinstance(content, bytes) and is_sound(content):
+        return "audio"
+    if content is None and media_kind(file.get("path")) == "audio":
+        return "audio"
+    if content is None:
+        return _kind_by_name(name)
+    return "image"
+
+
+def _kind_by_name(name: str) -> str:
+    """Return the kind of a field of files that have no suffix."""
+    if name.lower() in _SOUNDS:
+        return "audio"
+    return "image"
 
 
 def _first_value(name: str, seen: list[Record]) -> object:

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from divprism.data.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES
+from divprism.data.media import AUDIO_SUFFIXES, IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.guards import Root, listing, parse_json, read_whole, shown
 from divprism.data.readers.natural_order import natural
@@ -20,10 +20,11 @@ __all__ = [
     "name_without_numbers",
     "note_strays",
     "subfolders",
+    "suffixes_of",
 ]
 
-MEDIA_SUFFIXES = IMAGE_SUFFIXES | VIDEO_SUFFIXES
-"""Suffixes of the images and videos that are read."""
+MEDIA_SUFFIXES = IMAGE_SUFFIXES | VIDEO_SUFFIXES | AUDIO_SUFFIXES
+"""Suffixes of the images, videos and sounds that are read."""
 
 _LM_EVAL = re.compile(r"samples_.+\.jsonl(\.gz)?")
 _LM_EVAL_DATE = re.compile(r"_\d{4}-\d\d-\d\dT.*|\.jsonl(\.gz)?$")
@@ -38,12 +39,25 @@ def name_without_numbers(path: Path) -> str:
     return re.sub(r"[0-9]+", "#", path.name)
 
 
-def media_files(folder: Path, root: Root) -> list[Path]:
-    """Return the images and videos directly in a folder, in natural order.
+def suffixes_of(kind: str | None) -> frozenset[str]:
+    """Return the suffixes of the files that are outputs of a declared kind; None declares none.
 
-    Links that lead out of the root are refused.
+    Images and videos stay together, because images may be the frames of videos.
     """
-    candidates = [path for path in listing(folder) if path.suffix.lower() in MEDIA_SUFFIXES]
+    if kind == "audio":
+        return AUDIO_SUFFIXES
+    if kind in ("image", "video"):
+        return MEDIA_SUFFIXES - AUDIO_SUFFIXES
+    return MEDIA_SUFFIXES
+
+
+def media_files(folder: Path, root: Root, kind: str | None = None) -> list[Path]:
+    """Return the images, videos and sounds directly in a folder, in natural order.
+
+    With a kind, those that `suffixes_of` names. Links that lead out of the root are refused.
+    """
+    suffixes = suffixes_of(kind)
+    candidates = [path for path in listing(folder) if path.suffix.lower() in suffixes]
     # Before `is_file`, which would already follow the link.
     for path in candidates:
         root.require_inside(path, shown(path))

@@ -1,4 +1,4 @@
-"""Folders of images or videos without a table: the prompt of each file from the layout."""
+"""Folders of images, videos or sounds without a table: the prompt of each file from the layout."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from divprism.data.media import IMAGE_SUFFIXES, VIDEO_SUFFIXES, is_video
+from divprism.data.media import IMAGE_SUFFIXES, is_still, media_kind
 from divprism.data.readers.checks import check_one_kind, files_of, warn_case
 from divprism.data.readers.fields import Fields, Findings
 from divprism.data.readers.folders import (
@@ -14,6 +14,7 @@ from divprism.data.readers.folders import (
     media_files,
     note_strays,
     subfolders,
+    suffixes_of,
 )
 from divprism.data.readers.guards import Root, is_hidden, listing, shown
 from divprism.data.readers.hidden_models import (
@@ -25,18 +26,19 @@ from divprism.data.readers.natural_order import natural
 from divprism.data.readers.pairing import by_list, by_name
 from divprism.data.readers.tables import read_table
 from divprism.data.readers.values import as_file
-from divprism.data.samples import Image, Item, Samples, Side, Text, Video, clean_text
-from divprism.data.wording import counted
+from divprism.data.samples import Item, Media, Samples, Side, Text, Video, clean_text
+from divprism.data.wording import NOUNS, counted
 from divprism.errors import DataError
 
 __all__ = ["read_media_folder"]
 
-# Images and videos outside the allow lists; they get a warning instead of being overlooked.
+# Media outside the allow lists; they get a warning instead of being overlooked.
 _UNSUPPORTED = frozenset(
     (
         *(".apng", ".dng", ".exr", ".heic", ".heif", ".ico", ".j2k", ".jxl"),
         *(".pbm", ".pnm", ".psd", ".svg", ".tga"),
         *(".3gp", ".flv", ".ogv", ".wmv", ".y4m"),
+        *(".ac3", ".amr", ".ape", ".au", ".mid", ".midi", ".wma", ".wv"),
     )
 )
 
@@ -44,7 +46,7 @@ _UNSUPPORTED = frozenset(
 def read_media_folder(
     folder: Path, fields: Fields, root: Root, findings: Findings, prompts: Sequence[Item] | None
 ) -> Samples:
-    """Return the images or videos of a folder with their prompts.
+    """Return the images, videos or sounds of a folder with their prompts.
 
     Prompts come from a folder per prompt, also below a folder per model, from names of the form
     `{prompt}-{index}.ext`, or from a list of prompts.
@@ -54,7 +56,8 @@ def read_media_folder(
     folder : Path
         The folder.
     fields : Fields
-        `output_kind="video"` reads folders of images as the frames of a video.
+        `output_kind="video"` reads folders of images as the frames of a video; "audio" reads
+        sounds beside other files.
     root : Root
         The folder that files must be in.
     findings : Findings
@@ -63,7 +66,7 @@ def read_media_folder(
         The list of prompts.
     """
     note_strays(folder, "", findings)
-    direct = media_files(folder, root)
+    direct = media_files(folder, root, fields.output_kind)
     paired: Sequence[Item] | None = None
     models: tuple[str, ...] | None = None
     # Files in the folder itself, or in folders inside it: never a mix of both.
@@ -73,7 +76,7 @@ def read_media_folder(
         items = [_as_item(path) for path in direct]
         unread = _unread(folder, depth=0)
     else:
-        folders = model_folders(folder, root, as_frames=fields.output_kind == "video")
+        folders = model_folders(folder, root, fields.output_kind)
         if folders:
             items, paired, models = _of_models(folders, folder, fields, root, findings)
         else:
@@ -81,7 +84,10 @@ def read_media_folder(
         # Two levels: a folder per prompt, and folders of frames in it.
         unread = _unread(folder, depth=2)
     if not items:
-        problem = f"{shown(folder)} contains neither a table nor images, videos or folders of them"
+        problem = (
+            f"{shown(folder)} contains neither a table nor images, videos, sounds or "
+            "folders of them"
+        )
         way_out = "name a file, or the folder that contains one"
         raise DataError("; ".join([problem, *unread.values(), way_out]) + ".")
     for code, text in unread.items():
@@ -121,12 +127,12 @@ def _are_outputs(
         return False
     folder = root.folder
     as_frames = fields.output_kind == "video"
-    counts = _outputs_in_folders(folder, root, as_frames)
+    counts = _outputs_in_folders(folder, root, fields.output_kind)
     if not counts:
         return True
     num_direct, num_deep = len(direct), sum(counts.values())
     # Images beside folders of frames are previews, however many.
-    previews = as_frames and not any(map(is_video, direct))
+    previews = as_frames and all(map(is_still, direct))
     if previews or (not listed and 2 * num_direct <= num_deep):
         how_many = counted(num_direct, "file", "files")
         findings.warn(
@@ -150,30 +156,33 @@ def _are_outputs(
     return True
 
 
-def _outputs_in_folders(folder: Path, root: Root, as_frames: bool) -> dict[Path, int]:
+def _outputs_in_folders(folder: Path, root: Root, kind: str | None) -> dict[Path, int]:
     """Return the number of outputs in each folder that has any."""
     counts = {}
     for path in listing(folder):
         # A link out of the root is not followed; whether it is an error depends on the layout.
         if not path.is_dir() or root.leads_outside(path):
             continue
-        count = _num_outputs(path, as_frames)
+        count = _num_outputs(path, kind)
         if count:
             counts[path] = count
     return counts
 
 
-def _num_outputs(folder: Path, as_frames: bool) -> int:
+def _num_outputs(folder: Path, kind: str | None) -> int:
     """Count the outputs in a folder and below; as frames, the images of a folder are one."""
     count = 0
+    others = suffixes_of(kind) - IMAGE_SUFFIXES
     for _, inner, names in os.walk(folder):
         # Hidden files are left out as in `listing`; changing the list keeps `walk` out of folders.
         inner[:] = [name for name in inner if not is_hidden(name)]
         suffixes = [os.path.splitext(name)[1].lower() for name in names if not is_hidden(name)]
-        num_images = sum(suffix in IMAGE_SUFFIXES for suffix in suffixes)
-        if as_frames:
+        num_images = 0
+        if kind != "audio":
+            num_images = sum(suffix in IMAGE_SUFFIXES for suffix in suffixes)
+        if kind == "video":
             num_images = min(num_images, 1)
-        count += num_images + sum(suffix in VIDEO_SUFFIXES for suffix in suffixes)
+        count += num_images + sum(suffix in others for suffix in suffixes)
     return count
 
 
@@ -189,7 +198,7 @@ def _unread(folder: Path, depth: int) -> dict[str, str]:
             f"cannot read {how_many} in {shown(folder)} (first: {shown(broken[0])})"
         )
     if unsupported:
-        how_many = counted(len(unsupported), "image or video", "images or videos")
+        how_many = counted(len(unsupported), "media file", "media files")
         texts["unsupported-files"] = (
             f"ignored {how_many} in {shown(folder)} with an unsupported suffix "
             f"(first: {shown(unsupported[0])})"
@@ -287,7 +296,7 @@ def _single_files(items: Sequence[Item]) -> list[Path]:
     """Return the files of items that are one file; the frames of a video are left out."""
     files: list[Path] = []
     for item in items:
-        if isinstance(item, Image | Video) and isinstance(item.source, Path):
+        if isinstance(item, Media) and isinstance(item.source, Path):
             files.append(item.source)
     return files
 
@@ -318,14 +327,14 @@ def _folder_of_prompt(folder: Path, fields: Fields, root: Root) -> _Group:
     If outputs are videos, the folder may be the frames of one, or contain folders of frames.
     """
     as_frames = fields.output_kind == "video"
-    files = media_files(folder, root)
+    files = media_files(folder, root, fields.output_kind)
     inner = {}
     for path in subfolders(folder, root):
-        frames = media_files(path, root)
+        frames = media_files(path, root, fields.output_kind)
         if frames:
             inner[path] = frames
     # The folder is the video itself; folders inside it, such as thumbs/, are not outputs.
-    if as_frames and files and not any(map(is_video, files)):
+    if as_frames and files and all(map(is_still, files)):
         return _Group([Video(tuple(files), shown(folder))], unused=list(inner))
     for path, frames in inner.items():
         _check_depth(path, frames, folder, as_frames)
@@ -339,9 +348,11 @@ def _check_depth(path: Path, files: Sequence[Path], folder: Path, as_frames: boo
 
     The outer folders could be models or prompts; guessing wrong would pair every file wrongly.
     """
-    if any(map(is_video, files)):
+    moving = [path for path in files if not is_still(path)]
+    if moving:
+        noun = NOUNS[media_kind(moving[0].name) or "video"]
         raise DataError(
-            f"{shown(folder.parent)} contains videos two folders deep; name {shown(folder)}, "
+            f"{shown(folder.parent)} contains {noun}s two folders deep; name {shown(folder)}, "
             "whose folders are read as a folder per prompt."
         )
     if not as_frames:
@@ -355,11 +366,12 @@ def _folder_of_geneval(folder: Path, fields: Fields, root: Root) -> _Group:
     """Read a folder of GenEval: the prompt in metadata.jsonl, outputs in samples/."""
     table, samples = folder / "metadata.jsonl", folder / "samples"
     # GenEval also writes grid.png, an overview of the samples.
-    unused = [path for path in media_files(folder, root) if path.stem != "grid"]
+    kind = fields.output_kind
+    unused = [path for path in media_files(folder, root, kind) if path.stem != "grid"]
     files: list[Path] = []
     if samples.is_dir():
         root.require_inside(samples, shown(samples))
-        files = media_files(samples, root)
+        files = media_files(samples, root, kind)
     if not files:
         return _Group(unused=unused)
     if not table.is_file():
@@ -386,9 +398,7 @@ def _prompt_of_geneval(table: Path, name: str) -> Text:
 
 
 def _as_item(path: Path) -> Item:
-    if is_video(path):
-        return as_file(path, "video")
-    return as_file(path, "image")
+    return as_file(path, media_kind(path.name) or "image")
 
 
 def _stem(item: Item) -> str:

@@ -18,7 +18,7 @@ _INDEX = re.compile(r"[-_ ]*\d+$")
 _FEWEST = 2  # prompts that models have in common; one name may be that of any folder
 
 
-def model_folders(folder: Path, root: Root, *, as_frames: bool) -> list[Path]:
+def model_folders(folder: Path, root: Root, kind: str | None) -> list[Path]:
     """Return the folders of models in a folder, in natural order; none if it holds anything else.
 
     Parameters
@@ -27,16 +27,17 @@ def model_folders(folder: Path, root: Root, *, as_frames: bool) -> list[Path]:
         The folder that may contain them.
     root : Root
         The folder that links must not leave.
-    as_frames : bool
-        Whether images in folders are the frames of videos: then only files of videos count.
+    kind : str or None
+        What outputs are declared to be. With "video", images in folders are the frames of videos,
+        and only files of videos count.
     """
     models = []
     are_numbered = True
     prompts: list[set[str]] = []
     for path in subfolders(folder, root):
-        if media_files(path, root):
+        if media_files(path, root, kind):
             return []  # a folder per prompt, or the frames of a video
-        inner = [inner for inner in subfolders(path, root) if _has_outputs(inner, root, as_frames)]
+        inner = [inner for inner in subfolders(path, root) if _has_outputs(inner, root, kind)]
         if inner:
             models.append(path)
             prompts.append({prompt.name for prompt in inner})
@@ -53,11 +54,11 @@ def is_geneval(folder: Path) -> bool:
     return (folder / "metadata.jsonl").is_file() and (folder / "samples").is_dir()
 
 
-def _has_outputs(folder: Path, root: Root, as_frames: bool) -> bool:
+def _has_outputs(folder: Path, root: Root, kind: str | None) -> bool:
     if is_geneval(folder):
         return True
-    files = media_files(folder, root)
-    if as_frames:
+    files = media_files(folder, root, kind)
+    if kind == "video":
         return any(map(is_video, files))
     return bool(files)
 

@@ -13,7 +13,7 @@ from divprism.data.readers.folders import MEDIA_SUFFIXES, name_without_numbers
 from divprism.data.readers.guards import Root, is_hidden, listing, shown
 from divprism.data.readers.natural_order import natural
 from divprism.data.readers.tables import TABLE_SUFFIXES, kind_of
-from divprism.data.samples import Image, Side, Video
+from divprism.data.samples import Media, Side
 from divprism.errors import DataError
 
 __all__ = [
@@ -86,7 +86,7 @@ def require_one_folder(tables: Sequence[Path], side: Side | None) -> None:
     if len({path.parent for path in tables}) == 1 or not isinstance(side, tuple):
         return
     for item in side:
-        if isinstance(item, Image | Video) and not isinstance(item.source, bytes):
+        if isinstance(item, Media) and not isinstance(item.source, bytes):
             raise DataError(
                 f"{item.where} names a file, and its table is one of several in different folders; "
                 "move these tables into one folder, with names relative to it."

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from divprism.data.files import open_file
-from divprism.data.media import is_video
+from divprism.data.media import media_kind
 from divprism.data.readers.arrays import ARRAY_SUFFIXES, array_names, from_bytes, is_binary
-from divprism.data.readers.checks import check_surplus
+from divprism.data.readers.checks import check_one_kind, check_surplus
 from divprism.data.readers.datasets_folder import is_datasets_folder, read_datasets_folder
 from divprism.data.readers.embedded import EMBEDDING, are_embedded, read_embedded
 from divprism.data.readers.fields import Fields, Findings
@@ -275,8 +275,8 @@ class Source:
         side, _ = self._prompts(source)
         if isinstance(side, np.ndarray):
             raise DataError(
-                f"{self.name} is a folder of files; its `prompts` must be texts, images or "
-                "videos, not an array."
+                f"{self.name} is a folder of files; its `prompts` must be texts, images, "
+                "videos or sounds, not an array."
             )
         return tuple(prompt for prompt in side if not is_empty(prompt))
 
@@ -312,12 +312,13 @@ class Source:
         if arrays:
             self.prompt_shards = arrays.get("prompts", arrays["outputs"])
             return read_shards(self.prompt_shards, "prompts"), []
-        files = media_files(folder, root)
+        files = media_files(folder, root, self.fields.prompt_kind)
         if not files:
-            raise DataError(f"{shown(folder)} contains no images or videos to use as prompts.")
-        kind = "video"
-        if not all(map(is_video, files)):
-            kind = "image"
+            raise DataError(
+                f"{shown(folder)} contains no images, videos or sounds to use as prompts."
+            )
+        check_one_kind(files, folder)
+        kind = media_kind(files[0].name) or "image"
         # File names serve as ids: 7.png is the prompt of the outputs with prompt_id 7.
         ids: list[object] = [file.stem for file in files]
         return tuple(as_file(file, kind) for file in files), ids

@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from divprism.data.readers.guards import Root, is_url, shown
-from divprism.data.samples import Image, Item, Text, Video, clean_text
+from divprism.data.samples import Audio, Image, Item, Text, Video, clean_text
+from divprism.data.sounds import MAX_CHANNELS, MAX_RATE, MIN_RATE, encode_sound
+from divprism.data.wording import NOUNS
 from divprism.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ __all__ = [
     "image_item",
     "is_blank",
     "is_image",
+    "is_waveform",
     "has_other_parts",
     "message_text",
     "outputs_in",
@@ -112,7 +117,7 @@ def prompt_in(value: object, kind: str, place: Place) -> Value:
     value : object
         The value of the field.
     kind : str
-        "text", "image", "video" or "embedding".
+        "text", "image", "video", "audio" or "embedding".
     place : Place
         Where it is.
     """
@@ -120,8 +125,8 @@ def prompt_in(value: object, kind: str, place: Place) -> Value:
     # Which of several prompts an output belongs to cannot be guessed.
     if len(prompts) > 1:
         raise place.problem(
-            f"{len(prompts)} prompts in one {place.noun} where one text, image, video or vector "
-            "is expected"
+            f"{len(prompts)} prompts in one {place.noun} where one text, image, video, sound or "
+            "vector is expected"
         )
     return prompts[0]
 
@@ -172,7 +177,7 @@ def outputs_in(value: object, kind: str, place: Place, *, frames: bool = False) 
     value : object
         The value of the field.
     kind : str
-        "text", "image", "video" or "embedding".
+        "text", "image", "video", "audio" or "embedding".
     place : Place
         Where it is.
     frames : bool, optional
@@ -267,13 +272,43 @@ def _text_of_object(value: dict[str, Any]) -> object:
 def _embedded_file(value: dict[str, Any], kind: str, place: Place) -> Item:
     """Return a file inside a table as Hugging Face datasets stores it: its bytes or its path."""
     content = value.get("bytes")
-    # Only images: `Video` takes files, which it opens once to count and once to decode.
+    if kind == "audio" and is_waveform(value):
+        return _sound(value, place)
+    # Not videos: `Video` takes files, which it opens once to count and once to decode.
     if isinstance(content, bytes) and kind == "image":
         return Image(content, place.where)
+    if isinstance(content, bytes) and kind == "audio":
+        return Audio(content, place.where)
     path = value.get("path")
     if isinstance(path, str):
         return as_file(_file(path, place), kind, place.where)
-    raise place.problem(f"neither the bytes nor the path of the {kind}")
+    raise place.problem(f"neither the bytes nor the path of the {NOUNS[kind]}")
+
+
+def is_waveform(value: dict[str, Any]) -> bool:
+    """Whether an object is a decoded sound as Hugging Face datasets gives it."""
+    return "array" in value and "sampling_rate" in value
+
+
+def _sound(value: dict[str, Any], place: Place) -> Audio:
+    """Return a decoded sound as an item with the bytes of a lossless file."""
+    rate = value["sampling_rate"]
+    if isinstance(rate, bool) or not isinstance(rate, int) or not MIN_RATE <= rate <= MAX_RATE:
+        raise place.problem(
+            f"a sound whose sampling_rate is no whole number from {MIN_RATE:,} to {MAX_RATE:,}"
+        )
+    try:
+        samples = np.asarray(value["array"])
+        # Whole numbers have an unknown full scale; in JSON, silence may be a list of zeros.
+        is_float = samples.dtype.kind == "f" or not samples.any()
+        samples = samples.astype(np.float32)
+    except (TypeError, ValueError):
+        is_float = False
+    if not is_float or samples.ndim not in (1, 2) or len(np.atleast_2d(samples)) > MAX_CHANNELS:
+        raise place.problem(
+            "a sound whose array is not samples (n,) or (channels, n) of floats from -1 to 1"
+        )
+    return Audio(encode_sound(samples, rate), place.where)
 
 
 def is_image(value: object) -> bool:
@@ -312,11 +347,13 @@ def _file(value: object, place: Place) -> Path:
 
 
 def as_file(path: Path, kind: str, where: str = "") -> Item:
-    """Return the image or video in a file; messages name the file and the record."""
+    """Return the image, video or sound in a file; messages name the file and the record."""
     label = shown(path)
     # The record helps to fix the table, the path to look at the file.
     if where:
         label = f"{label} ({where})"
     if kind == "video":
         return Video(path, label)
+    if kind == "audio":
+        return Audio(path, label)
     return Image(path, label)
