@@ -36,6 +36,7 @@ from divprism.analysis.groups import (
 from divprism.analysis.groups.kmeans import kmeans_labels
 from divprism.analysis.intervals import Interval
 from divprism.analysis.metric import Metric
+from divprism.analysis.selection import Selection, select
 from divprism.core import kernels as _kernels
 from divprism.core.kernels import *  # noqa: F403  # a new kernel is public
 from divprism.data.examples import demo_samples
@@ -102,6 +103,7 @@ __all__ = [
     "Results",
     "Samples",
     "Score",
+    "Selection",
     "Settings",
     "ShuffledBaseline",
     "StableScore",
@@ -124,6 +126,7 @@ __all__ = [
     "nested_scores",
     "prompt_groups",
     "recall",
+    "select",
     "shuffled_baseline",
 ]
 __all__ += _embedders.__all__

@@ -280,6 +280,11 @@ class Samples:
         The model of each output left out, if the source names it.
     given : Samples, optional
         The texts, images and videos that the arrays were computed from, row by row.
+    rows : tuple of int, optional
+        The row of each output in its source, counted from 0 with the empty ones; None where no row
+        was left out or moved.
+    records : tuple of (str, int), optional
+        The table and the number of the record that each output was read from, counted from 0.
     """
 
     outputs: Side
@@ -292,6 +297,8 @@ class Samples:
     embedders: tuple[dict[str, Any], ...] = ()
     skipped_models: tuple[str, ...] = ()
     given: "Samples | None" = None
+    rows: tuple[int, ...] | None = None
+    records: tuple[tuple[str, int], ...] | None = None
 
     def __post_init__(self) -> None:
         # Users build samples from strings, tuples and numbered models; everything below relies on
@@ -361,8 +368,26 @@ class Samples:
             models = tuple(models[row] for row in rows)
         if given is not None:
             given = given.select(rows)
-        outputs = _pick(self.outputs, rows)
-        return replace(self, outputs=outputs, prompts=prompts, models=models, given=given)
+        records = self.records
+        if records is not None:
+            records = tuple(records[row] for row in rows)
+        return replace(
+            self,
+            outputs=_pick(self.outputs, rows),
+            prompts=prompts,
+            models=models,
+            given=given,
+            rows=self._source_rows(rows),
+            records=records,
+        )
+
+    def _source_rows(self, rows: Sequence[int]) -> tuple[int, ...] | None:
+        """Return the rows of the source at the given rows; None if these are all of them."""
+        if self.rows is not None:
+            return tuple(self.rows[row] for row in rows)
+        if isinstance(rows, range) and rows == range(len(self)):
+            return None
+        return tuple(map(int, rows))
 
     def require_models(self, keyword: str = "model_field") -> None:
         """Refuse samples without models, or with more than `by_model` takes apart.

@@ -143,6 +143,7 @@ class _Rows:
         self.prompts: list[Value | int | None] = []
         self.models: list[str] = []
         self.ids = JoinIds()
+        self.records: list[tuple[str, int]] | None = []  # None once a record has no number
         self.num_full = 0  # pairs that are not empty
 
     def add(self, record: Record) -> None:
@@ -178,6 +179,10 @@ class _Rows:
                 self.models.append(model)
                 self.num_full += not is_empty(output) and not is_empty(prompt)
         self.ids.add(record.fields, len(self.outputs) - num_before)
+        if record.number is None:
+            self.records = None
+        if self.records is not None and record.number is not None:
+            self.records += [(record.source, record.number)] * (len(self.outputs) - num_before)
 
     @property
     def last_prompt(self) -> str | None:
@@ -201,7 +206,10 @@ class _Rows:
             prompts = _side(self.prompts, choice.prompt_kind, source)
         if choice.models:
             models = tuple(self.models)
-        return Samples(outputs, prompts, models, source)
+        records = None
+        if self.records is not None:
+            records = tuple(self.records)
+        return Samples(outputs, prompts, models, source, records=records)
 
 
 def _id_in(value: object, name: str, where: str) -> int:

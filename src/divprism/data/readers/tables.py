@@ -53,11 +53,15 @@ class Record:
         File and line, for messages.
     source : str
         The file alone.
+    number : int or None
+        Its number among the records of the file, counted from 0; None where a record is not what
+        the file holds, such as one that was put together from several.
     """
 
     fields: dict[str, Any]
     where: str
     source: str = ""
+    number: int | None = None
 
 
 def kind_of(path: Path) -> str:
@@ -83,7 +87,8 @@ def read_table(source: Path | bytes, kind: str, name: str) -> Iterator[Record]:
     name : str
         Its name in messages.
     """
-    return _READERS[kind](source, name)
+    for number, record in enumerate(_READERS[kind](source, name)):
+        yield Record(record.fields, record.where, record.source, number)
 
 
 def header(source: Path | bytes, name: str) -> list[str]:
