@@ -1,6 +1,6 @@
 """The result of `select`: which outputs were chosen, in which order, and what they score."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,8 @@ class Selection:
     settings, data, warnings, notes, embedders
         As in `Evaluation`. Pass the settings to `evaluate` to score the subset with the same
         bandwidths.
+    group_sizes : tuple of int
+        Number of outputs chosen in each group, in the order of `indices`.
     origin : str, Path or None
         The file or folder that was read, for `write`.
     """
@@ -83,12 +85,23 @@ class Selection:
     warnings: tuple[Notice, ...] = ()
     notes: tuple[Notice, ...] = ()
     embedders: tuple[dict[str, Any], ...] = ()
-    origin: str | Path | None = field(default=None)
+    group_sizes: tuple[int, ...] = ()
+    origin: str | Path | None = None
 
     @property
     def samples(self) -> Samples:
         """The outputs that were chosen, with their prompts, in order of choice."""
         return self.items.select(self.positions)
+
+    @property
+    def curves(self) -> list[tuple[float, ...]]:
+        """The part of `scores` of each group."""
+        curves = []
+        start = 0
+        for size in self.group_sizes:
+            curves.append(self.scores[start : start + size])
+            start += size
+        return [curve for curve in curves if curve]
 
     def __len__(self) -> int:
         return len(self.indices)
