@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from divprism.analysis.content_order import ContentOrder
+from divprism.analysis.content_order import prompts_of, side_hashes
 from divprism.analysis.selection.greedy import Pool, choose
 from divprism.analysis.selection.near_duplicates import without_near_copies
 from divprism.analysis.selection.request import Request, Rows
@@ -17,6 +17,7 @@ from divprism.analysis.selection.scoring import (
     random_log_scores,
 )
 from divprism.analysis.selection.similarities import Similarities
+from divprism.core.arrays import scrambled
 from divprism.data.inputs import as_arrays
 from divprism.data.samples import Item, Samples, Text
 from divprism.engines import Resources
@@ -39,21 +40,60 @@ class _Group:
     positions: np.ndarray
 
 
-def _groups(problem: Problem, order: ContentOrder, items: Samples, per: str | None) -> list[_Group]:
-    """The groups in an order that does not depend on rows."""
-    if per is None:
-        return [_Group(np.arange(problem.n))]
-    if per == "model":
-        models = np.array(items.models, dtype=object)
-        names = sorted(set(items.models or ()))
-        return [_Group(np.flatnonzero(models == name)) for name in names]
-    prompts = exact_prompts(problem, items)
-    assert problem.t is not None and order.prompts is not None
-    by_prompt = np.argsort(prompts, kind="stable")
-    parts = np.split(by_prompt, np.flatnonzero(np.diff(prompts[by_prompt])) + 1)
-    # Texts that share a vector stay in the order of the texts, which their numbers have.
-    parts.sort(key=lambda part: int(order.prompts[problem.t.index[part[0]]]))
-    return [_Group(part) for part in parts]
+@dataclass(frozen=True, eq=False)
+class _ByContent:
+    """Hashes of the content, which settle ties and order groups.
+
+    Attributes
+    ----------
+    pairs, prompts : ndarray of uint64
+        Of each output with its prompt, and of the prompt alone (of the output without prompts).
+    """
+
+    pairs: np.ndarray
+    prompts: np.ndarray
+
+    @classmethod
+    def of(cls, problem: Problem, embedded: Samples) -> "_ByContent":
+        """The hashes of what a problem was posed with. They do not depend on other rows."""
+        rows = np.arange(problem.n)
+        outputs = side_hashes(embedded.outputs, problem.x, rows)
+        if problem.t is None:
+            return cls(scrambled(outputs), outputs)
+        prompts = side_hashes(prompts_of(embedded), problem.t, rows)
+        return cls(scrambled(scrambled(prompts) + outputs), prompts)
+
+    def ranks(self, items: Samples) -> np.ndarray:
+        """The position of each output in the order by content.
+
+        Equal pairs are told apart by their models and by the texts or files behind equal vectors.
+        """
+        order = np.argsort(self.pairs, kind="stable")
+        ranks = np.empty(order.size, int)
+        ranks[order] = np.arange(order.size)
+        if not _are_named(items):
+            return ranks
+        # Runs of equal hashes in the sorted order.
+        cuts = np.flatnonzero(np.diff(self.pairs[order])) + 1
+        for members in np.split(order, cuts):
+            if members.size > 1:
+                own = np.sort(ranks[members])
+                ranks[sorted(members.tolist(), key=lambda row: _name_of(items, row))] = own
+        return ranks
+
+    def groups(self, problem: Problem, items: Samples, per: str | None) -> list[_Group]:
+        """The groups that outputs are chosen from, in an order that does not depend on rows."""
+        if per is None:
+            return [_Group(np.arange(problem.n))]
+        if per == "model":
+            models = np.array(items.models, dtype=object)
+            return [_Group(np.flatnonzero(models == name)) for name in sorted(set(models))]
+        prompts = exact_prompts(problem, items)
+        by_prompt = np.argsort(prompts, kind="stable")
+        parts = np.split(by_prompt, np.flatnonzero(np.diff(prompts[by_prompt])) + 1)
+        # Texts that share a vector stay in the order of the texts, which their numbers have.
+        parts.sort(key=lambda part: int(self.prompts[part].min()))
+        return [_Group(part) for part in parts]
 
 
 def exact_prompts(problem: Problem, items: Samples) -> np.ndarray:
@@ -64,24 +104,6 @@ def exact_prompts(problem: Problem, items: Samples) -> np.ndarray:
         texts = np.array([prompt.label for prompt in prompts], dtype=object)
         return np.unique(texts, return_inverse=True)[1]
     return problem.t.index
-
-
-def _ranks(problem: Problem, order: ContentOrder, items: Samples) -> np.ndarray:
-    """The position of each output in the order by content.
-
-    Equal pairs are told apart by their models and by the texts or files behind equal vectors.
-    """
-    ranks = np.empty(problem.n, int)
-    ranks[order.pairs] = np.arange(problem.n)
-    codes = problem.x.index
-    if problem.t is not None:
-        codes = codes * problem.t.size + problem.t.index
-    _, pair_of, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    for pair in np.flatnonzero(counts > 1) if _are_named(items) else ():
-        members = np.flatnonzero(pair_of == pair)
-        by_name = sorted(members.tolist(), key=lambda row: _name_of(items, row))
-        ranks[by_name] = np.sort(ranks[members])
-    return ranks
 
 
 def _are_named(items: Samples) -> bool:
@@ -140,10 +162,10 @@ class Choice:
         resources: Resources,
     ) -> "Choice":
         """Choose outputs of a problem; `embedded` is what it was posed with."""
-        order = ContentOrder.of(problem, as_arrays(embedded))
+        by_content = _ByContent.of(problem, as_arrays(embedded))
         given = embedded.given or embedded
-        ranks = _ranks(problem, order, given)
-        groups = _groups(problem, order, given, request.per)
+        ranks = by_content.ranks(given)
+        groups = by_content.groups(problem, given, request.per)
         results = []
         rng = np.random.default_rng(problem.settings.rng)
         what = f"choosing from {problem.n:,} outputs"

@@ -24,6 +24,10 @@ __all__ = ["Chosen", "Pool", "choose"]
 _TIE = 1e-9
 _TIE_IN_SINGLE = 1e-5
 
+_EVERY_START = 64  # rows up to which the choice is repeated from each of them
+
+_HOPS = 2  # from the first row by content to one at an edge
+
 _BATCH = 32  # candidates evaluated at first; doubled until the best is known
 _LARGEST_BATCH = 2048
 
@@ -63,10 +67,13 @@ class Chosen:
         Rows of the pool.
     log_scores : list of float
         After each step.
+    objective : float
+        After the last step: with quality, more than the score.
     """
 
     rows: list[int]
     log_scores: list[float]
+    objective: float
 
 
 def choose(
@@ -77,27 +84,72 @@ def choose(
     *,
     step: Callable[[], None] = lambda: None,
 ) -> Chosen:
-    """Choose up to `size` rows of a pool greedily; `step` is called after each."""
-    kind = _AtOrder2 if order == 2 else _AtOrder1
+    """Choose up to `size` rows of a pool greedily; `step` is called for each.
+
+    Where few can be chosen from, the choice is repeated from each of them, and the best kept.
+    """
+    kind: type[_Subset] = _AtOrder1
+    if order == 2:
+        kind = _AtOrder2
+    num_open = int(np.count_nonzero(pool.is_open))
+    if pool.first or num_open > _EVERY_START or not 1 < size < num_open:
+        return _run(kind, pool, terms, size, None, step)
+    runs = [_run(kind, pool, terms, size, row, lambda: None) for row in _Classes.of(pool).heads]
+    objectives = np.array([run.objective for run in runs])
+    best = runs[int(np.flatnonzero(objectives >= objectives.max() - _TIE)[0])]
+    for _ in best.rows:
+        step()
+    return best
+
+
+def _run(
+    kind: "type[_Subset]",
+    pool: Pool,
+    terms: Mapping[str, int],
+    size: int,
+    start: int | None,
+    step: Callable[[], None],
+) -> Chosen:
+    """One greedy choice, from a given row or from what the pool begins with."""
     subset = kind(pool, terms, size)
     classes = _Classes.of(pool)
     rows: list[int] = []
     log_scores: list[float] = []
-    for row in pool.first:
+    waiting = list(pool.first)
+    if start is not None:
+        waiting.append(int(start))
+    elif not waiting and pool.quality is None and classes.any_open:
+        waiting.append(_first_row(kind, pool, terms, classes))
+
+    def add(row: int) -> None:
         subset.add(row)
         classes.take(row)
         rows.append(row)
         log_scores.append(subset.log_score())
         step()
+
+    for row in waiting:
+        add(row)
     while len(rows) < size and classes.any_open:
-        # The row of a class stands for all of its rows, which the objective cannot tell apart.
-        row = classes.next_row(subset.best(classes.heads))
-        subset.add(row)
-        classes.take(row)
-        rows.append(row)
-        log_scores.append(subset.log_score())
-        step()
-    return Chosen(rows, log_scores)
+        # The row stands for its whole class, which the objective cannot tell apart.
+        add(classes.next_row(subset.best(classes.heads)))
+    return Chosen(rows, log_scores, subset.objective())
+
+
+def _first_row(
+    kind: "type[_Subset]", pool: Pool, terms: Mapping[str, int], classes: "_Classes"
+) -> int:
+    """The row to begin with, where every single output has the same score: 1.
+
+    The first row by content may be in the middle of all others. What is the best beside it is at an
+    edge, and what is the best beside that is at the opposite one, if there is one.
+    """
+    row = classes.next_row(0)
+    for _ in range(_HOPS):
+        alone = kind(pool, terms, 1)
+        alone.add(row)
+        row = classes.next_row(alone.best(classes.heads))
+    return row
 
 
 class _Classes:
@@ -166,12 +218,26 @@ class _Subset:
         """The logarithm of the score of the subset."""
         return sum(self._signs[name] * term.entropy() for name, term in self._terms.items())
 
+    def objective(self) -> float:
+        """The logarithm of the score plus that of the mean quality."""
+        if self._num_members == 0:
+            return -np.inf
+        mean = 1.0
+        if self._quality is not None:
+            mean = max(self._sum_of_quality / self._num_members, float(np.finfo(float).tiny))
+        return self.log_score() + float(np.log(mean))
+
+    def best(self, rows: np.ndarray) -> int:
+        """The position of the best of some rows, which are in the order of content."""
+        raise NotImplementedError
+
     def _log_quality(self, rows: np.ndarray) -> np.ndarray | float:
         """The logarithm of the mean quality with each of some rows."""
         if self._quality is None:
             return 0.0
-        total = self._sum_of_quality + self._quality[rows]
-        return np.asarray(np.log(total / (self._num_members + 1)))
+        mean = (self._sum_of_quality + self._quality[rows]) / (self._num_members + 1)
+        # Where all are zero, the score decides: the logarithm stays finite.
+        return np.asarray(np.log(np.maximum(mean, np.finfo(float).tiny)))
 
 
 class _AtOrder2(_Subset):

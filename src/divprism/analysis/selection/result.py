@@ -27,8 +27,8 @@ class Selection:
     Attributes
     ----------
     indices : tuple of int
-        Rows of the source, counted from 0, in order of choice: the first ten of a hundred are the
-        selection of ten. With `per`, one group after the other. Empty outputs count as rows.
+        Rows of the source, counted from 0, in order of choice. With `per`, one group after the
+        other. Empty outputs count as rows.
     scores : tuple of float
         The score of its group after each choice. Empty where nothing but near-copies was dropped.
     gains : tuple of float
