@@ -202,6 +202,7 @@ def test_conditional_alone_stays_with_one_prompt_and_per_prompt_covers_all():
     x, t = np.eye(12), np.repeat(np.arange(4), 3)
     alone = dp.select(x, t, 3, by="conditional_vendi", **COSINE)
     assert len(set(t[list(alone.indices)])) == 1
+    assert [notice.code for notice in alone.warnings] == ["few-prompts-chosen"]
     each = dp.select(x, t, 2, per="prompt", **COSINE)
     assert np.bincount(t[list(each.indices)]).tolist() == [2, 2, 2, 2]
     assert each.score == pytest.approx(2)

@@ -268,7 +268,7 @@ def plot_selection(selection: Selection, ax: "Axes | None" = None) -> tuple[Any,
                 longest, random.mean, [[low], [high]], fmt="o", color=INK, label="random subsets"
             )
         ax.set_xlabel("outputs chosen")
-        ax.set_ylabel(_label_of(spec))
+        ax.set_ylabel(spec.title)
         ax.set_ylim(bottom=0)
         ax.legend(frameon=False)
     return figure, ax

@@ -53,7 +53,7 @@ def selection_records(document: Document) -> Table:
     ]
     count = len(document["indices"])
     gains = document["gains"] or [None] * count
-    scores = document["scores"] or [None] * count
+    scores = document["scores_after"] or [None] * count
     rows: list[tuple[Cell, ...]] = []
     for index, gain, score, output in zip(
         document["indices"], gains, scores, document["outputs"], strict=True
@@ -112,7 +112,7 @@ def _gains(document: Document) -> list[str]:
         return []
     half = len(gains) // 2
     return [
-        f"the first {half:,} choices reach {document['scores'][half - 1]:.4g}, the last one added "
+        f"the first {half:,} choices reach {document['scores_after'][half - 1]:.4g}, the last one added "
         f"{gains[-1]:.2g}"
     ]
 

@@ -186,8 +186,9 @@ class Choice:
         if request.threshold is not None:
             copies = sum(result.num_near_copies for result in results)
         random = None
-        if all(result.random is not None for result in filled):
-            random = RandomSubsets.of(np.mean([result.random for result in filled], axis=0))
+        of_random = [result.random for result in filled if result.random is not None]
+        if len(of_random) == len(filled):
+            random = RandomSubsets.of(np.mean(of_random, axis=0))
         return cls(
             positions=[int(row) for result in filled for row in result.rows],
             scores=[score for result in filled for score in result.scores],

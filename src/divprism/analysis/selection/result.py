@@ -151,7 +151,7 @@ class Selection:
             "k": self.k,
             "indices": list(self.indices),
             "gains": list(self.gains),
-            "scores": list(self.scores),
+            "scores_after": list(self.scores),
             "score_of_subset": self.score,
             "score_of_all": self.score_of_all,
             "random": random,

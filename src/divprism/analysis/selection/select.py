@@ -151,6 +151,7 @@ def select(
         chosen = replace(chosen, log_all=score.entropy)
         warnings += score.warnings
     selection = _assemble(chosen, problem, items, request, rows)
+    warnings += _left_out_prompts(selection, spec)
     return replace(
         selection,
         warnings=tuple(dict.fromkeys(warnings)),
@@ -290,3 +291,20 @@ def _warnings(chosen: Choice, request: Request) -> list[Notice]:
         groups = counted(chosen.num_small, f"{request.per} has", f"{request.per}s have")
         text = f"{groups} fewer than {request.k:,} outputs to choose from; all of them are chosen."
     return [Notice("fewer-than-k", text)]
+
+
+def _left_out_prompts(selection: Selection, spec: ScoreSpec) -> list[Notice]:
+    """A warning where a conditional score has led to a few prompts alone."""
+    signs = {spec.terms.get(name, 0) for name in ("t", "prompt_ids")}
+    if selection.per is not None or selection.k is None or -1 not in signs:
+        return []
+    prompts = selection.counts["prompts"]
+    covered = sum(entry["chosen"] > 0 for entry in prompts)
+    if 2 * covered >= min(len(prompts), len(selection)):
+        return []
+    text = (
+        f"all {len(selection):,} outputs are of {covered:,} of {len(prompts):,} prompts: "
+        f"{spec.name} counts differences under one kind of prompt, so one kind is enough. For "
+        "different outputs to every prompt use `per=prompt` with `by=vendi`."
+    )
+    return [Notice("few-prompts-chosen", text)]
