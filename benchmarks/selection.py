@@ -4,11 +4,12 @@
 
 Each order runs in a process of its own, because memory that was used once stays with a process.
 Vectors are float32 in 200 clusters. The time is that of the whole call: bandwidth, choice, and the
-random subsets that the result is compared with.
+random subsets that the result is compared with. Beside other jobs, time of the processor says more.
 """
 
 import argparse
 import multiprocessing
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from measure import peak_gigabytes, print_header, print_row, timed, write_rows
 
 import divprism as dp
 
-COLUMNS = ["n", "k", "width", "score", "seconds", "peak (GB)", "subset", "random"]
+COLUMNS = ["n", "k", "width", "score", "seconds", "CPU (s)", "peak (GB)", "subset", "random"]
 SCORES = {1: "vendi", 2: "rke"}
 
 
@@ -32,7 +33,9 @@ def measure(n: int, k: int, width: int, order: int) -> dict:
     """Time, memory and scores of one selection."""
     x = clustered(n, width)
     results: list[dp.Selection] = []
+    start = time.process_time()
     seconds = timed(lambda: results.append(dp.select(x, k=k, by=SCORES[order])))
+    processor = time.process_time() - start
     (result,) = results
     return {
         "n": n,
@@ -40,6 +43,7 @@ def measure(n: int, k: int, width: int, order: int) -> dict:
         "width": width,
         "score": SCORES[order],
         "seconds": seconds,
+        "processor": processor,
         "peak": peak_gigabytes(),
         "subset": result.score,
         "random": result.random.mean,
@@ -63,7 +67,7 @@ def main() -> None:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             row = pool.apply(measure, (options.n, options.k, options.width, order))
         rows.append(row)
-        formats = ("{:,}", "{:,}", "{}", "{}", "{:.1f}", "{:.2f}", "{:.2f}", "{:.2f}")
+        formats = ("{:,}", "{:,}", "{}", "{}", "{:.0f}", "{:.0f}", "{:.2f}", "{:.2f}", "{:.2f}")
         print_row(form.format(value) for form, value in zip(formats, row.values(), strict=True))
     write_rows(rows, options.json)
 

@@ -192,7 +192,7 @@ def test_nothing_is_replaced_and_nothing_written_into_the_source(tmp_path):
     refused(tmp_path / "in.jsonl", tmp_path / "in.jsonl", "exists, and nothing is replaced")
     os.symlink(tmp_path / "nowhere.jsonl", tmp_path / "link.jsonl")
     refused(tmp_path / "in.jsonl", tmp_path / "link.jsonl", "exists, and nothing is replaced")
-    refused(tmp_path / "in.jsonl", tmp_path / "out.csv", r"must end in \.jsonl or \.jsonl\.gz")
+    refused(tmp_path / "in.jsonl", tmp_path / "out.csv", r"is written as \.jsonl or \.jsonl\.gz")
     refused(tmp_path / "in.jsonl", tmp_path / "no" / "out.jsonl", "there is no folder", DataError)
     refused(source, source / "out", "inside of the source")
     refused(source, source / "x" / "out", "inside of the source")
@@ -313,3 +313,20 @@ def test_refusals_are_in_flags(vectors, flags, message):
     assert done.returncode in (2, 4)
     assert message in done.stderr
     assert done.stderr.count(b"\n") == 1
+
+
+def test_a_result_writes_itself_in_the_layout_of_what_it_was_given(tmp_path):
+    rows = [{"id": row, "embedding": [float(row), 1.0]} for row in range(6)]
+    write(tmp_path, {"in.jsonl": jsonl(rows)})
+    chosen = dp.select(str(tmp_path / "in.jsonl"), k=2, output="embedding")
+    notes = chosen.write(tmp_path / "out.jsonl")
+    ids = [json.loads(line)["id"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert ids == sorted(chosen.indices)
+    assert notes[0].code == "subset-written"
+    loaded = dp.select(dp.load(tmp_path / "in.jsonl", output_field="embedding"), k=2)
+    loaded.write(tmp_path / "again.jsonl")
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
+    in_memory = dp.select(np.eye(4), k=2)
+    in_memory.write(tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as arrays:
+        assert arrays["outputs"].shape == (2, 4)

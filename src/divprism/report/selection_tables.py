@@ -111,10 +111,8 @@ def _gains(document: Document) -> list[str]:
     if document["per"] is not None or len(gains) < 2:
         return []
     half = len(gains) // 2
-    return [
-        f"the first {half:,} choices reach {document['scores_after'][half - 1]:.4g}, the last one added "
-        f"{gains[-1]:.2g}"
-    ]
+    reached = document["scores_after"][half - 1]
+    return [f"the first {half:,} choices reach {reached:.4g}, the last one added {gains[-1]:.2g}"]
 
 
 def _omitted(document: Document) -> list[str]:

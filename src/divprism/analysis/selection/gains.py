@@ -47,6 +47,8 @@ _MOST = 1 - 1e-16
 # Rounding of a gain, or of a bound on it: candidates that differ by less are equally good.
 _SLACK = 1e-10
 
+_MOST_FEATURES = 1 << 27  # numbers in the features of all items, a gigabyte
+
 _GROWTH = 64  # rows that a kernel matrix has room for at first; doubled when they are used up
 
 
@@ -136,7 +138,7 @@ class SpectralTerm(Term):
         features = similarities.num_features
         # From that many members on, the matrix of the features is the smaller one.
         self._switch = num_steps + 1
-        if features is not None:
+        if features is not None and features * similarities.size <= _MOST_FEATURES:
             self._switch = features
         self._features: np.ndarray | None = None
 

@@ -64,6 +64,8 @@ class Selection:
         Number of outputs chosen in each group, in the order of `indices`.
     origin : str, Path or None
         The file or folder that was read, for `write`.
+    joined : bool
+        Whether the prompts were read from elsewhere.
     """
 
     indices: tuple[int, ...]
@@ -87,6 +89,7 @@ class Selection:
     embedders: tuple[dict[str, Any], ...] = ()
     group_sizes: tuple[int, ...] = ()
     origin: str | Path | None = None
+    joined: bool = False
 
     @property
     def samples(self) -> Samples:
@@ -206,4 +209,5 @@ class Selection:
         """
         from divprism.data.subsets import write_subset
 
-        return write_subset(self.origin, self.items, sorted(self.positions), path)
+        positions = sorted(self.positions)
+        return write_subset(self.origin, self.items, positions, path, joined=self.joined)

@@ -63,7 +63,7 @@ def select(
     monotone by adding a constant for each output, which changes no choice at a fixed size; greedy
     then reaches 1 - 1/e of the best value of the function so shifted (Nemhauser, Wolsey, Fisher,
     1978). That bounds the shifted function, not the score: on 200 small sets the score itself was
-    at least 0.95 of the best (`experiments/selection.py`). Among up to 64 outputs greedy is started
+    at least 0.98 of the best (`experiments/selection.py`). Among up to 64 outputs greedy is started
     from each of them and the best subset kept, which makes up for its weakness, the first choices.
     With `per`, each group is a selection of its own with the same guarantee. (One objective across
     all groups would only have 1/2.) Conditional and Information scores are differences of such
@@ -142,9 +142,6 @@ def select(
     _require_operators(problem, spec)
     with one_blas_thread():
         chosen = Choice.of(problem, embedded, request, rows, resources)
-    origin = None
-    if isinstance(x, str | Path) and t is None:
-        origin = x
     warnings = [*embedded.warnings, *_warnings(chosen, request)]
     if request.per is None and problem.n <= MOST_OF_ALL:
         score = _score_of_all(problem, spec)
@@ -157,8 +154,18 @@ def select(
         warnings=tuple(dict.fromkeys(warnings)),
         notes=embedded.notes,
         embedders=embedded.embedders,
-        origin=origin,
+        origin=_origin(x, items),
+        joined=t is not None,
     )
+
+
+def _origin(x: object, items: Samples) -> str | Path | None:
+    """The file or folder that outputs were read from; None for those in memory."""
+    if isinstance(x, str | Path):
+        return x
+    if items.source == "memory":
+        return None
+    return items.source
 
 
 def _require_groups(items: Samples, per: str | None) -> None:

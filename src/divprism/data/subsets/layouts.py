@@ -63,8 +63,8 @@ class Layout(ABC):
         if suffixes and not target.name.lower().endswith(suffixes):
             ends = " or ".join(suffixes)
             raise ArgumentError(
-                f"the subset is written in the layout of its source, so its name must end in "
-                f"{ends}; got {named}."
+                f"a subset of this source is written as {ends}, so that is how its name must end; "
+                f"got {named}."
             )
         if os.path.lexists(target):
             raise ArgumentError(
@@ -231,7 +231,12 @@ class _Folder(Layout):
 
 
 def write_subset(
-    origin: str | Path | None, samples: Samples, positions: Sequence[int], path: str | Path
+    origin: str | Path | None,
+    samples: Samples,
+    positions: Sequence[int],
+    path: str | Path,
+    *,
+    joined: bool = False,
 ) -> tuple[Notice, ...]:
     """Write the outputs at some positions in the layout of their source; return notes on it.
 
@@ -245,8 +250,10 @@ def write_subset(
         Which of them to write.
     path : str or Path
         A new file or folder.
+    joined : bool, optional
+        Whether the prompts were read from elsewhere.
     """
-    layout = layout_of(origin, samples)
+    layout = layout_of(origin, samples, joined=joined)
     target = Path(path)
     layout.check(target)
     notes = layout.write(positions, target)
