@@ -247,6 +247,20 @@ def test_the_order_of_rows_and_the_seed_change_nothing(by, per):
     assert lists.random == first.random
 
 
+@pytest.mark.parametrize(("by", "dtype"), [("vendi", float), ("rke", float), ("rke", np.float32)])
+def test_ties_up_to_rounding_are_settled_by_content(by, dtype):
+    rng = np.random.default_rng(21)
+    angles = np.arange(90) * (2 * np.pi / 90)
+    polygon = np.stack([np.cos(angles), np.sin(angles)], axis=1)  # every choice has a mirror image
+    plane, _ = np.linalg.qr(rng.normal(size=(7, 2)))
+    x = (polygon @ plane.T).astype(dtype)
+    first = dp.select(x, k=20, by=by, kernel_x=dp.Gaussian(0.5))
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(90)
+        other = dp.select(x[order], k=20, by=by, kernel_x=dp.Gaussian(0.5))
+        assert [int(order[row]) for row in other.indices] == list(first.indices)
+
+
 def test_equal_pairs_of_several_models_are_told_apart_by_their_names():
     texts, models = ["a dog"] * 4 + ["a cat"] * 4, list("abcdabcd")
     rows = np.random.default_rng(9).permutation(8)

@@ -20,7 +20,8 @@ from divprism.analysis.selection.similarities import Similarities
 
 __all__ = ["Chosen", "Pool", "choose"]
 
-# Objectives that differ by less than this are tied, and content decides.
+# Objectives that differ by less than this are tied, and content decides. In single precision the
+# squared similarities of a candidate have this relative error, and are one part in m of the total.
 _TIE = 1e-9
 _TIE_IN_SINGLE = 1e-5
 
@@ -245,6 +246,9 @@ class _AtOrder2(_Subset):
         super().__init__(pool, terms, size)
         self._squares = {name: SquaresTerm(each) for name, each in pool.similarities.items()}
         self._terms = dict(self._squares)
+        self._rounding = 0.0
+        if any(each.is_single for each in pool.similarities.values()):
+            self._rounding = _TIE_IN_SINGLE
 
     def best(self, rows: np.ndarray) -> int:
         """The position of the best of some rows, which are in the order of content."""
@@ -252,7 +256,8 @@ class _AtOrder2(_Subset):
         for name, term in self._squares.items():
             items = self._items[name][rows]
             value += self._signs[name] * term.entropies_with()[items]
-        return int(np.flatnonzero(value >= value.max() - _TIE)[0])
+        tie = max(_TIE, self._rounding / (self._num_members + 1))
+        return int(np.flatnonzero(value >= value.max() - tie)[0])
 
 
 class _AtOrder1(_Subset):

@@ -89,6 +89,12 @@ class Similarities:
         """The number of distinct items."""
         return int(self.factors[0].index.size)
 
+    @property
+    def is_single(self) -> bool:
+        """Whether similarities are computed in single precision."""
+        one = np.zeros(1, int)
+        return self.block(one, one).dtype == np.float32
+
     def column(self, item: int) -> np.ndarray:
         """The similarity of all items with one, in double precision."""
         values = self.factors[0].column(item)
