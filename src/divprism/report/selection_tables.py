@@ -118,7 +118,7 @@ def _gains(document: Document) -> list[str]:
 def _omitted(document: Document) -> list[str]:
     if document["score_of_all"] is not None:
         return []
-    return ["all: not computed for this many outputs in passing; divprism score computes it"]
+    return ["all: not computed for this many outputs; score them by themselves"]
 
 
 def _near_copies(document: Document) -> list[str]:
@@ -155,5 +155,5 @@ def _first_choices(document: Document) -> list[str]:
     indices = document["indices"]
     shown = ", ".join(map(str, indices[:_SHOWN]))
     if len(indices) > _SHOWN:
-        return [f"rows, counted from 0: {shown}, ...; --format json has all of them"]
+        return [f"rows, counted from 0: {shown}, ...; the JSON has all of them"]
     return [f"rows, counted from 0: {shown}"]

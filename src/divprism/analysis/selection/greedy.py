@@ -95,7 +95,9 @@ def choose(
     num_open = int(np.count_nonzero(pool.is_open))
     if pool.first or num_open > _EVERY_START or not 1 < size < num_open:
         return _run(kind, pool, terms, size, None, step)
-    runs = [_run(kind, pool, terms, size, row, lambda: None) for row in _Classes.of(pool).heads]
+    runs = []
+    for row in _Classes.of(pool).heads:
+        runs.append(_run(kind, pool, terms, size, row, lambda: None))
     objectives = np.array([run.objective for run in runs])
     best = runs[int(np.flatnonzero(objectives >= objectives.max() - _TIE)[0])]
     for _ in best.rows:
