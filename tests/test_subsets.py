@@ -167,6 +167,34 @@ def test_prompts_in_names_get_a_table(tmp_path):
     assert labels(expected.prompts) == labels(again.prompts)
 
 
+def test_prompts_joined_from_elsewhere_are_written_into_the_folder(tmp_path):
+    source = folder_of_images(tmp_path / "in", ["img/a.png", "img/b.png", "img/c.png"])
+    rows = [{"file_name": f"img/{name}.png", "prompt_id": name} for name in "abc"]
+    prompts = [{"prompt_id": name, "prompt": f"prompt {name}"} for name in "abc"]
+    write(source, {"metadata.jsonl": jsonl(rows)})
+    write(tmp_path, {"prompts.jsonl": jsonl(prompts)})
+    samples = dp.load(source, tmp_path / "prompts.jsonl")
+    write_subset(source, samples, [0, 2], tmp_path / "out", joined=True)
+    assert labels(dp.load(tmp_path / "out").prompts) == ["prompt a", "prompt c"]
+
+
+def test_folders_of_geneval_keep_their_prompts(tmp_path):
+    names = [f"{number:05}/samples/{index}.png" for number in range(3) for index in range(2)]
+    source = folder_of_images(tmp_path / "in", names)
+    for number in range(3):
+        line = jsonl([{"prompt": f"prompt {number}"}])
+        write(source, {f"{number:05}/metadata.jsonl": line})
+    expected, again = written(source, [1, 4], tmp_path / "out")
+    assert labels(expected.prompts) == labels(again.prompts) == ["prompt 0", "prompt 2"]
+
+
+def test_folders_of_frames_are_copied_whole(tmp_path):
+    names = [f"{video}/{frame}.png" for video in ("one", "two", "three") for frame in range(2)]
+    source = folder_of_images(tmp_path / "in", names)
+    expected, again = written(source, [0, 2], tmp_path / "out", output_kind="video")
+    assert [item.digest() for item in expected.outputs] == [item.digest() for item in again.outputs]
+
+
 def test_a_table_beside_its_images_becomes_a_folder(tmp_path):
     source = folder_of_images(tmp_path / "in", ["a.png", "b.png", "c.png"])
     rows = [{"file_name": f"{name}.png", "prompt": name} for name in "abc"]

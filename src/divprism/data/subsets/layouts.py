@@ -165,7 +165,12 @@ class _Table(Layout):
 
 @dataclass(frozen=True, eq=False)
 class _Folder(Layout):
-    """Images or videos with the names that they have in their folder, and records of its table."""
+    """Images or videos with the names that they have in their folder, and records of its table.
+
+    `joined` is whether their prompts were read from elsewhere.
+    """
+
+    joined: bool = False
 
     _METADATA: ClassVar[str] = "metadata.jsonl"
 
@@ -223,7 +228,7 @@ class _Folder(Layout):
                 _copy(beside, folder / _relative(beside, self._root))
         in_folder = [path for path in files_of(rows) if path.parent == self._root]
         # Which part of a name is the prompt is inferred from all names, and these are fewer.
-        if rows.prompts is not None and in_folder:
+        if rows.prompts is not None and (self.joined or in_folder):
             lines = _record_lines(rows, self._root)
             _write(folder / self._METADATA, lambda file: file.writelines(lines))
             return f", and {self._METADATA} with their prompts"
@@ -272,7 +277,7 @@ def layout_of(origin: str | Path | None, samples: Samples, *, joined: bool = Fal
         samples = replace(samples, records=None)
     if path is not None and not _is_embedded(path):
         if samples.records is None and path.is_dir() and _are_files(samples):
-            return _Folder(samples, path)
+            return _Folder(samples, path, joined)
         if _has_own_records(path, samples):
             if _are_files(samples):
                 return _Folder(samples, path)
