@@ -32,7 +32,7 @@ from divprism.scores.spec import SCORES
 X = np.random.default_rng(0).standard_normal((40, 3))
 T = np.arange(40) // 4
 COMMANDS = [
-    *("demo", "score", "embed", "compare", "groups", "bandwidth", "converge", "state"),
+    *("demo", "score", "embed", "compare", "groups", "select", "bandwidth", "converge", "state"),
     *("merge", "report", "ls", "cache", "doctor"),
 ]
 

@@ -38,6 +38,7 @@ from divprism.analysis.intervals import Interval
 from divprism.analysis.metric import Metric
 from divprism.analysis.pareto import pareto
 from divprism.analysis.pareto_front import ParetoFront, ParetoPoint
+from divprism.analysis.selection import Selection, select
 from divprism.core import kernels as _kernels
 from divprism.core.kernels import *  # noqa: F403  # a new kernel is public
 from divprism.data.examples import demo_samples
@@ -108,6 +109,7 @@ __all__ = [
     "Samples",
     "ScendiScore",
     "Score",
+    "Selection",
     "Settings",
     "ShuffledBaseline",
     "StableScore",
@@ -132,6 +134,7 @@ __all__ = [
     "prompt_groups",
     "recall",
     "scendi",
+    "select",
     "shuffled_baseline",
 ]
 __all__ += _embedders.__all__

@@ -7,7 +7,17 @@ import typer
 from typer.core import TyperGroup
 
 from divprism import __version__, errors
-from divprism.cli import compare, convert, curves, demo, groups, installation, score, states
+from divprism.cli import (
+    compare,
+    convert,
+    curves,
+    demo,
+    groups,
+    installation,
+    score,
+    select,
+    states,
+)
 from divprism.cli.messages import echo, in_flags, say
 from divprism.data.wording import reason
 from divprism.report.listings import EXAMPLES
@@ -23,6 +33,7 @@ _EXAMPLES: dict[Any, str] = {
     convert.embed: "divprism embed images/ --prompts prompts.csv -o vectors",
     compare.compare: "divprism compare first.jsonl second.jsonl --report report.html",
     groups.groups: "divprism groups outputs.jsonl --by topic --top 5",
+    select.select: "divprism select outputs.jsonl -k 100 -o subset.jsonl",
     curves.bandwidth: "divprism bandwidth outputs.jsonl --bandwidths-x 0.2,0.4,0.8",
     curves.converge: "divprism converge outputs.jsonl --model first --plot curves.png",
     states.state: "divprism state outputs.jsonl --config result.json -o state.npz",

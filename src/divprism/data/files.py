@@ -33,6 +33,7 @@ __all__ = [
     "read_file",
     "require_apart",
     "standard_input",
+    "umask",
     "write_text",
     "write_together",
     "write_whole",
@@ -368,10 +369,11 @@ def _permissions(path: Path) -> int:
         return stat.S_IMODE(path.stat().st_mode) & 0o777
     except FileNotFoundError:
         # mkstemp creates private files.
-        return 0o666 & ~_umask()
+        return 0o666 & ~umask()
 
 
-def _umask() -> int:
+def umask() -> int:
+    """Return the permissions that new files of this process do not get."""
     # The mask can only be read by setting it.
     mask = os.umask(0)
     os.umask(mask)

@@ -347,6 +347,11 @@ class Samples:
         The texts, images, videos and sounds that the arrays were computed from, row by row.
     quality : array (n,), optional
         How good each output is: numbers of at least zero, on a scale of your own.
+    rows : tuple of int, optional
+        The row of each output in its source, counted from 0 with the empty ones; None where no row
+        was left out or moved.
+    records : tuple of (str, int), optional
+        The table and the number of the record that each output was read from, counted from 0.
     """
 
     outputs: Side
@@ -360,6 +365,8 @@ class Samples:
     skipped_models: tuple[str, ...] = ()
     given: "Samples | None" = None
     quality: np.ndarray | None = None
+    rows: tuple[int, ...] | None = None
+    records: tuple[tuple[str, int], ...] | None = None
 
     def __post_init__(self) -> None:
         # Users build samples from strings, tuples and numbered models; everything below relies on
@@ -436,6 +443,9 @@ class Samples:
             given = given.select(rows)
         if quality is not None:
             quality = quality[np.asarray(rows, dtype=int)]
+        records = self.records
+        if records is not None:
+            records = tuple(records[row] for row in rows)
         return replace(
             self,
             outputs=_pick(self.outputs, rows),
@@ -443,7 +453,17 @@ class Samples:
             models=models,
             given=given,
             quality=quality,
+            rows=self._source_rows(rows),
+            records=records,
         )
+
+    def _source_rows(self, rows: Sequence[int]) -> tuple[int, ...] | None:
+        """Return the rows of the source at the given rows; None if these are all of them."""
+        if self.rows is not None:
+            return tuple(self.rows[row] for row in rows)
+        if isinstance(rows, range) and rows == range(len(self)):
+            return None
+        return tuple(map(int, rows))
 
     def require_models(self, keyword: str = "model_field") -> None:
         """Refuse samples without models, or with more than `by_model` takes apart.

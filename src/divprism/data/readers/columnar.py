@@ -18,7 +18,7 @@ from divprism.data.readers.guards import shown
 from divprism.data.wording import first_line
 from divprism.errors import DataError, MissingExtraError
 
-__all__ = ["columnar_rows"]
+__all__ = ["columnar_batches", "columnar_rows"]
 
 _PIPE = 1 << 20  # bytes that may wait between the processes
 
@@ -57,6 +57,12 @@ def columnar_rows(
         for batch in _batches(file, size, kind, name):
             for row in _python_rows(batch, name):
                 yield next(number), row
+
+
+def columnar_batches(source: Path, kind: str, name: str) -> Iterator[Any]:
+    """Yield the rows of a table as record batches of pyarrow; arguments as in `columnar_rows`."""
+    with _opened(source, name) as (file, size):
+        yield from _batches(file, size, kind, name)
 
 
 def _python_rows(batch: Any, name: str) -> list[dict[str, Any]]:

@@ -152,6 +152,7 @@ class _Rows:
         self.models: list[str] = []
         self.qualities: list[float] = []
         self.ids = JoinIds()
+        self.records: list[tuple[str, int]] | None = []  # None once a record has no number
         self.num_full = 0  # pairs that are not empty
 
     def add(self, record: Record) -> None:
@@ -192,6 +193,10 @@ class _Rows:
             value = value_of(record, choice.quality, self.noun)
             place = Place(where, self.root, choice.quality, self.keywords["quality"], self.noun)
             self.qualities += qualities_in(value, num_added, place)
+        if record.number is None:
+            self.records = None
+        if self.records is not None and record.number is not None:
+            self.records += [(record.source, record.number)] * num_added
 
     @property
     def last_prompt(self) -> str | None:
@@ -218,7 +223,10 @@ class _Rows:
         quality = None
         if choice.quality is not None:
             quality = np.array(self.qualities)
-        return Samples(outputs, prompts, models, source, quality=quality)
+        records = None
+        if self.records is not None:
+            records = tuple(self.records)
+        return Samples(outputs, prompts, models, source, quality=quality, records=records)
 
 
 def _id_in(value: object, name: str, where: str) -> int:

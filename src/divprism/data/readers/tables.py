@@ -24,7 +24,15 @@ from divprism.data.readers.natural_order import natural
 from divprism.data.wording import counted
 from divprism.errors import DataError
 
-__all__ = ["TABLE_SUFFIXES", "Record", "header", "kind_of", "read_table"]
+__all__ = [
+    "TABLE_SUFFIXES",
+    "Record",
+    "has_objects_on_lines",
+    "header",
+    "kind_of",
+    "last_lines",
+    "read_table",
+]
 
 _SHOWN_COLUMNS = 5  # of those with different lengths
 _CSV_ROWS = 256  # rows of a CSV file that are parsed at a time
@@ -54,11 +62,15 @@ class Record:
         File and line, for messages.
     source : str
         The file alone.
+    number : int or None
+        Its number among the records of the file, counted from 0; None where a record is not what
+        the file holds, such as one that was put together from several.
     """
 
     fields: dict[str, Any]
     where: str
     source: str = ""
+    number: int | None = None
 
 
 def kind_of(path: Path) -> str:
@@ -84,7 +96,8 @@ def read_table(source: Path | bytes, kind: str, name: str) -> Iterator[Record]:
     name : str
         Its name in messages.
     """
-    return _READERS[kind](source, name)
+    for number, record in enumerate(_READERS[kind](source, name)):
+        yield Record(record.fields, record.where, record.source, number)
 
 
 def header(source: Path | bytes, name: str) -> list[str]:
@@ -92,6 +105,23 @@ def header(source: Path | bytes, name: str) -> list[str]:
     for _, cells in _cells(source, name, ",", is_strict=False):
         return [cell.strip() for cell in cells]
     return []
+
+
+def last_lines(path: Path, kind: str, name: str) -> Iterator[int]:
+    """Yield the number of the last line of each record of a file with lines.
+
+    Of CSV and TSV the header comes first; a quoted cell may span lines. Blank lines belong to no
+    record.
+    """
+    if kind in (".csv", ".tsv"):
+        delimiter = "\t" if kind == ".tsv" else ","
+        for number, cells in _cells(path, name, delimiter, is_strict=True):
+            if cells:
+                yield number
+        return
+    for number, line in read_lines(path, name):
+        if line.strip():
+            yield number
 
 
 def _jsonl(source: Path | bytes, name: str) -> Iterator[Record]:
@@ -110,7 +140,7 @@ def _jsonl(source: Path | bytes, name: str) -> Iterator[Record]:
 def _json(source: Path | bytes, name: str) -> Iterator[Record]:
     """Yield the objects of a list, or the entries of an object that maps files and prompts."""
     # `Dataset.to_json("a.json")` writes an object per line, whatever the suffix.
-    if _has_objects_on_lines(source, name):
+    if has_objects_on_lines(source, name):
         yield from _jsonl(source, name)
         return
     value = parse_json(read_whole(source, name), name)
@@ -131,7 +161,7 @@ def _json(source: Path | bytes, name: str) -> Iterator[Record]:
         yield Record(record, where, name)
 
 
-def _has_objects_on_lines(source: Path | bytes, name: str) -> bool:
+def has_objects_on_lines(source: Path | bytes, name: str) -> bool:
     """Whether the first line is an object by itself, and the second one begins another."""
     filled = (line for _, line in read_lines(source, name) if line.strip())
     first, second = next(filled, ""), next(filled, "")

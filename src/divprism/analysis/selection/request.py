@@ -1,0 +1,185 @@
+"""What is asked of a selection, validated before anything is computed."""
+
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from divprism.core.kernels.base import finite_number
+from divprism.core.validation import as_numpy, whole_number
+from divprism.data.samples import Samples
+from divprism.data.wording import counted
+from divprism.errors import ArgumentError, DataError
+from divprism.scores.settings import Settings
+from divprism.scores.spec import LABELS, SCORES, ScoreSpec
+
+__all__ = ["Request", "Rows"]
+
+_WITHIN = ("prompt", "model")
+
+_MOST_AT_ORDER_1 = 3000  # beyond it a selection takes hours
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be chosen.
+
+    Attributes
+    ----------
+    spec : ScoreSpec
+        The score to maximise.
+    k : int or None
+        Number of outputs; None to drop near-copies and nothing else.
+    per : str or None
+        "prompt" or "model": what outputs are chosen from, one after the other.
+    threshold : float or None
+        Similarity of near-copies.
+    order : float
+        Order of the score, 1 or 2.
+    """
+
+    spec: ScoreSpec
+    k: int | None
+    per: str | None
+    threshold: float | None
+    order: float
+
+    @classmethod
+    def of(
+        cls,
+        spec: ScoreSpec,
+        k: int | None,
+        per: str | None,
+        near_duplicates: float | None,
+        settings: Settings,
+    ) -> "Request":
+        """The request, or an ArgumentError for what is not possible."""
+        if LABELS in spec.needs:
+            names = ", ".join(other.name for other in SCORES if LABELS not in other.needs)
+            raise ArgumentError(f"`by` must be one of {names}; got {spec.name!r}.")
+        if per is not None and per not in _WITHIN:
+            raise ArgumentError(f"`per` must be prompt or model; got {per!r}.")
+        if k is None and near_duplicates is None:
+            raise ArgumentError(
+                "`k` must be the number of outputs to choose; leave it out only with "
+                "`near_duplicates`, to drop near-copies and nothing else."
+            )
+        if k is not None:
+            k = whole_number(k, "k", 1)
+        if near_duplicates is not None:
+            requirement = "a similarity above 0 and at most 1, such as 0.95"
+            near_duplicates = finite_number(near_duplicates, "near_duplicates", requirement)
+            if not 0 < near_duplicates <= 1:
+                raise ArgumentError(
+                    f"`near_duplicates` must be {requirement}; got {near_duplicates!r}."
+                )
+        order = spec.order_under(settings.order)
+        if order not in (1, 2):
+            raise ArgumentError(
+                f"`order` must be 1 or 2, at which gains are exact and cheap; got {order:g}."
+            )
+        if k is not None:
+            _require_possible(spec, k, order, settings)
+        return cls(spec, k, per, near_duplicates, order)
+
+
+def _require_possible(spec: ScoreSpec, k: int, order: float, settings: Settings) -> None:
+    """Refuse what would take hours, or would maximise something else than it says."""
+    if settings.truncation is not None and settings.truncation < k:
+        raise ArgumentError(
+            f"`truncation` must be at least `k`, because gains are those of whole spectra; got "
+            f"{settings.truncation:,}, and k is {k:,}."
+        )
+    if order == 1 and k > _MOST_AT_ORDER_1:
+        at_order_2 = [
+            other.name for other in SCORES if other.terms == spec.terms and other.order == 2
+        ]
+        raise ArgumentError(
+            f"`k` must be at most {_MOST_AT_ORDER_1:,} at order 1, whose cost grows with the "
+            f"fourth power of it; got {k:,}. Choose `by={at_order_2[0]}`, which is of order 2."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What was said about single rows, by their position among the outputs that are not empty.
+
+    Attributes
+    ----------
+    of_source : ndarray of int
+        The row of the source of each position.
+    quality : ndarray or None
+        A number of at least 0 for each.
+    keep, drop : ndarray of int
+        Positions that must be chosen, and that must not.
+    """
+
+    of_source: np.ndarray
+    quality: np.ndarray | None
+    keep: np.ndarray
+    drop: np.ndarray
+
+    @classmethod
+    def of(
+        cls, items: Samples, quality: object, keep: Iterable[int], drop: Iterable[int]
+    ) -> "Rows":
+        """The rows that users name, as positions."""
+        of_source = np.arange(len(items))
+        if items.rows is not None:
+            of_source = np.array(items.rows)
+        kept = _positions(keep, "keep", of_source)
+        dropped = _positions(drop, "drop", of_source)
+        both = np.intersect1d(kept, dropped)
+        if both.size:
+            row = of_source[both[0]]
+            raise ArgumentError(f"row {row:,} is in both `keep` and `drop`; leave it in one.")
+        return cls(of_source, _check_quality(quality, items), kept, dropped)
+
+
+def _positions(given: Iterable[int], name: str, of_source: np.ndarray) -> np.ndarray:
+    """The positions of rows of the source."""
+    if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
+        raise ArgumentError(f"`{name}` must be rows, such as [0, 7]; got {given!r}.")
+    position_of = {row: position for position, row in enumerate(of_source.tolist())}
+    positions = []
+    for value in given:
+        try:
+            row = operator.index(value)
+        except TypeError:
+            raise ArgumentError(f"`{name}` must be rows, such as [0, 7]; got {value!r}.") from None
+        if row not in position_of:
+            raise ArgumentError(
+                f"`{name}` names row {row:,}, which is not among the {of_source.size:,} outputs: "
+                "rows are counted from 0, and empty outputs cannot be chosen."
+            )
+        positions.append(position_of[row])
+    return np.unique(np.array(positions, dtype=int))
+
+
+def _check_quality(quality: object, items: Samples) -> np.ndarray | None:
+    """The quality of each output, as numbers of at least 0."""
+    if quality is None:
+        return None
+    try:
+        values = np.asarray(as_numpy(quality, "quality"), np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError("`quality` must be a number for each output.") from None
+    if values.shape != (len(items),):
+        more = ""
+        if items.skipped:
+            are = counted(items.skipped, "empty output is", "empty outputs are")
+            more = f" {are} left out: leave their numbers out, too."
+        raise DataError(
+            f"`quality` must be a number for each of {len(items):,} outputs; got shape "
+            f"{values.shape}.{more}"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    if wrong.size:
+        raise DataError(
+            f"`quality` must be finite and at least 0; entry {wrong[0]} is {values[wrong[0]]:g}. "
+            "Shift or rescale it."
+        )
+    return values
