@@ -443,12 +443,13 @@ REFUSED = [
     ({"k": 2, "keep": [1], "drop": [1]}, "row 1 is in both `keep` and `drop`"),
     ({"k": 2, "keep": [1, 2, 3]}, "`keep` names 3 outputs of one source, .*than the 2 to choose"),
     ({"k": 2, "drop": range(8)}, "`drop` names all of them"),
-    ({"k": 2, "quality": [1.0]}, "`quality` must be a number for each of 8 outputs"),
-    ({"k": 2, "quality": [-1.0] * 8}, "`quality` must be finite and at least 0; entry 0 is -1"),
-    ({"k": 2, "quality": ["good"] * 8}, "`quality` must be a number for each output"),
+    ({"k": 2, "quality": [1.0]}, "`quality` must have one number per output, shape .8,."),
+    ({"k": 2, "quality": [-1.0] * 8}, "`quality` must be finite and not negative; entry 0 is -1"),
+    ({"k": 2, "quality": ["good"] * 8}, "`quality` must hold a real number for each output"),
     ({"k": 2, "per": "prompt"}, "`per` is prompt, and there are no prompts"),
     ({"k": 2, "per": "model"}, "does not name the model of each output"),
     ({"k": 2, "by": "conditional_vendi"}, "conditional_vendi needs prompts"),
+    ({"k": 2, "by": "quality_vendi"}, "got 'quality_vendi'. With `quality`, each of them counts"),
 ]
 
 

@@ -329,8 +329,8 @@ COMMAND_REFUSALS = [
     ((), b"--k must be the number of outputs"),
     (("-k", 3, "--per", "group"), b"--per must be prompt or model"),
     (("-k", 3, "--order", 3), b"--order must be 1 or 2"),
-    (("-k", 3, "--quality-field", "nothing"), b"--quality-field nothing"),
-    (("-k", 3, "--quality-field", "model"), b"must hold numbers; row 0 has a"),
+    (("-k", 3, "--quality-field", "nothing"), b"has no field 'nothing' (--quality-field)"),
+    (("-k", 3, "--quality-field", "model"), b"has a quality that is no number, a,"),
     (("-k", 3, "--by", "cluster_rke"), b"--by must be one of vendi"),
 ]
 

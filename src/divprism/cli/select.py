@@ -1,16 +1,12 @@
 """`divprism select`: a diverse subset of outputs, written in the layout that they came in."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from divprism.analysis.selection import select as select_outputs
 from divprism.cli.job import Job, command, flag
 from divprism.cli.messages import say
-from divprism.data.readers.guards import shown
-from divprism.data.samples import Samples
 from divprism.data.subsets import layout_of, rows_in
-from divprism.errors import ArgumentError, DataError, DivprismError
 from divprism.report.selection_tables import selection_records, selection_table
 
 _WITHOUT = ("interval", "unit", "num_permutations", "fail_under", "report", "details")
@@ -24,7 +20,6 @@ def select(
     ),
     by: str = flag("Scoring", "vendi", "Score to maximise: divprism ls scores."),
     per: str | None = flag("Scoring", None, "Choose from each.", metavar="prompt|model"),
-    quality_field: str | None = flag("Input", None, "Field with a quality, higher for better."),
     keep: str | None = flag("Input", None, "File with rows or outputs to choose in any case."),
     drop: str | None = flag("Input", None, "File with rows or outputs not to choose."),
     near_duplicates: float | None = flag("Scoring", None, "Similarity of near-copies, as 0.95."),
@@ -37,11 +32,8 @@ def select(
     layout = layout_of(job.source, samples, joined=job.prompts is not None)
     if subset is not None:
         layout.check(subset)  # before anything is embedded
-    quality = None
-    if quality_field is not None:
-        quality = _qualities(job, samples, quality_field)
     options: dict[str, Any] = {"settings": job.settings(samples), "memory": job.max_memory}
-    options |= {"k": k, "by": by, "per": per, "quality": quality}
+    options |= {"k": k, "by": by, "per": per}
     options |= {"near_duplicates": near_duplicates}
     for name, path in (("keep", keep), ("drop", drop)):
         if path is not None:
@@ -51,30 +43,3 @@ def select(
         say(layout.write(sorted(result.positions), subset), job.quiet)
     document = result.to_dict()
     job.show(result, document, selection_table(document), selection_records(document))
-
-
-def _qualities(job: Job, samples: Samples, name: str) -> list[float]:
-    """The numbers in a field, in the order of the samples."""
-    if job.source == "-":
-        raise ArgumentError("--quality-field reads IN twice, so IN cannot be standard input.")
-    quiet = replace(job, quiet=True)
-    try:
-        # As if the field named the model: so a field can be read from every format.
-        whole = quiet.read(limit=None, model_field=name)
-    except DivprismError as error:
-        reason = str(error).replace(" (`model_field`)", "")
-        raise ArgumentError(f"--quality-field {shown(name)}: {reason}") from None
-    if whole.models is None:
-        raise ArgumentError(f"--quality-field {shown(name)}: {samples.source} has no such field.")
-    rows = whole.rows or range(len(whole))
-    of_row = dict(zip(rows, whole.models, strict=True))
-    qualities = []
-    for row in samples.rows or range(len(samples)):
-        try:
-            qualities.append(float(of_row[row]))
-        except ValueError:
-            raise DataError(
-                f"--quality-field {shown(name)} must hold numbers; row {row:,} has "
-                f"{shown(of_row[row][:80])}."
-            ) from None
-    return qualities

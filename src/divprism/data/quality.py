@@ -7,7 +7,7 @@ from typing import Any
 from divprism.core.validation import check_quality
 from divprism.data.columns import plain_column
 from divprism.data.readers.guards import is_url
-from divprism.data.samples import Image, Samples, Side, Text, Video
+from divprism.data.samples import Audio, Image, Samples, Side, Text, Video
 from divprism.data.wording import counted
 from divprism.errors import ArgumentError, DataError
 
@@ -68,7 +68,7 @@ def _plain(side: Side | None) -> Any:
     for item in side:
         if isinstance(item, Text):
             values.append(item.text)
-        elif isinstance(item, Image | Video):
+        elif isinstance(item, Audio | Image | Video):
             values.append(item.source)
         else:
             values.append(item)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from divprism.core.kernels.base import finite_number
-from divprism.core.validation import as_numpy, whole_number
+from divprism.core.validation import whole_number
 from divprism.data.samples import Samples
-from divprism.data.wording import counted
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import ArgumentError
 from divprism.scores.settings import Settings
-from divprism.scores.spec import LABELS, SCORES, ScoreSpec
+from divprism.scores.spec import LABELS, QUALITY, SCORES, ScoreSpec
 
 __all__ = ["Request", "Rows"]
 
@@ -55,9 +54,14 @@ class Request:
         settings: Settings,
     ) -> "Request":
         """The request, or an ArgumentError for what is not possible."""
-        if LABELS in spec.needs:
-            names = ", ".join(other.name for other in SCORES if LABELS not in other.needs)
-            raise ArgumentError(f"`by` must be one of {names}; got {spec.name!r}.")
+        possible = [other.name for other in SCORES if not {LABELS, QUALITY} & set(other.needs)]
+        if spec.name not in possible:
+            more = ""
+            if QUALITY in spec.needs:
+                more = " With `quality`, each of them counts times the mean quality."
+            raise ArgumentError(
+                f"`by` must be one of {', '.join(possible)}; got {spec.name!r}.{more}"
+            )
         if per is not None and per not in _WITHIN:
             raise ArgumentError(f"`per` must be prompt or model; got {per!r}.")
         if k is None and near_duplicates is None:
@@ -121,9 +125,7 @@ class Rows:
     drop: np.ndarray
 
     @classmethod
-    def of(
-        cls, items: Samples, quality: object, keep: Iterable[int], drop: Iterable[int]
-    ) -> "Rows":
+    def of(cls, items: Samples, keep: Iterable[int], drop: Iterable[int]) -> "Rows":
         """The rows that users name, as positions."""
         of_source = np.arange(len(items))
         if items.rows is not None:
@@ -134,7 +136,7 @@ class Rows:
         if both.size:
             row = of_source[both[0]]
             raise ArgumentError(f"row {row:,} is in both `keep` and `drop`; leave it in one.")
-        return cls(of_source, _check_quality(quality, items), kept, dropped)
+        return cls(of_source, items.quality, kept, dropped)
 
 
 def _positions(given: Iterable[int], name: str, of_source: np.ndarray) -> np.ndarray:
@@ -155,31 +157,3 @@ def _positions(given: Iterable[int], name: str, of_source: np.ndarray) -> np.nda
             )
         positions.append(position_of[row])
     return np.unique(np.array(positions, dtype=int))
-
-
-def _check_quality(quality: object, items: Samples) -> np.ndarray | None:
-    """The quality of each output, as numbers of at least 0."""
-    if quality is None:
-        return None
-    try:
-        values = np.asarray(as_numpy(quality, "quality"), np.float64)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError("`quality` must be a number for each output.") from None
-    if values.shape != (len(items),):
-        more = ""
-        if items.skipped:
-            are = counted(items.skipped, "empty output is", "empty outputs are")
-            more = f" {are} left out: leave their numbers out, too."
-        raise DataError(
-            f"`quality` must be a number for each of {len(items):,} outputs; got shape "
-            f"{values.shape}.{more}"
-        )
-    wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
-    if wrong.size:
-        raise DataError(
-            f"`quality` must be finite and at least 0; entry {wrong[0]} is {values[wrong[0]]:g}. "
-            "Shift or rescale it."
-        )
-    return values

@@ -10,15 +10,16 @@ import numpy as np
 
 from divprism.analysis.groups.result import describe_row
 from divprism.analysis.inputs import (
-    as_samples,
     embed_samples,
     pool_bandwidths,
+    read_samples,
     with_rule_of,
 )
 from divprism.analysis.selection.choice import MOST_OF_ALL, Choice, exact_prompts
 from divprism.analysis.selection.request import Request, Rows
 from divprism.analysis.selection.result import Selection
 from divprism.data.inputs import as_arrays
+from divprism.data.quality import column_of_quality
 from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples
 from divprism.data.wording import counted
@@ -89,9 +90,9 @@ def select(
     per : "prompt" or "model", optional
         Choose k outputs of each distinct prompt, or of each model, by the score inside the group.
         Groups with fewer than k outputs are chosen whole.
-    quality : array (n,), optional
-        A number of at least 0 for each output, higher for better. The objective is then
-        log(mean quality) + log(score).
+    quality : array (n,), str or callable, optional
+        As in `evaluate`: a number of at least 0 for each output, higher for better. The objective
+        is then log(mean quality) + log(score).
     keep, drop : iterable of int, optional
         Rows of the source that must be chosen (they count in k), and rows that must not.
     near_duplicates : float, optional
@@ -129,10 +130,10 @@ def select(
     spec = score_spec(by, "by")
     settings, resources = read_options(options, EmbeddedPairOptions, "select")
     request = Request.of(spec, k, per, near_duplicates, settings)
-    columns = Fields(output, prompt, model, suffix="")
-    items = as_arrays(as_samples(x, t, settings.kernel_t, columns))
+    columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
+    items = as_arrays(read_samples(x, t, settings.kernel_t, columns, quality))
     _require_groups(items, per)
-    rows = Rows.of(items, quality, keep, drop)
+    rows = Rows.of(items, keep, drop)
     embedded, settings = embed_samples(items, settings, resources)
     pooled = settings
     if items.models is not None:
