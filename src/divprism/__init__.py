@@ -36,6 +36,8 @@ from divprism.analysis.groups import (
 from divprism.analysis.groups.kmeans import kmeans_labels
 from divprism.analysis.intervals import Interval
 from divprism.analysis.metric import Metric
+from divprism.analysis.overlap import overlap
+from divprism.analysis.overlap_result import ModelOverlap, Overlap, PromptOverlap
 from divprism.core import kernels as _kernels
 from divprism.core.kernels import *  # noqa: F403  # a new kernel is public
 from divprism.data.examples import demo_samples
@@ -96,9 +98,12 @@ __all__ = [
     "Metric",
     "MissingExtraError",
     "MissingModelError",
+    "ModelOverlap",
     "NestedScores",
     "Notice",
+    "Overlap",
     "PromptGroups",
+    "PromptOverlap",
     "Results",
     "Samples",
     "Score",
@@ -122,6 +127,7 @@ __all__ = [
     "kmeans_labels",
     "load",
     "nested_scores",
+    "overlap",
     "prompt_groups",
     "recall",
     "shuffled_baseline",

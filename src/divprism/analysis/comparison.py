@@ -12,13 +12,13 @@ import numpy as np
 
 from divprism.analysis.assess import assess_models
 from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Results
-from divprism.analysis.inputs import (
-    with_rule_of,
-)
+from divprism.analysis.inputs import with_rule_of
 from divprism.analysis.intervals import SamplingError, quantile
 from divprism.analysis.matched_models import matched_models
+from divprism.analysis.model_states import refuse_truncation
+from divprism.analysis.overlap import overlap_of
+from divprism.analysis.overlap_result import Overlap
 from divprism.analysis.stability import Range, ScaledScores
-from divprism.core.kernels import Precomputed
 from divprism.data.files import write_text
 from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples, Text
@@ -115,6 +115,8 @@ class Comparison:
         What was left out to make the models comparable.
     warnings : tuple of Notice
         What a reader should know.
+    overlap : Overlap, optional
+        What the models share, if asked for.
     """
 
     results: Results
@@ -126,6 +128,7 @@ class Comparison:
     stable_range: dict[str, Range]
     notes: tuple[Notice, ...]
     warnings: tuple[Notice, ...]
+    overlap: Overlap | None = None
 
     @property
     def settings(self) -> Settings:
@@ -177,7 +180,7 @@ class Comparison:
             | {"clear": difference.clear, "stable_range": _plain_ranges(difference.stable_range)}
             for difference in self.differences
         ]
-        return {
+        document = {
             "schema": SCHEMA,
             "score": self.score,
             "models": {model: result.to_dict() for model, result in self.results.items()},
@@ -190,6 +193,10 @@ class Comparison:
             "notes": [note.to_dict() for note in self.notes],
             "warnings": [notice.to_dict() for notice in self.warnings],
         }
+        # Only if asked for, so that documents without it stay as they are.
+        if self.overlap is not None:
+            document["overlap"] = self.overlap.to_dict()
+        return document
 
     def to_json(self) -> str:
         """The result document as JSON text."""
@@ -209,6 +216,7 @@ def compare(
     models: object,
     *,
     by: str = "conditional_vendi",
+    overlap: bool = False,
     prompt: str | None = None,
     output: str | None = None,
     model: str | None = None,
@@ -229,6 +237,8 @@ def compare(
         source per model.
     by : str, optional
         Score to rank by.
+    overlap : bool, optional
+        Whether to add what the models share (see `dp.overlap`).
     prompt, output, model : str, optional
         Columns of the tables or files, recognised by their names if not given.
     interval : float, optional
@@ -257,7 +267,9 @@ def compare(
     # A ranking without errors would hide ties, so intervals are always computed.
     if settings.interval is None:
         settings = replace(settings, interval=_LEVEL)
-    _require_comparable(spec, settings)
+    _require_no_labels(spec)
+    if overlap:
+        refuse_truncation(settings, "overlap")
     kept = matched_models(models, settings, resources, Fields(output, prompt, model, suffix=""))
     settings = kept.settings
     evaluations: dict[str, Evaluation] = {}
@@ -273,6 +285,11 @@ def compare(
     # Long texts tend to differ more, so a ranking by diversity may be one by length. Lengths are
     # those of the texts; the embedded samples hold vectors.
     lengths = _mean_lengths(kept.given)
+    shared = None
+    warnings = (*kept.warnings, *results.warnings)
+    if overlap:
+        shared = overlap_of(kept, resources)
+        warnings = tuple(dict.fromkeys([*warnings, *shared.warnings]))
     return Comparison(
         results=results,
         score=by,
@@ -282,22 +299,17 @@ def compare(
         length_correlation=_correlation(results, by, lengths),
         stable_range=scaled.range_of_order(),
         notes=kept.notes,
-        warnings=(*kept.warnings, *results.warnings),
+        warnings=warnings,
+        overlap=shared,
     )
 
 
-def _require_comparable(spec: ScoreSpec, settings: Settings) -> None:
-    """Refuse what cannot be compared before anything is computed."""
+def _require_no_labels(spec: ScoreSpec) -> None:
+    """Refuse scores inside labels, before anything is computed."""
     # Labels belong to the rows of one model, and matching drops rows, so `compare` takes none.
     if LABELS in spec.needs:
         names = ", ".join(other.name for other in SCORES if LABELS not in other.needs)
         raise ArgumentError(f"`by` must be one of {names}; got {spec.name!r}.")
-    for side in ("x", "t"):
-        if isinstance(settings.kernel(side), Precomputed):
-            raise ArgumentError(
-                f"`kernel_{side}` is Precomputed(), and a comparison takes rows that can be "
-                "matched, left out and pooled: give vectors, or evaluate each model alone."
-            )
 
 
 def _require_score(by: str, result: Evaluation) -> None:

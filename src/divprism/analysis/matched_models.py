@@ -9,12 +9,12 @@ import numpy as np
 from divprism.analysis.inputs import as_samples, embed_samples, pool_bandwidths
 from divprism.analysis.matching import match_prompts
 from divprism.core.arrays import to_numpy
-from divprism.core.kernels import Categorical
+from divprism.core.kernels import Categorical, Precomputed
 from divprism.data.inputs import model_keyword
 from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples
 from divprism.engines import Resources
-from divprism.errors import DataError, Notice
+from divprism.errors import ArgumentError, DataError, Notice
 from divprism.scores.settings import Settings
 
 __all__ = ["MatchedModels", "matched_models"]
@@ -56,6 +56,7 @@ def matched_models(
     models: object, settings: Settings, resources: Resources, columns: Fields
 ) -> MatchedModels:
     """The models of a source, or of a mapping of name to source, on the prompts that all have."""
+    _require_rows(settings)
     # Matched before the embedding, so that what cannot be compared is refused at once.
     given = _split_models(models, columns)
     kept, notes = match_prompts(given, model_keyword(models))
@@ -74,6 +75,16 @@ def matched_models(
         notes=(*notes, *embedded.notes),
         warnings=embedded.warnings,
     )
+
+
+def _require_rows(settings: Settings) -> None:
+    """Refuse kernel matrices, before anything is computed."""
+    for side in ("x", "t"):
+        if isinstance(settings.kernel(side), Precomputed):
+            raise ArgumentError(
+                f"`kernel_{side}` is Precomputed(), and a comparison takes rows that can be "
+                "matched, left out and pooled: give vectors, or evaluate each model alone."
+            )
 
 
 def _split_models(models: object, columns: Fields) -> dict[str, Samples]:

@@ -7,6 +7,7 @@ from divprism.analysis.gates import check_gates, parse_gates
 from divprism.cli.job import Job, command, flag
 from divprism.data.wording import differing_names
 from divprism.errors import ArgumentError
+from divprism.report.overlap_tables import overlap_table
 from divprism.report.tables import comparison_table
 
 
@@ -15,6 +16,7 @@ def compare(
     job: Job,
     others: list[str] = typer.Argument(None, metavar="IN ...", help="More sources, one per model."),
     by: str = flag("Scoring", "conditional_vendi", "Score to rank by: divprism ls scores."),
+    overlap: bool = flag("Scoring", False, "Also show how much the models share.", "--overlap"),
 ) -> None:
     """Rank models on the same prompts, with the same number of outputs for each prompt."""
     gates = parse_gates(job.fail_under, labels=False)
@@ -30,8 +32,12 @@ def compare(
         raise ArgumentError("two sources have the same name; add a field with the model to each.")
     models = dict(zip(names, parts, strict=True))
     options = {"settings": job.settings(parts[0]), "memory": job.max_memory, "by": by}
-    comparison = job.run(compare_models, models, **options)
+    comparison = job.run(compare_models, models, overlap=overlap, **options)
     document = comparison.to_dict()
     records = comparison_table(document, wide=True)
-    job.show(comparison, document, comparison_table(document, job.wide), records)
+    further = None
+    if overlap:
+        further = overlap_table(document["overlap"], job.wide, alone=False)
+    table = comparison_table(document, job.wide)
+    job.show(comparison, document, table, records, further=further)
     check_gates(comparison.results, gates)
