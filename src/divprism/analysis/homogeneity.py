@@ -45,11 +45,10 @@ class Homogeneity:
             document[name] = None
             if matrix is not None:
                 between = matrix[~np.eye(len(matrix), dtype=bool)]
-                rows = np.where(np.isnan(matrix), None, matrix.astype(object))
                 document[name] = {
                     "between_models": float(between.mean()),
                     "within_a_model": _plain(float(matrix.diagonal().mean())),
-                    "matrix": rows.tolist(),
+                    "matrix": [_plain_row(row) for row in matrix.tolist()],
                 }
         return document
 
@@ -58,6 +57,10 @@ def _plain(value: float) -> float | None:
     if np.isnan(value):
         return None
     return value
+
+
+def _plain_row(row: list[float]) -> list[float | None]:
+    return [_plain(value) for value in row]
 
 
 def homogeneity_of(kept: MatchedModels, states: ModelStates) -> Homogeneity:

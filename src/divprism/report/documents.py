@@ -29,8 +29,6 @@ from divprism.report.texts import shortened, visible
 from divprism.scores.spec import curve_spec, is_score
 
 __all__ = [
-    "NOTICES",
-    "SETTINGS",
     "Document",
     "Documents",
     "check_details",
