@@ -36,6 +36,8 @@ from divprism.analysis.groups import (
 from divprism.analysis.groups.kmeans import kmeans_labels
 from divprism.analysis.intervals import Interval
 from divprism.analysis.metric import Metric
+from divprism.analysis.mixture import mixture
+from divprism.analysis.mixture_result import GroupMixture, Mixture
 from divprism.analysis.overlap import overlap
 from divprism.analysis.overlap_result import ModelOverlap, Overlap, PromptOverlap
 from divprism.core import kernels as _kernels
@@ -90,6 +92,7 @@ __all__ = [
     "Evaluation",
     "ExactPromptGrouping",
     "GateError",
+    "GroupMixture",
     "Interval",
     "KMeansGrouping",
     "KernelDistance",
@@ -98,6 +101,7 @@ __all__ = [
     "Metric",
     "MissingExtraError",
     "MissingModelError",
+    "Mixture",
     "ModelOverlap",
     "NestedScores",
     "Notice",
@@ -126,6 +130,7 @@ __all__ = [
     "kernel_distance",
     "kmeans_labels",
     "load",
+    "mixture",
     "nested_scores",
     "overlap",
     "prompt_groups",

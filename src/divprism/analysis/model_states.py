@@ -6,7 +6,7 @@ mean of theirs, because all have the same prompts with the same number of output
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from divprism.analysis.content_order import ContentOrder, side_hashes
 from divprism.analysis.groups.result import describe_row
 from divprism.analysis.matched_models import MatchedModels
 from divprism.core.arrays import plain_mode
+from divprism.core.kernels import Categorical
 from divprism.core.operators import HadamardOperator, KernelOperator, Operator
 from divprism.engines import Resources
 from divprism.errors import ArgumentError
@@ -80,6 +81,8 @@ class ModelStates:
         The prompt of each column, numbered from zero in the order of their content.
     labels : tuple of dict
         For each prompt the text, the file or the id that it stands for.
+    prompt_state : KernelOperator
+        K_T / n, which all models share. Without conditioning on prompts, all of them as one point.
     """
 
     names: tuple[str, ...]
@@ -88,10 +91,21 @@ class ModelStates:
     contents: np.ndarray
     prompts: np.ndarray
     labels: tuple[dict[str, Any], ...]
+    prompt_state: KernelOperator
 
     @classmethod
-    def of(cls, kept: MatchedModels, settings: Settings, resources: Resources) -> "ModelStates":
-        """The states of matched models; O(N d) for N outputs of all models together."""
+    def of(
+        cls,
+        kept: MatchedModels,
+        settings: Settings,
+        resources: Resources,
+        *,
+        conditional: bool = True,
+    ) -> "ModelStates":
+        """The states of matched models; O(N d) for N outputs of all models together.
+
+        If not `conditional`, the states are those of the outputs alone, K_X / n.
+        """
         pooled = kept.pooled()
         problem = pose(pooled.outputs, pooled.prompts, settings=settings, resources=resources)
         assert problem.t is not None
@@ -105,6 +119,14 @@ class ModelStates:
         rows = np.stack([own[np.lexsort((by_content[own], of_row[own]))] for own in rows])
         prompts = of_row[rows[0]]
         given = next(iter(kept.given.values())).prompts
+        prompt_state = problem.t
+        if not conditional:
+            # One id for all: K_X o 1 = K_X.
+            same = np.zeros((problem.n, 1))
+            weights, double = problem.weights, np.float64
+            prompt_state = KernelOperator.from_data(
+                Categorical(), same, weights, dtype=double, name="t"
+            )
         firsts = rows[0][np.flatnonzero(np.diff(prompts, prepend=-1))]
         return cls(
             names=tuple(kept.embedded),
@@ -113,6 +135,19 @@ class ModelStates:
             contents=by_content[rows],
             prompts=prompts,
             labels=tuple(describe_row(given, int(row)) for row in firsts),
+            prompt_state=prompt_state,
+        )
+
+    def select(self, prompts: np.ndarray) -> "ModelStates":
+        """The states on some of the prompts, which are numbered anew."""
+        columns = np.isin(self.prompts, prompts)
+        kept = np.unique(self.prompts[columns], return_inverse=True)
+        return replace(
+            self,
+            rows=self.rows[:, columns],
+            contents=self.contents[:, columns],
+            prompts=kept[1],
+            labels=tuple(self.labels[prompt] for prompt in kept[0]),
         )
 
     @property
@@ -135,19 +170,13 @@ class ModelStates:
         """The number of outputs that each model has for each prompt."""
         return np.bincount(self.prompts)
 
-    @property
-    def prompt_state(self) -> KernelOperator:
-        """K_T / n, which all models share."""
-        assert self.problem.t is not None
-        return self.problem.t
-
     def state(self, rows: np.ndarray) -> HadamardOperator:
         """The joint operator of some rows of the problem, all of equal weight.
 
         Equal pairs are merged, and only the points that occur are kept.
         """
         x, t = self.problem.x, self.prompt_state
-        pairs, index = np.unique(self._codes(rows), return_inverse=True)
+        pairs, index = np.unique(self.codes(rows), return_inverse=True)
         masses = np.bincount(index) / rows.size
         points_x, left = np.unique(pairs // t.size, return_inverse=True)
         points_t, right = np.unique(pairs % t.size, return_inverse=True)
@@ -159,14 +188,22 @@ class ModelStates:
             right,
         )
 
+    def state_of_prompts(self) -> KernelOperator:
+        """K_T / n on the prompts of these states: after `select`, some of all."""
+        t = self.prompt_state
+        points = t.index[self.rows[0]]
+        masses = np.bincount(points, minlength=t.size) / points.size
+        present = np.flatnonzero(masses)
+        return t.subset(present, masses[present])
+
     def prompts_of_points(self, rows: np.ndarray) -> np.ndarray:
         """The prompt of each point of `state(rows)`, numbered as in `prompts`."""
-        of_points = np.unique(self._codes(rows)) % self.prompt_state.size
+        of_points = np.unique(self.codes(rows)) % self.prompt_state.size
         ranks = np.empty(self.prompt_state.size, int)
         ranks[self.prompt_state.index[self.rows[0]]] = self.prompts
         return np.asarray(ranks[of_points])
 
-    def _codes(self, rows: np.ndarray) -> np.ndarray:
+    def codes(self, rows: np.ndarray) -> np.ndarray:
         """One integer for each pair of an output and a prompt, equal where both are."""
         flat, t = np.ravel(rows), self.prompt_state
         return np.asarray(self.problem.x.index[flat] * t.size + t.index[flat])
