@@ -24,6 +24,7 @@ from divprism.data.readers.guards import shown
 from divprism.engines import blas_for
 from divprism.errors import ArgumentError, Notice
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
+from divprism.scores.spec import score_spec
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -125,7 +126,7 @@ def mixture(
         num_permutations=_or_default(kept.settings.num_permutations, _EXCHANGES),
         interval=kept.settings.interval or _LEVEL,
     )
-    is_conditional = by.startswith("conditional")
+    is_conditional = "joint" in score_spec(by).terms
     states = ModelStates.of(kept, settings, resources, conditional=is_conditional)
     corners, values = _corners(states.names, quality, min_quality)
     groups = _groups_of(states, per_group)
@@ -135,31 +136,20 @@ def mixture(
         for name, prompts in groups.items():
             part = solved_mixture(states.select(prompts), settings, corners, errors=False)
             by_group.append(_of_group(name, prompts.size, states.names, part))
-    mean_quality = None
-    if values is not None:
-        mean_quality = float(values @ solved.weights)
-    resolved = replace(
-        states.problem.settings,
-        bandwidth_rule=kept.settings.bandwidth_rule,
-        interval=settings.interval,
-    )
+    plain = vars(solved) | {
+        "weights": _named(states.names, solved.weights),
+        "alone": _named(states.names, solved.alone),
+        "best": states.names[solved.best],
+    }
+    rule, resolved = kept.settings.bandwidth_rule, states.problem.settings
     return Mixture(
+        **plain,
         by=by,
-        weights=_named(states.names, solved.weights),
-        score=solved.score,
-        alone=_named(states.names, solved.alone),
-        best=states.names[solved.best],
-        gain=solved.gain,
-        low=solved.low,
-        high=solved.high,
-        chance=solved.chance,
-        gap=solved.gap,
-        num_iterations=solved.num_iterations,
         per_group=tuple(by_group),
-        quality=mean_quality,
+        quality=None if values is None else float(values @ solved.weights),
         num_prompts=states.counts.size,
         num_outputs=states.num_outputs,
-        settings=resolved,
+        settings=replace(resolved, bandwidth_rule=rule, interval=settings.interval),
         notes=kept.notes,
         warnings=(*kept.warnings, *states.problem.warnings, *_too_few(states)),
     )
@@ -192,8 +182,8 @@ def _checked_settings(by: str, settings: Settings) -> Settings:
     if by not in MIXED:
         raise ArgumentError(f"`by` must be one of {', '.join(MIXED)}; got {by!r}.")
     refuse_truncation(settings, "mixture")
-    if by.endswith("rke"):
-        settings = replace(settings, order=2.0)
+    # Scores with an order of their own have it whatever the settings say.
+    settings = replace(settings, order=score_spec(by).order_under(settings.order))
     if settings.order not in (1, 2):
         raise ArgumentError(
             f"`order` must be 1 or 2 for a mixture, where the best weights can be certified; got "
