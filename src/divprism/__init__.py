@@ -38,6 +38,7 @@ from divprism.analysis.intervals import Interval
 from divprism.analysis.metric import Metric
 from divprism.analysis.mixture import mixture
 from divprism.analysis.mixture_result import GroupMixture, Mixture
+from divprism.analysis.online_mixture import MixtureBandit
 from divprism.analysis.overlap import overlap
 from divprism.analysis.overlap_result import ModelOverlap, Overlap, PromptOverlap
 from divprism.core import kernels as _kernels
@@ -102,6 +103,7 @@ __all__ = [
     "MissingExtraError",
     "MissingModelError",
     "Mixture",
+    "MixtureBandit",
     "ModelOverlap",
     "NestedScores",
     "Notice",
