@@ -291,5 +291,5 @@ def test_documents_tables_and_the_command(tmp_path):
     wanted = ["--quality", "m0=1", "--quality", "m1=2", "--quality", "m2=3", "--min-quality", "3"]
     held = json.loads(CliRunner().invoke(app, [*call, *wanted, "--format", "json"]).stdout)
     assert held["weights"]["m2"] == pytest.approx(1)
-    bad = CliRunner().invoke(app, [*call, "--quality", "m0"])
-    assert bad.exit_code == 2
+    for wrong in (["--quality", "m0"], ["--interval", "0"]):
+        assert CliRunner().invoke(app, [*call, *wrong]).exit_code == 2

@@ -85,8 +85,8 @@ def mixture(
         The most random exchanges for `chance` at order 1; default 99, of which some five are
         used; 0 for no `chance`.
     interval : float, optional
-        Level of the interval of the gain, by a jackknife over prompts; default 0.95. At order 2 the
-        weights are chosen again without each prompt. At order 1 they are held: near the best
+        Level of the interval of the gain, by a jackknife over prompts whatever the `unit`; default
+        0.95. At order 2 the weights are chosen again without each prompt. At order 1 they are held: near the best
         weights the score does not depend on them to first order.
     **options
         Keywords of `evaluate`, without a truncation; `order` must be 1 or 2.
@@ -149,7 +149,7 @@ def mixture(
         quality=None if values is None else float(values @ solved.weights),
         num_prompts=states.counts.size,
         num_outputs=states.num_outputs,
-        settings=replace(resolved, bandwidth_rule=rule, interval=settings.interval),
+        settings=replace(resolved, bandwidth_rule=rule, interval=settings.interval, unit="prompt"),
         notes=kept.notes,
         warnings=(*kept.warnings, *states.problem.warnings, *_too_few(states)),
     )

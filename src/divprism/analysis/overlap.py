@@ -78,7 +78,7 @@ def overlap(
     N^2 operations for each exchange. At other orders there are also spectra: one of n outputs for
     each model, one of 2n for each pair, one of N for all, and of exchanges at least five times two
     of n for each pair; up to 3,000 outputs these are exact, and beyond they take the estimator of
-    the settings.
+    the settings. An `engine` computes the tiles of large spectra; the rest runs in this process.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def overlap(
         Number of random exchanges; default 99, and 0 for none. The exchange of all of more than two
         models takes at most 19 above 5,000 outputs.
     interval : float, optional
-        Level of the intervals, by a jackknife over prompts; default 0.95.
+        Level of the intervals, by a jackknife over prompts whatever the `unit`; default 0.95.
     **options
         Keywords of `evaluate`, without a truncation.
 
@@ -161,6 +161,7 @@ def overlap_of(kept: MatchedModels, resources: Resources) -> Overlap:
             states.problem.settings,
             bandwidth_rule=kept.settings.bandwidth_rule,
             interval=settings.interval,
+            unit="prompt",
         ),
         notes=kept.notes,
         warnings=(*kept.warnings, *states.problem.warnings, *_too_few(states)),

@@ -24,6 +24,8 @@ def mix(
     top: int = flag("Output", 10, "Prompts in the table; JSON and CSV have all.", min=1),
 ) -> None:
     """Mix models: which weights make their outputs together most diverse?"""
+    if not job.interval:  # for score, 0 means no intervals
+        raise ArgumentError("--interval must be above 0: the gain comes with an interval.")
     models = read_models(job, others)
     options = {"settings": job.settings(next(iter(models.values()))), "memory": job.max_memory}
     result = job.run(

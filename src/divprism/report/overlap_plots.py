@@ -20,6 +20,7 @@ __all__ = ["distances_of", "draw_heat_map", "draw_tree", "plot_overlap"]
 
 _LONGEST_NAME = 26  # letters of a model beside a plot
 _DARK = 0.7  # share of the scale from which on a cell is too dark for dark letters
+_MOST_TICKS = 5  # of the tree, whose labels are long
 _FEW_MODELS = 15  # up to which a cell has room for its number
 
 
@@ -109,6 +110,8 @@ def draw_tree(ax: "Axes", document: Document) -> None:
     drawn = dendrogram(average_linkage(distances_of(document)), no_plot=True)
     has_chance = document["joint"]["chance"] is not None
     with styled():
+        from matplotlib.ticker import MaxNLocator
+
         for places, heights in zip(drawn["icoord"], drawn["dcoord"], strict=True):
             # SciPy puts leaves at 5, 15, 25, ...
             ax.plot(heights, [(place - 5) / 10 for place in places], color=INK, linewidth=1.2)
@@ -117,6 +120,7 @@ def draw_tree(ax: "Axes", document: Document) -> None:
         ax.grid(visible=False, axis="y")
         ax.set_ylim(len(order) - 0.5, -0.5)
         ax.set_xlim(left=0.0)
+        ax.xaxis.set_major_locator(MaxNLocator(_MOST_TICKS))
         label = "Information between output and model given the prompt (nats)"
         if has_chance:
             label = "Information beyond chance (nats)"

@@ -140,8 +140,8 @@ def overlap_section(document: Document) -> OverlapSection:
         ),
     ]
     caption = (
-        "Left: as how many models two models count, from 1 (interchangeable) to 2 (nothing in "
-        "common). Right: models joined by average linkage; the further right two branches meet, "
+        "First: as how many models two models count, from 1 (interchangeable) to 2 (nothing in "
+        "common). Second: models joined by average linkage; the further right two branches meet, "
         "the less their models share."
     )
     return OverlapSection(
