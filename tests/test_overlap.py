@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from cases import LIBRARIES
 from scipy.cluster.hierarchy import linkage
 
 import divprism as dp
@@ -88,6 +89,7 @@ def test_the_same_outputs_have_no_information_and_disjoint_ones_log_m(order):
     assert found.pair("c", "b").new_share == pytest.approx(1, abs=1e-12)
     assert found.alone == pytest.approx(dict.fromkeys(models, 2.0))
     assert found.pair("a", "c").union == pytest.approx(4)
+    assert found.pair("a", "c").gain == pytest.approx(2)
     assert found.pairs[0].models == ("a", "b")
     disjoint = {"a": modes(0, 1), "b": modes(4, 5), "c": modes(2, 3)}
     together = dp.overlap(disjoint, kernel_x=dp.Cosine(), order=order, **QUICK).joint
@@ -156,6 +158,24 @@ def test_containers_and_tables_give_the_same_overlap():
     assert dp.overlap(rows, **embed, **options).information.sum() == pytest.approx(
         tables.information.sum()
     )
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_precision_and_array_library_do_not_matter(order, name):
+    pytest.importorskip(name)
+    library = LIBRARIES[name]
+    models = clouds(models=2)
+    given = {}
+    for model, samples in models.items():
+        parts = samples.outputs.astype(np.float32), samples.prompts.astype(np.float32)
+        given[model] = dp.Samples(*map(library, parts))
+    found, expected = (
+        dp.overlap(each, order=order, num_permutations=19, **KERNELS) for each in (given, models)
+    )
+    # Rounding to single precision moves points by 1e-7 of their size.
+    assert found.joint.information == pytest.approx(expected.joint.information, abs=1e-5)
+    assert found.joint.p_value == expected.joint.p_value
 
 
 def hash_of(text):
@@ -319,6 +339,13 @@ def test_the_tree_is_that_of_average_linkage():
     expected = linkage(matrix[np.triu_indices(4, 1)], method="average")
     assert np.allclose(found.tree(), expected)
     assert np.allclose(found.distances, found.distances.T)
+
+
+def test_the_settings_of_a_result_give_it_again():
+    models = clouds()
+    found = dp.overlap(models, order=2, num_permutations=9)
+    again = dp.overlap(models, settings=found.settings)
+    assert again.pairs == found.pairs and again.settings.num_permutations == 9
 
 
 def test_few_prompts_have_no_interval_and_say_so():

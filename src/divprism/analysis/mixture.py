@@ -86,8 +86,8 @@ def mixture(
         used; 0 for no `chance`.
     interval : float, optional
         Level of the interval of the gain, by a jackknife over prompts whatever the `unit`; default
-        0.95. At order 2 the weights are chosen again without each prompt. At order 1 they are held: near the best
-        weights the score does not depend on them to first order.
+        0.95. At order 2 the weights are chosen again without each prompt. At order 1 they are held:
+        near the best weights the score does not depend on them to first order.
     **options
         Keywords of `evaluate`, without a truncation; `order` must be 1 or 2.
 

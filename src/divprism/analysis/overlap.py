@@ -230,6 +230,7 @@ class _Measure:
             models=tuple(self.states.names[member] for member in members),
             information=information,
             union=math.exp(pooled - self._prompts[0]),
+            gain=math.exp(pooled - max(value for value, _ in own)),
             low=low,
             high=high,
             standard_error=spread,

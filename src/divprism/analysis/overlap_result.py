@@ -39,6 +39,9 @@ class ModelOverlap:
         interchangeable, the log of their number where they have nothing in common.
     union : float
         Conditional score of the outputs of all of them together, at the order of the settings.
+    gain : float
+        The union over the score of the most diverse of the models alone. It may be below 1: outputs
+        of a model that repeats itself take half of the weight.
     low, high : float or None
         Interval of the Information: what other prompts of the same kind would give. None for fewer
         than five prompts.
@@ -57,6 +60,7 @@ class ModelOverlap:
     models: tuple[str, ...]
     information: float
     union: float
+    gain: float
     low: float | None = None
     high: float | None = None
     standard_error: float | None = None

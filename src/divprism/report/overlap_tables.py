@@ -23,7 +23,7 @@ _LEGEND = (
 )
 _FIGURES = (
     *("counts_as", "factor", "information", "low", "high", "standard_error"),
-    *("chance", "excess", "p_value", "new_share", "union"),
+    *("chance", "excess", "p_value", "new_share", "union", "gain"),
 )
 _BEYOND = "over what exchanging the outputs to each prompt at random gives (by chance)"
 
