@@ -6,8 +6,8 @@ Five models answer with some of 30 equally unlike answers: two of them give the 
 many, and one gives only its own. All start unknown. The regret after n samples is w' G w of the
 true inner products G at the shares w of the samples, less its least value. Prints the mean regret
 over seeds times 1000, with its standard error, of the bandit for several values of `exploration`,
-of uniform choice, and of the best single model (known from the start). It takes a minute; the
-results are in docs/how-to/mixtures.md.
+of uniform choice, and of the best single model (known from the start). It takes some two
+minutes; the results are in docs/how-to/mixtures.md.
 """
 
 import argparse
