@@ -32,7 +32,8 @@ from divprism.scores.spec import SCORES
 X = np.random.default_rng(0).standard_normal((40, 3))
 T = np.arange(40) // 4
 COMMANDS = [
-    *("demo", "score", "embed", "compare", "groups", "select", "bandwidth", "converge", "state"),
+    *("demo", "score", "embed", "compare", "mix", "groups", "select", "bandwidth", "converge"),
+    "state",
     *("merge", "report", "ls", "cache", "doctor"),
 ]
 
@@ -955,7 +956,7 @@ def test_help_names_no_python_types():
         lines = run(command, "--help").stdout.decode().splitlines()
         # typer itself adds --help, and two commands have a path of their own.
         for line in lines:
-            assert "list[" not in line or command in ("compare", "report", "merge"), line
+            assert "list[" not in line or command in ("compare", "mix", "report", "merge"), line
             assert "<int" not in line, line
             assert "<bool>" not in line or "--help" in line, line
 

@@ -126,6 +126,8 @@ CALLS = {
     "cluster_vendi": lambda **options: dp.cluster_vendi(np.eye(3), [0, 1, 1], **options),
     "evaluate": lambda **options: dp.evaluate(np.eye(3), **options),
     "compare": lambda **options: dp.compare({}, **options),
+    "overlap": lambda **options: dp.overlap({}, **options),
+    "mixture": lambda **options: dp.mixture({}, **options),
     "converge": lambda **options: dp.converge(np.eye(12), **options),
     "bandwidth_sweep": lambda **options: dp.bandwidth_sweep(np.eye(3), **options),
     "prompt_groups": lambda **options: dp.prompt_groups(np.eye(3), [0, 1, 1], **options),

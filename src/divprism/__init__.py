@@ -36,6 +36,11 @@ from divprism.analysis.groups import (
 from divprism.analysis.groups.kmeans import kmeans_labels
 from divprism.analysis.intervals import Interval
 from divprism.analysis.metric import Metric
+from divprism.analysis.mixture import mixture
+from divprism.analysis.mixture_result import GroupMixture, Mixture
+from divprism.analysis.online_mixture import MixtureBandit
+from divprism.analysis.overlap import overlap
+from divprism.analysis.overlap_result import ModelOverlap, Overlap, PromptOverlap
 from divprism.analysis.pareto import pareto
 from divprism.analysis.pareto_front import ParetoFront, ParetoPoint
 from divprism.analysis.selection import Selection, select
@@ -92,6 +97,7 @@ __all__ = [
     "Evaluation",
     "ExactPromptGrouping",
     "GateError",
+    "GroupMixture",
     "Interval",
     "KMeansGrouping",
     "KernelDistance",
@@ -100,11 +106,16 @@ __all__ = [
     "Metric",
     "MissingExtraError",
     "MissingModelError",
+    "Mixture",
+    "MixtureBandit",
+    "ModelOverlap",
     "NestedScores",
     "Notice",
+    "Overlap",
     "ParetoFront",
     "ParetoPoint",
     "PromptGroups",
+    "PromptOverlap",
     "Results",
     "Samples",
     "ScendiScore",
@@ -129,7 +140,9 @@ __all__ = [
     "kernel_distance",
     "kmeans_labels",
     "load",
+    "mixture",
     "nested_scores",
+    "overlap",
     "pareto",
     "prompt_groups",
     "recall",

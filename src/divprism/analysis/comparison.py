@@ -14,9 +14,11 @@ from divprism.analysis.inputs import with_rule_of
 from divprism.analysis.intervals import SamplingError
 from divprism.analysis.matched_models import matched_models
 from divprism.analysis.model_ratios import Difference, differences_of
+from divprism.analysis.model_states import refuse_truncation
+from divprism.analysis.overlap import overlap_of
+from divprism.analysis.overlap_result import Overlap
 from divprism.analysis.pareto_front import DIVERSITY, ParetoFront, front_of
 from divprism.analysis.stability import Range, ScaledScores
-from divprism.core.kernels import Precomputed
 from divprism.data.files import write_text
 from divprism.data.quality import column_of_quality
 from divprism.data.readers.fields import Fields
@@ -71,6 +73,8 @@ class Comparison:
         What a reader should know.
     errors : dict of SamplingError or None
         By model, what parts of its sample contribute to the errors of its scores.
+    overlap : Overlap, optional
+        What the models share, if asked for.
     """
 
     results: Results
@@ -83,6 +87,7 @@ class Comparison:
     notes: tuple[Notice, ...]
     warnings: tuple[Notice, ...]
     errors: dict[str, SamplingError | None] = field(default_factory=dict)
+    overlap: Overlap | None = None
 
     @property
     def front(self) -> ParetoFront | None:
@@ -167,6 +172,9 @@ class Comparison:
         front = self.front
         if front is not None:
             document["front"] = front.to_dict()
+        # Only if asked for, so that documents without it stay as they are.
+        if self.overlap is not None:
+            document["overlap"] = self.overlap.to_dict()
         return document
 
     def to_json(self) -> str:
@@ -187,6 +195,7 @@ def compare(
     models: object,
     *,
     by: str = "conditional_vendi",
+    overlap: bool = False,
     prompt: str | None = None,
     output: str | None = None,
     model: str | None = None,
@@ -208,6 +217,8 @@ def compare(
         source per model.
     by : str, optional
         Score to rank by.
+    overlap : bool, optional
+        Whether to add what the models share (see `dp.overlap`).
     prompt, output, model : str, optional
         Columns of the tables or files, recognised by their names if not given.
     quality : str, callable, array (n,), or mapping of name to array, optional
@@ -240,7 +251,9 @@ def compare(
     # A ranking without errors would hide ties, so intervals are always computed.
     if settings.interval is None:
         settings = replace(settings, interval=_LEVEL)
-    _require_comparable(spec, settings)
+    _require_no_labels(spec)
+    if overlap:
+        refuse_truncation(settings, "overlap")
     columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
     kept = matched_models(models, settings, resources, columns, quality)
     settings = kept.settings
@@ -257,6 +270,11 @@ def compare(
     # Long texts tend to differ more, so a ranking by diversity may be one by length. Lengths are
     # those of the texts; the embedded samples hold vectors.
     lengths = _mean_lengths(kept.given)
+    shared = None
+    warnings = (*kept.warnings, *results.warnings)
+    if overlap:
+        shared = overlap_of(kept, resources)
+        warnings = tuple(dict.fromkeys([*warnings, *shared.warnings]))
     return Comparison(
         results=results,
         score=by,
@@ -266,23 +284,18 @@ def compare(
         length_correlation=_correlation(results, by, lengths),
         stable_range=scaled.range_of_order(),
         notes=kept.notes,
-        warnings=(*kept.warnings, *results.warnings),
+        warnings=warnings,
         errors=errors,
+        overlap=shared,
     )
 
 
-def _require_comparable(spec: ScoreSpec, settings: Settings) -> None:
-    """Refuse what cannot be compared before anything is computed."""
+def _require_no_labels(spec: ScoreSpec) -> None:
+    """Refuse scores inside labels, before anything is computed."""
     # Labels belong to the rows of one model, and matching drops rows, so `compare` takes none.
     if LABELS in spec.needs:
         names = ", ".join(other.name for other in SCORES if LABELS not in other.needs)
         raise ArgumentError(f"`by` must be one of {names}; got {spec.name!r}.")
-    for side in ("x", "t"):
-        if isinstance(settings.kernel(side), Precomputed):
-            raise ArgumentError(
-                f"`kernel_{side}` is Precomputed(), and a comparison takes rows that can be "
-                "matched, left out and pooled: give vectors, or evaluate each model alone."
-            )
 
 
 def _require_score(by: str, result: Evaluation) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from divprism.analysis.inputs import embed_samples, pool_bandwidths, read_samples
 from divprism.analysis.matching import match_prompts
 from divprism.core.arrays import to_numpy
-from divprism.core.kernels import Categorical
+from divprism.core.kernels import Categorical, Precomputed
 from divprism.data.inputs import model_keyword
 from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples
@@ -64,6 +64,7 @@ def matched_models(
     `quality` is that of each output: numbers or a function, or for a mapping of models a mapping to
     numbers. One that is a column is named in `columns`.
     """
+    _require_rows(settings)
     # Matched before the embedding, so that what cannot be compared is refused at once.
     given = _split_models(models, columns, quality)
     _require_one_quality(given)
@@ -83,6 +84,16 @@ def matched_models(
         notes=(*notes, *embedded.notes),
         warnings=embedded.warnings,
     )
+
+
+def _require_rows(settings: Settings) -> None:
+    """Refuse kernel matrices, before anything is computed."""
+    for side in ("x", "t"):
+        if isinstance(settings.kernel(side), Precomputed):
+            raise ArgumentError(
+                f"`kernel_{side}` is Precomputed(), and a comparison takes rows that can be "
+                "matched, left out and pooled: give vectors, or evaluate each model alone."
+            )
 
 
 def _split_models(models: object, columns: Fields, quality: object) -> dict[str, Samples]:

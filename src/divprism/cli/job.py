@@ -232,9 +232,18 @@ class Job(Reading):
         return is_other or (is_scaled_now and not was_scaled)
 
     def show(
-        self, result: Any, document: Document, table: Table, records: Table, labels: object = None
+        self,
+        result: Any,
+        document: Document,
+        table: Table,
+        records: Table,
+        labels: object = None,
+        further: Table | None = None,
     ) -> None:
-        """Print a result (`records` is for CSV), then its warnings; write the plot and the page."""
+        """Print a result (`records` is for CSV), then its warnings; write the plot and the page.
+
+        A `further` table is printed below the first, and is not part of a CSV file.
+        """
         full = document
         if self.details or self.report is not None:
             with working(self.quiet, self.context.command) as progress:
@@ -247,13 +256,17 @@ class Job(Reading):
             text = json_text(kept) + "\n"
         elif self.form == "csv":
             text = records.to_csv()
-        elif self.output is None:
-            text = table.render(self.form, stdout_width(), stdout_has_color())
         else:
-            text = table.render(self.form)  # a file has room for all columns
+            tables = [each for each in (table, further) if each is not None]
+            text = "\n".join(map(self._rendered, tables))
         printed, warned = partial(deliver, text, self.output), partial(warn, self.context)
         pictures = partial(self._plot, result), partial(self._page, full)
         attempt_all(printed, partial(warned, result.warnings), *pictures)
+
+    def _rendered(self, table: Table) -> str:
+        if self.output is None:
+            return table.render(self.form, stdout_width(), stdout_has_color())
+        return table.render(self.form)  # a file has room for all columns
 
     def _plot(self, result: Any) -> None:
         if self.plot is not None:

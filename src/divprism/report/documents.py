@@ -144,9 +144,9 @@ _FIDELITY = record(
     }
 )
 _NOTICE = record({"code": text, "text": text, "severity": text})
-_NOTICES = list_of(_NOTICE)
+NOTICES = list_of(_NOTICE)
 # Notes below tables read these settings; all others are only printed.
-_SETTINGS = record(
+SETTINGS = record(
     {
         "kernel_x": _MAYBE_TEXT,
         "kernel_t": _MAYBE_TEXT,
@@ -217,11 +217,11 @@ _GROUPS = record(
             {"n": whole(1)},
             {"prompts": maybe(whole(1)), "grouping": _MAYBE_TEXT, "by_default": maybe(boolean)},
         ),
-        "settings": _SETTINGS,
+        "settings": SETTINGS,
     },
     {
         "embedders": _EMBEDDERS,
-        "warnings": _NOTICES,
+        "warnings": NOTICES,
         "prompt_vendi": maybe(positive),
         "num_hidden": whole(),
     },
@@ -354,10 +354,10 @@ _EVALUATION = all_of(
                     "outputs_as_ids": maybe(positive),
                 },
             ),
-            "settings": _SETTINGS,
+            "settings": SETTINGS,
             "embedders": _EMBEDDERS,
             "runtime": record({}, {"command": _MAYBE_TEXT, "divprism": text}),
-            "warnings": _NOTICES,
+            "warnings": NOTICES,
         },
         {
             "details": maybe(_DETAILS),
@@ -447,7 +447,7 @@ def check_result(document: Document) -> None:
     Of one model, of several, or of a comparison; of the schema that this version writes.
     """
     # This also refuses what is no object at all, on which `get` below would fail.
-    record({}, {"warnings": _NOTICES})(document, "result")
+    record({}, {"warnings": NOTICES})(document, "result")
     # The schema comes before the contents: a result of another version is not a broken one, and the
     # message must say so.
     schema = document.get("schema")

@@ -20,6 +20,12 @@ from divprism.report.documents import (
 from divprism.report.downloads import Download, downloads_of
 from divprism.report.fidelity_tables import fidelity_notes
 from divprism.report.front_tables import front_notes
+from divprism.report.overlap_views import (
+    OverlapSection,
+    check_overlap,
+    overlap_section,
+    renamed_overlap,
+)
 from divprism.report.pairs import Ranking, ranking_of
 from divprism.report.repetition_views import (
     BesideSection,
@@ -141,6 +147,7 @@ class PageView:
     contents: tuple[tuple[str, str], ...]
     warnings: tuple[Warned, ...]
     comparison: ComparisonSection | None
+    overlap: OverlapSection | None
     beside: BesideSection | None
     models: tuple[ModelSection, ...]
     downloads: tuple[Download, ...]
@@ -171,9 +178,11 @@ def page_view(documents: Sequence[Document]) -> PageView:
         # Ids are numbered: a name from the data could equal another id, or break a link.
         section = _model_section(f"m{index}", name, document, scales, ranking is None)
         sections.append(_without_repetition(section, verdict))
-    comparison = beside = None
+    comparison = overlap = beside = None
     if ranking is not None:
         comparison = _comparison_section(main, models, ranking)
+        if main.get("overlap") is not None:
+            overlap = overlap_section(main["overlap"])
     if main.get("side_by_side") is not None:
         beside = beside_section(main["side_by_side"], len(models))
     warnings = _warnings(main, models)
@@ -182,9 +191,10 @@ def page_view(documents: Sequence[Document]) -> PageView:
         title=title,
         subtitle=subtitle,
         verdict=verdict,
-        contents=tuple(_contents(warnings, comparison, beside, sections)),
+        contents=tuple(_contents(warnings, comparison, overlap, beside, sections)),
         warnings=warnings,
         comparison=comparison,
+        overlap=overlap,
         beside=beside,
         models=tuple(sections),
         downloads=downloads_of(main, models),
@@ -220,6 +230,8 @@ def _checked(documents: Sequence[Document]) -> tuple[Document, dict[str, Documen
         )
     # Checked before anything reads them: below, keys and types are relied on.
     check_result(main)
+    if "ranks" in main and main.get("overlap") is not None:
+        check_overlap(main["overlap"], main["models"])
     parts = {}
     for document in others:
         part = _part(document)
@@ -262,6 +274,8 @@ def _with_readable_names(document: Document) -> Document:
         renamed["front"] = _renamed_front(document["front"], names)
     if document.get("side_by_side") is not None:
         renamed["side_by_side"] = _renamed_beside(document["side_by_side"], names)
+    if is_comparison and document.get("overlap") is not None:
+        renamed["overlap"] = renamed_overlap(document["overlap"], names)
     if is_comparison:
         renamed["differences"] = [
             {
@@ -331,6 +345,7 @@ def _titles(models: Documents) -> tuple[str, str]:
 def _contents(
     warnings: Sequence[Warned],
     comparison: ComparisonSection | None,
+    overlap: OverlapSection | None,
     beside: BesideSection | None,
     sections: Sequence[ModelSection],
 ) -> list[tuple[str, str]]:
@@ -340,6 +355,8 @@ def _contents(
         contents.append(("warnings", "Warnings"))
     if comparison is not None:
         contents.append(("comparison", comparison.title))
+    if overlap is not None:
+        contents.append(("overlap", "Overlap"))
     if beside is not None:
         contents.append(("beside", "Side by side"))
     contents += [(section.id, section.title) for section in sections]

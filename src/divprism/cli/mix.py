@@ -1,0 +1,55 @@
+"""`divprism mix`: the weights over models that make their outputs together most diverse."""
+
+import typer
+
+from divprism.analysis.mixture import MIXED, mixture
+from divprism.cli.compare import read_models
+from divprism.cli.job import Job, command, flag
+from divprism.data.readers.guards import shown
+from divprism.errors import ArgumentError
+from divprism.report.mixture_tables import mixture_groups, mixture_records, mixture_table
+
+_LEFT_OUT = ("unit", "fail_under", "report", "details", "plot", "truncation", "preset", "wide")
+_ONE_PROCESS = ("workers", "scheduler", "resume")
+
+
+@command(*_LEFT_OUT, *_ONE_PROCESS)
+def mix(
+    job: Job,
+    others: list[str] = typer.Argument(None, metavar="IN ...", help="More sources, one per model."),
+    by: str = flag("Scoring", MIXED[0], "Score to maximise.", metavar="|".join(MIXED)),
+    per_prompt: bool = flag("Scoring", False, "Also mix for each prompt.", "--per-prompt"),
+    quality: list[str] = flag("Scoring", [], "Quality of a model: first=0.8; once for each."),
+    min_quality: float | None = flag("Scoring", None, "Least mean quality of the mixture."),
+    top: int = flag("Output", 10, "Prompts in the table; JSON and CSV have all.", min=1),
+) -> None:
+    """Mix models: which weights make their outputs together most diverse?"""
+    if not job.interval:  # for score, 0 means no intervals
+        raise ArgumentError("--interval must be above 0: the gain comes with an interval.")
+    models = read_models(job, others)
+    options = {"settings": job.settings(next(iter(models.values()))), "memory": job.max_memory}
+    result = job.run(
+        mixture,
+        models,
+        by=by,
+        per_group="prompt" if per_prompt else None,
+        quality=_numbers(quality),
+        min_quality=min_quality,
+        **options,
+    )
+    document = result.to_dict()
+    further = mixture_groups(document, top)
+    job.show(result, document, mixture_table(document), mixture_records(document), further=further)
+
+
+def _numbers(quality: list[str]) -> dict[str, float] | None:
+    """The quality of each model, from texts such as first=0.8; None without any."""
+    numbers = {}
+    for text in quality or []:
+        name, _, value = text.rpartition("=")
+        try:
+            numbers[name] = float(value)
+        except ValueError:
+            message = f"--quality must be MODEL=NUMBER, such as first=0.8; got {shown(text)}."
+            raise ArgumentError(message) from None
+    return numbers or None
