@@ -37,9 +37,9 @@ _OWN, _SHARED = "an image of its own for each prompt", "one image for each clust
     claim=(
         "Models differ in both factors. GigaGAN, which is more varied but misses parts of the "
         "prompts, has a higher Vendi and a lower Information-Vendi than Stable Diffusion XL (text "
-        "of the arXiv version). Flux, whose images follow the prompts most, and GigaGAN, which is "
-        "more diverse, differ in the same way by Information-Vendi and by Conditional-Vendi (text "
-        "on Fig. 24)."
+        "of the arXiv version). Flux follows the prompts most, and Information-Vendi and "
+        "Conditional-Vendi show this and the diversity of GigaGAN (text on Fig. 23 and 24): Flux "
+        "has the highest Information-Vendi, and GigaGAN a higher Conditional-Vendi."
     ),
     stand_in=(
         "One digit model at five scales of classifier-free guidance, for Flux, SDXL, Kandinsky "

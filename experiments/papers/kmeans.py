@@ -48,7 +48,8 @@ _NAMES = (_TRUTH, _CONDITIONAL, _TRUE_NUMBER, *_BY_COUNT.values())
     stand_in=(
         "One to ten digits in three inks, 300 images of each digit, so that n grows from 300 to "
         "3,000. A true cluster is a digit in an ink, and its prompts are four sentences of that "
-        "meaning, about as far apart as sentences of different meaning are. The model is asked in "
+        "meaning, the farthest of which are nearly always farther apart than some of different "
+        "meanings. The model is asked in "
         "the first of them, which it has learned, and the scores see any of the four. K-means with "
         "the true number of clusters, which grows from 3 to 30, and with four fixed choices of k. "
         "The paper does not say which k it uses."
