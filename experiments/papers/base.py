@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,12 @@ PARTLY = "holds in part"
 UNTESTED = "cannot be tested here"
 
 VERDICTS = (HOLDS, PARTLY, FAILS, UNTESTED)
+
+SETTLED = 0.02
+"""Growth of a score over the last step up to which it counts as settled, and above as growing."""
+
+# Share of its largest value from which on Vendi says nothing more about the outputs.
+_SATURATED = 0.95
 
 TITLES = {spec.name: spec.title for spec in SCORES}
 """Names of the scores for people."""
@@ -111,12 +117,23 @@ class Experiment:
     data: str = ""
 
 
-def judged(claims: Mapping[str, bool]) -> tuple[str, list[str]]:
-    """The verdict on a claim of several parts, and the parts that do not hold."""
+def judged(claims: Mapping[str, bool], central: Collection[str] = ()) -> tuple[str, list[str]]:
+    """The verdict on a claim of several parts, and the parts that do not hold.
+
+    Parameters
+    ----------
+    claims
+        Whether each part holds, by its name.
+    central
+        Names of the parts without which the claim does not hold, whatever the others show.
+    """
+    unknown = [part for part in central if part not in claims]
+    if unknown:
+        raise ValueError(f"no part of the claim: {', '.join(unknown)}")
     failed = [part for part, holds in claims.items() if not holds]
     if not failed:
         return HOLDS, failed
-    if len(failed) == len(claims):
+    if len(failed) == len(claims) or any(part in central for part in failed):
         return FAILS, failed
     return PARTLY, failed
 
@@ -124,6 +141,19 @@ def judged(claims: Mapping[str, bool]) -> tuple[str, list[str]]:
 def rounded(ratio: float) -> str:
     """A large ratio with two digits."""
     return f"{float(f'{ratio:.2g}'):,.0f}"
+
+
+def is_saturated(vendi: float, most: int) -> bool:
+    """Whether nearly every output counts as a kind of its own.
+
+    Parameters
+    ----------
+    vendi
+        Vendi of the outputs: the product of Conditional-Vendi and Information-Vendi.
+    most
+        The most that it can be: the number of outputs, or of eigenvalues that are kept.
+    """
+    return vendi >= _SATURATED * most
 
 
 def but_not(failed: Sequence[str]) -> str:

@@ -100,8 +100,12 @@ def _conditional(score: Callable, truncation: int | None = None) -> Callable:
     ),
     stand_in=(
         "A population of 12 points in the plane with known shares, whose scores are known exactly; "
-        "delta = 0.05. Thm 3 (a) needs many random features, here 20,000: at 200 its bound is "
-        "infinite. Errors are relative to the truth, except for the distances of Thm 1."
+        "delta = 0.05. Thm 2 is tested at order 1.5: at order 1 its exponent is 0, so that it "
+        "reads 0 <= bound and says nothing. Thm 3 (a) needs many random features, here 20,000: at "
+        "200 its bound is infinite. They are far more than the 12 eigenvalues, so that truncation "
+        "changes nothing there; and FKEA is computed in the experiment itself, because "
+        "`dp.Fourier` takes fewer features. Errors are relative to the truth, except for the "
+        "distances of Thm 1."
     ),
 )
 def bounds_of_vendi(request: Request) -> Outcome:

@@ -4,6 +4,7 @@ import divprism as dp
 from divprism.report.table import Column, Table
 from experiments.papers.base import (
     CONDITIONAL,
+    SETTLED,
     Outcome,
     Request,
     but_not,
@@ -19,8 +20,8 @@ _SHARE = 0.4
 _NAMES = ("Conditional-Vendi", "truncated", "Conditional-RKE")
 _PLAIN, _CUT, _ORDER_2 = _NAMES
 
-# Growth by which a score still counts as settled, from half of the pairs to all.
-_SETTLED = 0.03
+# Scores that have settled do not grow from this share of the pairs on: 15,000 of 25,000.
+_FROM = 0.6
 
 
 @experiment(
@@ -28,13 +29,14 @@ _SETTLED = 0.03
     CONDITIONAL,
     "Fig. 2, 3, 19",
     claim=(
-        "With a Gaussian kernel Conditional-Vendi keeps growing up to 25,000 pairs, while "
-        "Conditional-RKE and truncated Conditional-Vendi (t = 10,000) settle before 15,000. Of "
-        "the cosine kernel, which the figures show too, the text says nothing."
+        "Conditional-Vendi has not converged at 25,000 pairs, while Conditional-RKE and truncated "
+        "Conditional-Vendi (t = 10,000) settle before 15,000. Sec. 7 and App. G.3 name a Gaussian "
+        "and a cosine kernel, and say this of both without distinction."
     ),
     stand_in=(
-        "Digits for MS-COCO, features of the judge for DINOv2, wordllama for CLIP; t is 0.4 "
-        "of the largest sample, as there."
+        "Digits for MS-COCO, features of the judge for DINOv2, wordllama for CLIP; t is 0.4 of "
+        "the largest sample, as there. Growth is measured from 0.6 of the pairs to all, as from "
+        "15,000 to 25,000."
     ),
 )
 def convergence(request: Request) -> Outcome:
@@ -42,7 +44,7 @@ def convergence(request: Request) -> Outcome:
     largest = request.choose(6000, 1200)
     truncation = round(_SHARE * largest)
     pairs = mixed_pairs(largest)
-    sizes = [largest // 8, largest // 4, largest // 2, 3 * largest // 4, largest]
+    sizes = [largest // 8, largest // 4, round(_FROM * largest), 4 * largest // 5, largest]
     rows, growth = [], {}
     figure, axes = panels(2)
     for title, kernels, ax in (("Gaussian", WIDE_KERNELS, axes[0]), ("cosine", COSINE, axes[1])):
@@ -64,21 +66,19 @@ def convergence(request: Request) -> Outcome:
 def _judged(rows: list, growth: dict, figure: object, truncation: int) -> Outcome:
     claims = {}
     for (kernel, name), share in growth.items():
-        number = f"({100 * share:+.1f} %)"
-        if kernel != "Gaussian":
-            continue
+        number = f"with {kernel} kernels ({100 * share:+.1f} %)"
         if name == _PLAIN:
-            claims[f"{name} still growing {number}"] = share > _SETTLED
+            claims[f"{name} still growing {number}"] = share > SETTLED
         else:
-            claims[f"{name} settled {number}"] = share < _SETTLED
+            claims[f"{name} settled {number}"] = abs(share) <= SETTLED
     verdict, failed = judged(claims)
     told = []
     for kernel in ("Gaussian", "cosine"):
         own = ", ".join(f"{name} by {100 * growth[kernel, name]:.1f} %" for name in _NAMES)
         told.append(f"with {kernel} kernels {own}")
     reason = (
-        f"Growth from half of the pairs to all: {'; '.join(told)}. t = {truncation:,}; growth up "
-        f"to {100 * _SETTLED:g} % counts as settled.{but_not(failed)}"
+        f"Growth from {_FROM:g} of the pairs to all: {'; '.join(told)}. t = {truncation:,}; growth "
+        f"up to {100 * SETTLED:g} % counts as settled.{but_not(failed)}"
     )
     columns = (
         Column("kernels", "kernels"),

@@ -90,10 +90,11 @@ def _judged(rows: list[tuple], claims: dict[str, bool], figure: object) -> Outco
 def _steps(name: str, modes: list[int], values: list[float], *, up: bool) -> dict[str, bool]:
     """Whether a score goes up, or down, at each step."""
     claims = {}
-    word = "falls"
+    words = ("fall", "rises")
     if up:
-        word = "rises"
+        words = ("rise", "falls")
     for (fewer, more), (before, after) in zip(pairwise(modes), pairwise(values), strict=True):
-        step = f"{name} {word} from {fewer} to {more} ({before:.2f} to {after:.2f})"
+        values_of_step = f"({before:.2f} to {after:.2f})"
+        step = f"{name} should {words[0]} from {fewer} to {more}, but {words[1]} {values_of_step}"
         claims[step] = (after > before) == up
     return claims

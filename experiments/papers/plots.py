@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 # Width and height of one panel, in inches.
 _PANEL = (4.2, 3.2)
 
+# Size of the marker of a curve of one point.
+_POINT = 10.0
+
 # Height of a row of the legend, and width of an entry with no and with one letter, in inches.
 _ROW, _ENTRY, _LETTER = 0.24, 0.6, 0.085
 
@@ -31,6 +34,7 @@ class Style:
     dashes: str = "-"
     marker: str = "o"
     width: float = 1.5
+    size: float = 4.0
 
 
 _STYLES = {
@@ -47,6 +51,10 @@ _STYLES = {
     "Cluster-RKE": Style("#999999", ":", "D", 2.0),
     "recall": Style("#17becf", "--", "P"),
     "coverage": Style("#e377c2", "--", "X"),
+    "Exact": Style("#000000", "--", "x", 1.0),
+    "Lanczos": Style("#7f7f7f", "-", "P"),
+    # Known values, which curves may hide: open squares around them, without a line.
+    "true clusters": Style("#000000", "none", "s", size=8.0),
 }
 
 # Of what is no method: models, captioners, bandwidths, theorems.
@@ -89,6 +97,10 @@ def lines(
 
     for name, values in curves.items():
         style = _style(axes, name)
+        size, fill, above = style.size, "none", 2.0
+        if len(values) == 1:
+            # A single point may lie on a curve: large and filled, it is seen around its marker.
+            size, fill, above = _POINT, style.colour, 1.5
         axes.plot(
             x,
             values,
@@ -96,8 +108,9 @@ def lines(
             linestyle=style.dashes,
             linewidth=style.width,
             marker=style.marker,
-            markersize=4,
-            markerfacecolor="none",
+            markersize=size,
+            markerfacecolor=fill,
+            zorder=above,
             label=name,
         )
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
@@ -116,7 +129,7 @@ def tidy(axes: "Axes") -> None:
 
 
 def bars(
-    axes: "Axes", values: Mapping[str, float], *, title: str, xlabel: str = "", named: bool = True
+    axes: "Axes", values: Mapping[str, float], *, title: str, xlabel: str, named: bool = True
 ) -> None:
     """Horizontal bars by name, the first on top, each with its number.
 
@@ -131,6 +144,35 @@ def bars(
     if not named:
         axes.tick_params(axis="y", labelleft=False)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+SIDE, GAP = 8, 2
+"""Pixels of a digit, and between digits."""
+
+
+def mosaic(rows: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+    """Rows of images of 8 x 8 pixels as one image, with nan in the gaps between them."""
+    step = SIDE + GAP
+    width = max(len(images) for images in rows)
+    canvas = np.full((step * len(rows) + GAP, step * width + GAP), np.nan)
+    for row, images in enumerate(rows):
+        for column, image in enumerate(images):
+            top, left = step * row + GAP, step * column + GAP
+            canvas[top : top + SIDE, left : left + SIDE] = image
+    return canvas
+
+
+def middles(count: int) -> list[float]:
+    """Where the rows of a mosaic have their middles."""
+    return [(SIDE + GAP) * row + GAP + (SIDE - 1) / 2 for row in range(count)]
+
+
+def show(axes: "Axes", canvas: np.ndarray) -> None:
+    """Draw a mosaic: images are grey, and what lies between them is blue."""
+    import matplotlib as mpl
+
+    colours = mpl.colormaps["gray"].with_extremes(bad="#9ecae1")
+    axes.imshow(canvas, cmap=colours, vmin=-1, vmax=1, interpolation="nearest")
 
 
 def legend(figure: "Figure") -> None:

@@ -5,6 +5,7 @@ import numpy as np
 import divprism as dp
 from divprism.report.table import Column, Table
 from experiments.papers.base import (
+    SETTLED,
     TRUNCATED,
     Outcome,
     Request,
@@ -18,12 +19,6 @@ from experiments.papers.vendi_convergence import scores
 from experiments.world.digits import DIGITS, INKS, digit_model, real_images
 
 _NAMES = ("Vendi", "RKE", "truncated", "FKEA", "Nystrom", "recall", "coverage")
-
-# Growth up to which a score counts as settled over the last step.
-_SETTLED = 0.03
-
-# Growth from which on it counts as growth.
-_GROWN = 0.01
 
 
 @experiment(
@@ -65,26 +60,27 @@ def _judged(rows: list[tuple]) -> Outcome:
     growth = {}
     for index, name in enumerate(_NAMES, start=1):
         growth[name] = rows[-1][index] / rows[-2][index] - 1
-    claims = {f"Vendi grows ({100 * growth['Vendi']:+.1f} %)": growth["Vendi"] > _GROWN}
+    claims = {f"Vendi grows ({100 * growth['Vendi']:+.1f} %)": growth["Vendi"] > SETTLED}
     for name in ("truncated", "FKEA", "Nystrom"):
         part = f"{name} grows less than Vendi ({100 * growth[name]:+.1f} %)"
         claims[part] = growth[name] < growth["Vendi"]
     for name in ("RKE", "recall", "coverage"):
         part = f"{name} settled ({100 * growth[name]:+.1f} %)"
-        claims[part] = abs(growth[name]) < _SETTLED
+        claims[part] = abs(growth[name]) <= SETTLED
     verdict, failed = judged(claims)
     told = ", ".join(f"{name} {100 * value:+.1f} %" for name, value in growth.items())
     columns = [Column("images", "images", "d")]
     columns += [Column(name, name, ".3f") for name in _NAMES]
     reason = (
-        f"From three quarters of the images to all: {told}. More than {100 * _GROWN:g} % counts as "
-        f"growth, less than {100 * _SETTLED:g} % either way as settled.{but_not(failed)} Table "
-        "1 has +9.9 % for Vendi there, +2.5 % for the truncated score and +4.8 % for recall."
+        f"From three quarters of the images to all: {told}. More than {100 * SETTLED:g} % counts "
+        "as growth, up to this either way as settled, and growing less than Vendi as slowing down."
+        f"{but_not(failed)} Table 1 has +9.9 % for Vendi there, +2.5 % for the truncated score and "
+        "+4.8 % for recall."
     )
-    if growth["Vendi"] < _SETTLED:
+    if growth["Vendi"] <= SETTLED:
         reason += (
             " The digits have fewer kinds: at the bandwidth of the papers' rule Vendi itself has "
-            "nearly settled, and differences between the scores are small."
+            "settled, and differences between the scores are small."
         )
     return Outcome(verdict, reason, Table(tuple(columns), tuple(rows)), _figure(rows))
 

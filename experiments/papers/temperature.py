@@ -21,6 +21,7 @@ from experiments.papers.base import (
     Outcome,
     Request,
     experiment,
+    is_saturated,
 )
 from experiments.papers.plots import legend, lines, panels
 from experiments.world.stories import prompts, story_model
@@ -48,6 +49,7 @@ class Curve:
     bandwidth: float
     degrees: tuple[float, ...]
     values: tuple[float, ...]
+    saturated: tuple[bool, ...]
 
     @property
     def rises(self) -> bool:
@@ -55,9 +57,18 @@ class Curve:
         return all(later > earlier for earlier, later in pairwise(self.values))
 
     @property
-    def smallest_step(self) -> float:
-        """The smallest rise from one temperature to the next."""
-        return min(later - earlier for earlier, later in pairwise(self.values))
+    def steps(self) -> list[float]:
+        """By how much it rises at each step, without those to or from saturated scores."""
+        steps = []
+        for ends, full in zip(pairwise(self.values), pairwise(self.saturated), strict=True):
+            if not any(full):
+                steps.append(ends[1] - ends[0])
+        return steps
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether it tests the claim: a rise of a saturated score shows nothing, a fall does."""
+        return bool(self.steps) or not self.rises
 
     @property
     def correlation(self) -> float:
@@ -96,6 +107,7 @@ def temperature(request: Request) -> Outcome:
     distinct = {_named(name): _distinct(part) for name, part in samples.by_model().items()}
     embedded = dp.embed(samples)
     cells: dict[tuple[str, float], dict[tuple[str, float], float]] = {}
+    full: dict[tuple[str, float, float], bool] = {}
     for bandwidth in BANDWIDTHS:
         results = dp.evaluate_models(
             embedded,
@@ -107,11 +119,13 @@ def temperature(request: Request) -> Outcome:
             for score in SCORES:
                 own = cells.setdefault(_named(name), {})
                 own[score, bandwidth] = float(found.scores[score])
+            full[(*_named(name), bandwidth)] = is_saturated(float(found.vendi), num_texts // 2)
     prompt_bandwidth = found.settings.kernel_t.bandwidth
     given = (
         f"{num_texts:,} texts at each temperature, t = {num_texts // 2:,}, bandwidth of prompts "
     )
-    return _judged(cells, distinct, f"{given}{prompt_bandwidth:.2f} by the default rule.")
+    given += f"{prompt_bandwidth:.2f} by the default rule."
+    return _judged(cells, _curves(cells, full), distinct, given)
 
 
 def _named(model: str) -> tuple[str, float]:
@@ -171,18 +185,19 @@ def _distinct(samples: dp.Samples) -> float:
 
 def _judged(
     cells: dict[tuple[str, float], dict[tuple[str, float], float]],
+    curves: list[Curve],
     distinct: dict[tuple[str, float], float],
     given: str,
 ) -> Outcome:
     """Whether each score of each generator rises at each step, at each bandwidth."""
-    curves = _curves(cells)
-    rising = [curve for curve in curves if curve.rises]
+    tested = [curve for curve in curves if curve.is_tested]
+    rising = [curve for curve in tested if curve.rises]
     verdict = FAILS
-    if len(rising) > len(curves) / 2:
+    if len(rising) > len(tested) / 2:
         verdict = PARTLY
-    if len(rising) == len(curves):
+    if len(rising) == len(tested):
         verdict = HOLDS
-    parts = [f"{len(rising)} of {len(curves)} curves rise at every step of the temperature"]
+    parts = [f"{len(rising)} of {len(tested)} curves rise at every step of the temperature"]
     for curve in curves:
         if curve.bandwidth == BANDWIDTHS[1] and curve.generator == curves[0].generator:
             parts.append(
@@ -195,12 +210,15 @@ def _judged(
         if not curve.rises
     ]
     if not falling:
-        smallest = min(curve.smallest_step for curve in curves)
+        smallest = min(min(curve.steps) for curve in tested)
         digits = np.format_float_positional(smallest, precision=1, fractional=False)
-        parts.append(f"the smallest step is {digits}")
+        parts.append(f"the smallest step that counts is {digits}")
     failed = ""
     if falling:
         failed = f" Not at every step: {'; '.join(falling)}."
+    left_out = [curve.name for curve in curves if not curve.is_tested]
+    if left_out:
+        failed += f" Saturated at every step, and so left out: {'; '.join(left_out)}."
     columns = [Column("generator", "generator"), Column("temperature", "temperature", ".1f")]
     columns.append(Column("distinct", "distinct texts", ".1%"))
     for bandwidth in BANDWIDTHS:
@@ -208,11 +226,18 @@ def _judged(
             title = f"{TITLES[score]}, bandwidth {bandwidth}"
             columns.append(Column(f"{score}_{bandwidth}", title, ".4f"))
     rows = [(*name, distinct[name], *cells[name].values()) for name in sorted(cells)]
-    reason = f"{'; '.join(parts)}.{failed} {given}"
+    reason = (
+        f"{'; '.join(parts)}.{failed} A rise to or from a saturated score does not count, and a "
+        "fall does. If only half of the curves rose, or fewer, the claim would not hold. "
+        f"{given}"
+    )
     return Outcome(verdict, reason, Table(tuple(columns), tuple(rows)), _figure(curves))
 
 
-def _curves(cells: dict[tuple[str, float], dict[tuple[str, float], float]]) -> list[Curve]:
+def _curves(
+    cells: dict[tuple[str, float], dict[tuple[str, float], float]],
+    full: dict[tuple[str, float, float], bool],
+) -> list[Curve]:
     curves = []
     for generator in sorted({name for name, _ in cells}):
         degrees = tuple(sorted(degree for name, degree in cells if name == generator))
@@ -220,7 +245,8 @@ def _curves(cells: dict[tuple[str, float], dict[tuple[str, float], float]]) -> l
             for bandwidth in BANDWIDTHS:
                 at = (score, bandwidth)
                 values = tuple(cells[generator, degree][at] for degree in degrees)
-                curves.append(Curve(generator, score, bandwidth, degrees, values))
+                saturated = tuple(full[generator, degree, bandwidth] for degree in degrees)
+                curves.append(Curve(generator, score, bandwidth, degrees, values, saturated))
     return curves
 
 

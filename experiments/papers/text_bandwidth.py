@@ -61,7 +61,8 @@ def text_bandwidth(request: Request) -> Outcome:
             values = (float(found.conditional_vendi), float(found.information_vendi))
             curves.setdefault(name, []).append(values)
             rows.append((name, bandwidth, *values))
-    return _judged(rows, curves)
+    sizes = sorted({len(x) for x, _ in vectors.values()})
+    return _judged(rows, curves, " and ".join(f"{size:,}" for size in sizes))
 
 
 def _digits(n: int) -> Vectors:
@@ -84,7 +85,7 @@ def _loaded(data: Path) -> tuple[Vectors, float]:
     return vectors, dp.DistinctPrompts().bandwidth(np.asarray(embedded.outputs))
 
 
-def _judged(rows: list[tuple], curves: dict[str, list[tuple[float, float]]]) -> Outcome:
+def _judged(rows: list[tuple], curves: dict[str, list[tuple[float, float]]], sizes: str) -> Outcome:
     """Whether both factors are monotone, and models keep their order."""
     claims: dict[str, bool] = {}
     drawn: tuple[dict, dict] = ({}, {})
@@ -107,7 +108,7 @@ def _judged(rows: list[tuple], curves: dict[str, list[tuple[float, float]]]) -> 
     reason = (
         f"From bandwidth {_BANDWIDTHS[0]} to {_BANDWIDTHS[-1]}, {'; '.join(parts)}. "
         f"{len(claims) - len(failed)} of {len(claims)} claims hold for these {len(curves)} models "
-        f"(the paper has four).{but_not(failed)}"
+        f"(the paper has four), with {sizes} outputs of each.{but_not(failed)}"
     )
     figure, axes = panels(2)
     for title, of_models, ax in zip(titles, drawn, axes, strict=True):

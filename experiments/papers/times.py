@@ -108,7 +108,7 @@ def _figure(sizes: list[int], seconds: dict[str, list[float]]) -> object:
     figure, (ax,) = panels(1)
     for name, values in seconds.items():
         given = {"xlabel": "number of samples", "ylabel": "seconds", "log": True}
-        lines(ax, sizes[: len(values)], {name: values}, title="time of Vendi", **given)
+        lines(ax, sizes[: len(values)], {name: values}, title="time of each estimator", **given)
     ax.set_xscale("log")
     tidy(ax)
     legend(figure)

@@ -5,7 +5,7 @@ import numpy as np
 import divprism as dp
 from divprism.report.table import Column, Table
 from experiments.papers.base import CONDITIONAL, FAILS, HOLDS, TITLES, Outcome, Request, experiment
-from experiments.papers.plots import panels
+from experiments.papers.plots import mosaic, panels, show
 from experiments.papers.setups import WIDE_KERNELS, Pairs, pairs_for
 from experiments.world.digits import DIGITS, INKS
 
@@ -52,7 +52,8 @@ def two_sources(request: Request) -> Outcome:
     reason = (
         f"Vendi is {first[0]:.1f} where the variety is the model's and {second[0]:.1f} where it is "
         f"the prompts'; Conditional-Vendi is {first[2]:.1f} and {second[2]:.1f}. RKE is "
-        f"{first[1]:.1f} and {second[1]:.1f}, Conditional-RKE {first[3]:.1f} and {second[3]:.1f}."
+        f"{first[1]:.1f} and {second[1]:.1f}, Conditional-RKE {first[3]:.1f} and {second[3]:.1f}. "
+        f"n = {n:,} images in each set."
     )
     columns = [Column("set", "set"), *(Column(name, TITLES[name], ".2f") for name in names)]
     return Outcome(verdict, reason, Table(tuple(columns), tuple(rows)), _figure(own, by_prompts))
@@ -62,8 +63,7 @@ def _figure(own: Pairs, by_prompts: Pairs) -> object:
     figure, axes = panels(2)
     titles = (f"{_OWN} (two similar prompts)", f"{_BY_PROMPTS} (thirty prompts)")
     for ax, title, pairs in zip(axes, titles, (own, by_prompts), strict=True):
-        images = pairs.images[:_SHOWN].reshape(5, 8, 8, 8)
-        ax.imshow(images.transpose(0, 2, 1, 3).reshape(40, 64), cmap="gray", vmin=-1, vmax=1)
+        show(ax, mosaic(list(pairs.images[:_SHOWN].reshape(5, 8, 8, 8))))
         ax.set(xticks=[], yticks=[])
         ax.set_title(title, fontsize="medium")
     return figure

@@ -62,12 +62,13 @@ class Typed:
     "Fig. 5, 16-18",
     claim=(
         "With more types of object among the images, Vendi grows whatever the prompts say. "
-        "Conditional-Vendi and -RKE grow only if the prompts do not name the type, as do the "
-        "scores inside the true clusters of prompts."
+        "Conditional-Vendi and -RKE grow fast if the prompts do not name the type, and only "
+        "slightly if they do, as do the scores inside the true clusters of prompts."
     ),
     stand_in=(
         "One to ten digits for types of animal or fruit, in three inks for backgrounds. Vague "
-        "prompts name the ink, specific ones the ink and the digit."
+        "prompts name the ink, specific ones the ink and the digit. Each type adds 150 images, so "
+        "that n grows from 150 to 1,500."
     ),
     data=(
         "a folder that `divprism.load` reads, whose prompts do not name the type of object, with "
