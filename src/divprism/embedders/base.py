@@ -163,8 +163,8 @@ def check_at_least(name: str, value: int, minimum: int = 1) -> None:
         raise ArgumentError(f"`{name}` must be at least {minimum}; got {value}.")
 
 
-def package_folder(module: str, extra: str, purpose: str) -> Path:
-    """Return the folder of an installed package.
+def package_folder(module: str, extra: str, purpose: str, package: str) -> Path:
+    """Return the folder of a module that the distribution `package` installs.
 
     Raises
     ------
@@ -174,7 +174,6 @@ def package_folder(module: str, extra: str, purpose: str) -> Path:
     # find_spec locates a package without running it: only its data files are needed here.
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
-        package = module.replace("_", "-")
         raise MissingExtraError(
             f"{purpose} needs {package}, which is not installed: pip install 'divprism[{extra}]'."
         )

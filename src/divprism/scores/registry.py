@@ -22,6 +22,7 @@ from divprism.embedders import (
     Embedder,
     FrameMean,
     Inception,
+    Multilingual,
     Onnx,
     OpenAI,
     SentenceTransformers,
@@ -75,6 +76,7 @@ BANDWIDTH_RULES: dict[str, type] = {
 
 EMBEDDERS: dict[str, type[Embedder]] = {
     "wordllama": WordLlama,
+    "multilingual": Multilingual,
     "efficientnet-lite0": EfficientNetLite0,
     "efficientnet-lite0-frames": FrameMean,
     "sentence-transformers": SentenceTransformers,
