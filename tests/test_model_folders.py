@@ -884,7 +884,7 @@ def test_the_ends_of_a_long_image_are_cut_before_it_is_enlarged(clip, monkeypatc
     noise = np.random.default_rng(0).integers(0, 255, (6, 1201, 3), dtype=np.uint8)
     embedder = Transformers(str(clip))
     long = embedder.prepare(image.fromarray(noise))
-    monkeypatch.setattr("divprism.embedders.transformer_models._MAX_ASPECT", 10**6)
+    monkeypatch.setattr("divprism.embedders._image_processors._MAX_ASPECT", 10**6)
     whole = embedder.prepare(image.fromarray(noise))
     # The scale of the enlarged image is rounded to whole pixels, so colours differ a little.
     assert np.abs(long - whole).mean() < 0.02 * np.abs(whole).mean()

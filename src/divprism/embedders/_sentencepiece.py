@@ -48,10 +48,10 @@ class Unigram:
         for word in self.normalized(text).split(_SPACE)[1:]:
             if len(ids) > limit:
                 break
-            divide = self._cached_word
             if len(word) > _CACHED_LENGTH:
-                divide = self._word
-            ids += divide(_SPACE + word)
+                ids += self._word(_SPACE + word)
+            else:
+                ids += self._cached_word(_SPACE + word)
         if len(ids) == 1:
             ids.append(_UNKNOWN)
         return [*ids[: limit + 1], _END]
@@ -64,6 +64,7 @@ class Unigram:
     def _word(self, word: str) -> Sequence[int]:
         """Return the pieces whose scores have the highest sum (Viterbi)."""
         size = len(word)
+        # The highest sum of scores of a division of each beginning of the word.
         best = [0.0] + [-math.inf] * size
         # The last piece of the best division of each beginning: where it starts, and its number.
         last = [(0, _UNKNOWN)] * (size + 1)
@@ -82,6 +83,7 @@ class Unigram:
             if not is_single and base + self._unknown_score > best[start + 1]:
                 best[start + 1] = base + self._unknown_score
                 last[start + 1] = (start, _UNKNOWN)
+        # Read backwards, from the last piece to the first.
         ids = []
         end = size
         while end:

@@ -146,6 +146,7 @@ class _Network:
         # The sum over tokens before the linear layer, which is the same and has one row.
         pooled = features.sum(axis=0) @ weights["cnn_W"] + size * weights["cnn_b"]
         pooled /= np.sqrt(size)
+        # Dense layers, each with a second input from two layers before.
         first = _relu(pooled @ weights["d0"])
         second = _relu(pooled @ weights["p1"] + first @ weights["d1"])
         third = _relu(second @ weights["d2"])
@@ -164,6 +165,7 @@ class _Network:
         inputs = self._normalized(
             np.concatenate(projected, axis=1), np.concatenate(scales), np.concatenate(shifts)
         )
+        # The branches differ in how many neighbours they see.
         outputs = []
         parts = np.split(inputs, len(_BRANCHES), axis=1)
         for (width, before), part in zip(_BRANCHES, parts, strict=True):
