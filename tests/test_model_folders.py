@@ -892,8 +892,8 @@ def test_the_ends_of_a_long_image_are_cut_before_it_is_enlarged(clip, monkeypatc
 
 def test_a_line_of_pixels_takes_little_memory(clip):
     image = pytest.importorskip("PIL.Image")
-    from divprism.embedders.transformer_models import _without_ends
+    from divprism.embedders._image_processors import without_ends
 
-    cut = _without_ends(image.new("RGB", (1, 30_000)))
+    cut = without_ends(image.new("RGB", (1, 30_000)), Transformers(str(clip))._processor)
     assert max(cut.size) <= 64
     assert Transformers(str(clip)).prepare(image.new("RGB", (1, 30_000))).shape == (3, 32, 32)
