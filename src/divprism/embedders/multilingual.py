@@ -30,7 +30,8 @@ class Multilingual(Embedder):
 
     Pick it where texts are not in English: a sentence and its translation are close, so a model
     that answers in several languages is not taken for a diverse one. In English it does as well as
-    wordllama, which is nearly thirty times as fast. Needs no download, no torch, and ``divprism[multilingual]``.
+    wordllama, which is nearly thirty times as fast. Needs no download, no torch, and
+    ``divprism[multilingual]``.
 
     The languages are Arabic, Chinese (both scripts), Dutch, English, French, German, Italian,
     Japanese, Korean, Polish, Portuguese, Russian, Spanish, Thai and Turkish. Token vectors go
