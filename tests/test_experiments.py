@@ -170,3 +170,29 @@ def test_the_experiment_on_sounds_fills_its_tables(monkeypatch, capsys, tmp_path
     assert float(instrument[3]) > 4 * float(instrument[2])
     assert "## Formats and limits" in page.read_text()
     assert page.read_text().count("| vague |") == 2
+
+
+def test_functions_of_the_embedder_comparison_only_change_their_names():
+    texts = importlib.import_module("experiments.embedder_texts")
+    source = "def total(numbers, start=1):\n    found = start\n    for number in numbers:\n"
+    source += "        found += abs(number)\n    return found"
+    renamed = texts.renamed(source)
+    assert not {"total", "numbers", "found"} & set(renamed.replace("(", " ").split())
+    spaces: list[dict] = [{}, {}]
+    exec(source, spaces[0])
+    exec(renamed, spaces[1])
+    assert spaces[0]["total"]([2, -3]) == spaces[1]["v0"]([2, -3]) == 6
+
+
+def test_catalogues_of_translations_leave_out_what_is_uncertain():
+    texts = importlib.import_module("experiments.embedder_texts")
+    catalogue = (
+        'msgid ""\nmsgstr ""\n"Language: fr\\n"\n\n'
+        '#: a.py:1\nmsgid "Save"\nmsgstr "Enregistrer"\n\n'
+        'msgid ""\n"Two "\n"lines"\nmsgstr "Deux "\n"lignes"\n\n'
+        '#, fuzzy\nmsgid "Maybe"\nmsgstr "Peut-\u00eatre"\n\n'
+        'msgid "one"\nmsgid_plural "many"\nmsgstr[0] "un"\nmsgstr[1] "plusieurs"\n'
+    )
+    found = dict(texts.entries(catalogue))
+    assert found.pop("").startswith("Language")
+    assert found == {"Save": "Enregistrer", "Two lines": "Deux lignes"}

@@ -22,6 +22,7 @@ from divprism.embedders.cache import Cache
 from divprism.embedders.embedding import embed
 from divprism.embedders.function import Function
 from divprism.embedders.image import EfficientNetLite0
+from divprism.embedders.multilingual import Multilingual
 from divprism.embedders.pipeline import embed_items
 from divprism.embedders.sentence_models import SentenceTransformers
 from divprism.embedders.text import WordLlama
@@ -525,8 +526,11 @@ def test_vectors_do_not_change_where_a_text_is_cut(folder):
 
 @pytest.mark.parametrize("bundled", ALL_BUNDLED, ids=lambda bundled: Path(bundled.path).name)
 def test_other_weights_under_the_same_name_are_refused(bundled, tmp_path, monkeypatch):
-    embedder: Any = {"text": WordLlama, "images": EfficientNetLite0}[bundled.extra]
-    item = {"text": "a cat", "images": np.zeros((224, 224, 3), np.uint8)}[bundled.extra]
+    kinds = {"text": WordLlama, "multilingual": Multilingual, "images": EfficientNetLite0}
+    embedder: Any = kinds[bundled.extra]
+    item: Any = "a cat"
+    if bundled.extra == "images":
+        item = np.zeros((224, 224, 3), np.uint8)
     installed = bundled.file()
     package = tmp_path / "package"
     shutil.copytree(installed.parents[1], package)
@@ -880,7 +884,7 @@ def test_the_ends_of_a_long_image_are_cut_before_it_is_enlarged(clip, monkeypatc
     noise = np.random.default_rng(0).integers(0, 255, (6, 1201, 3), dtype=np.uint8)
     embedder = Transformers(str(clip))
     long = embedder.prepare(image.fromarray(noise))
-    monkeypatch.setattr("divprism.embedders.transformer_models._MAX_ASPECT", 10**6)
+    monkeypatch.setattr("divprism.embedders._image_processors._MAX_ASPECT", 10**6)
     whole = embedder.prepare(image.fromarray(noise))
     # The scale of the enlarged image is rounded to whole pixels, so colours differ a little.
     assert np.abs(long - whole).mean() < 0.02 * np.abs(whole).mean()
@@ -888,8 +892,8 @@ def test_the_ends_of_a_long_image_are_cut_before_it_is_enlarged(clip, monkeypatc
 
 def test_a_line_of_pixels_takes_little_memory(clip):
     image = pytest.importorskip("PIL.Image")
-    from divprism.embedders.transformer_models import _without_ends
+    from divprism.embedders._image_processors import without_ends
 
-    cut = _without_ends(image.new("RGB", (1, 30_000)))
+    cut = without_ends(image.new("RGB", (1, 30_000)), Transformers(str(clip))._processor)
     assert max(cut.size) <= 64
     assert Transformers(str(clip)).prepare(image.new("RGB", (1, 30_000))).shape == (3, 32, 32)

@@ -15,6 +15,7 @@ import divprism as dp
 from divprism.analysis.matching import match_prompts
 from divprism.data.readers.content_checks import is_refusal
 from divprism.data.samples import texts
+from divprism.embedders.doubts import doubts_about
 
 PROMPTS = [f"Tell me something about {thing}" for thing in ("cats", "rivers", "tea", "Mars")]
 
@@ -503,10 +504,39 @@ def test_texts_in_scripts_that_the_default_embedder_does_not_know_are_counted(tm
     status, _, stderr = scored(tmp_path)
     assert status == 0
     [line] = warned("unknown-script", stderr)
-    assert f"6 of 12 outputs are mostly in letters outside the Latin script ({script})" in line
-    assert "Pass a multilingual model as --embedder-x" in line
+    assert "6 of 12 outputs are mostly in a script that wordllama was not trained on" in line
+    assert f"({script})" in line
+    assert "Pass multilingual (pip install 'divprism[multilingual]';" in line
+    assert "or another multilingual model as --embedder-x" in line
     found = dp.evaluate([row["output"] for row in rows], embedder_x=lambda texts: np.eye(12))
     assert not [notice for notice in found.warnings if notice.code == "unknown-script"]
+
+
+def test_prompts_alone_in_another_script_get_the_same_advice(tmp_path):
+    rows = answers("one")
+    numbers = {
+        prompt: str(number)
+        for number, prompt in enumerate(dict.fromkeys(r["prompt"] for r in rows))
+    }
+    for row in rows:
+        row["prompt"] = f"{FOREIGN['Cyrillic']} {numbers[row['prompt']]}"
+    write(tmp_path, {"o.jsonl": jsonl(rows)})
+    _, _, stderr = scored(tmp_path)
+    [line] = warned("unknown-script", stderr)
+    assert "prompts are mostly in a script that wordllama was not trained on (Cyrillic)" in line
+    assert "pip install 'divprism[multilingual]'" in line
+    assert "as --embedder-t." in line
+
+
+def test_no_model_is_named_for_a_script_that_none_of_ours_knows():
+    greek = ["\u03ba\u03b1\u03bb\u03b7\u03bc\u03ad\u03c1\u03b1", "\u03bd\u03b1\u03b9"]
+    for embedder in (dp.WordLlama(), dp.Multilingual()):
+        known = doubts_about(texts(greek), np.eye(2), embedder, "x")
+        [text] = [notice.text for notice in known if notice.code == "unknown-script"]
+        assert f"a script that {embedder.name} was not trained on (Greek)" in text
+        assert text.endswith("Pass a model that was trained on it as `embedder_x`.")
+    known = doubts_about(texts(list(FOREIGN.values())), np.eye(3), dp.Multilingual(), "x")
+    assert not known
 
 
 def test_accents_quotes_and_emoji_are_no_foreign_script():

@@ -12,6 +12,7 @@ from divprism.embedders.http import OpenAI
 from divprism.embedders.image import EfficientNetLite0, FrameMean
 from divprism.embedders.inception import Inception
 from divprism.embedders.logmel import LogMel
+from divprism.embedders.multilingual import Multilingual
 from divprism.embedders.onnx_models import Onnx
 from divprism.embedders.sentence_models import SentenceTransformers
 from divprism.embedders.speech import SpeechEmbedding
@@ -27,6 +28,7 @@ __all__ = [
     "Inception",
     "LogMel",
     "MelSettings",
+    "Multilingual",
     "Onnx",
     "OnnxSettings",
     "OpenAI",

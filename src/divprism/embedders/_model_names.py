@@ -73,11 +73,11 @@ _ACTIVATION = re.compile(
 _TOKENIZERS = re.compile(
     r"(Albert|Barthez|Bert|BigBird|Bloom|CLIP|Camembert|CodeLlama|Cohere|ConvBert|Deberta|DebertaV2"
     r"|DistilBert|Electra|GPT2|GPTNeoX|Gemma|Herbert|LayoutLM|Llama|Longformer|MBart|MBart50|MPNet"
-    r"|MobileBert|NomicBert|Nystromformer|OpenAIGPT|PreTrained|Qwen2|Roberta|SeedOss|Siglip"
+    r"|MobileBert|NomicBert|Nystromformer|OpenAIGPT|PreTrained|Qwen2|Roberta|SeedOss|Siglip|Siglip2"
     r"|SqueezeBert|T5|XLMRoberta|XLNet)Tokenizer(Fast)?|TokenizersBackend"
 )
 _PROCESSORS = re.compile(
-    r"(Auto|Bit|CLIP|ConvNext|DeiT|Siglip|Siglip2|ViT|VideoMAE|XCLIP)"
+    r"(Auto|Bit|CLIP|ConvNext|DINOv3ViT|DeiT|Siglip|Siglip2|ViT|VideoMAE|XCLIP)"
     r"(ImageProcessor|FeatureExtractor|VideoProcessor|Processor)(Fast|Pil)?"
 )
 _CLASS_KEYS = {
@@ -104,11 +104,14 @@ _REFUSED_KEYS = _words(
     kernel_config parent_library quantization_config tokenizer_name_or_path trust_remote_code
     use_kernels weights_only"""
 )
-# Files of settings for images, and the sides in pixels that they may ask for. Real ones ask for
-# fewer than 1,100.
+# Files of settings for images, and the numbers that they may ask for. Real ones ask for sides of
+# fewer than 1,100 pixels, and for 1,024 patches of 16 pixels.
 _IMAGE_FILES = ("preprocessor_config.json", "processor_config.json")
-_IMAGE_SIDES = re.compile(r"\w*(size|edge|height|width)\w*")
-_MAX_SIDE = 2048
+_IMAGE_LIMITS = (
+    (re.compile(r"max_num_patches"), 4096, "patches"),
+    (re.compile(r"patch_size"), 64, "pixels"),
+    (re.compile(r"\w*(size|edge|height|width)\w*"), 2048, "pixels"),
+)
 _MAX_NESTING = 32  # of settings; a file of JSON may be nested a thousand deep
 
 # Settings of the module Transformer, and those that it hands on to transformers.
@@ -169,14 +172,16 @@ def _check_sides(content: object, where: str, key: str = "") -> None:
     if isinstance(content, list):
         for value in content:
             _check_sides(value, where, key)
-    if not isinstance(content, int | float) or not _IMAGE_SIDES.fullmatch(key):
+    for pattern, limit, unit in _IMAGE_LIMITS:
+        if not isinstance(content, int | float) or not pattern.fullmatch(key):
+            continue
+        # Written so that NaN is refused too.
+        if not content <= limit:
+            raise UnsafeModelError(
+                f"{quoted(key)} in {where} is {quoted(content)}; at most {limit:,} {unit} are "
+                "supported"
+            )
         return
-    # Written so that NaN is refused too.
-    if not content <= _MAX_SIDE:
-        raise UnsafeModelError(
-            f"{quoted(key)} in {where} is {quoted(content)}; at most {_MAX_SIDE:,} pixels are "
-            "supported"
-        )
 
 
 def _check_setting(key: str, value: object, where: str) -> None:

@@ -181,8 +181,8 @@ def check_rate(name: str, value: int) -> None:
         )
 
 
-def package_folder(module: str, extra: str, purpose: str) -> Path:
-    """Return the folder of an installed package.
+def package_folder(module: str, extra: str, purpose: str, package: str) -> Path:
+    """Return the folder of a module that the distribution `package` installs.
 
     Raises
     ------
@@ -195,7 +195,6 @@ def package_folder(module: str, extra: str, purpose: str) -> Path:
     except ModuleNotFoundError:  # the package around it
         spec = None
     if spec is None or spec.origin is None:
-        package = module.replace("_", "-").replace(".", "-")
         raise MissingExtraError(
             f"{purpose} needs {package}, which is not installed: pip install 'divprism[{extra}]'."
         )

@@ -11,6 +11,7 @@ from divprism.data.readers.guards import shown
 from divprism.data.samples import Item, Text
 from divprism.data.wording import NOUNS, excerpts
 from divprism.embedders.base import Embedder
+from divprism.embedders.multilingual import Multilingual
 from divprism.errors import Notice
 
 __all__ = ["doubts_about"]
@@ -82,14 +83,23 @@ def _foreign_scripts(items: Sequence[Item], embedder: Embedder, side: str) -> No
     count = scripts.total()
     if not count or count < _SHARE_OF_TEXTS * len(texts):
         return None
-    known = " and ".join(name.title() for name in sorted(embedder.scripts))
     names = " and ".join(_NAMES.get(name, name.title()) for name, _ in scripts.most_common(2))
     return Notice(
         "unknown-script",
-        f"{count:,} of {len(texts):,} {_SIDES[side]} are mostly in letters outside the {known} "
-        f"script ({names}), and {embedder.name} was trained on English: it splits other scripts "
-        "into letters or bytes, so that texts are compared by spelling, not by meaning. Pass a "
-        f"multilingual model as `embedder_{side}`.",
+        f"{count:,} of {len(texts):,} {_SIDES[side]} are mostly in a script that {embedder.name} "
+        f"was not trained on ({names}): it splits them into letters or bytes, so that they are "
+        f"compared by spelling, not by meaning. {_advice(scripts)} as `embedder_{side}`.",
+    )
+
+
+def _advice(scripts: Counter[str]) -> str:
+    """Return what to pass for texts in these scripts."""
+    known = Multilingual.scripts or frozenset()
+    if any(name not in known for name in scripts):
+        return "Pass a model that was trained on it"
+    return (
+        "Pass multilingual (pip install 'divprism[multilingual]'; dp.Multilingual() in Python) or "
+        "another multilingual model"
     )
 
 

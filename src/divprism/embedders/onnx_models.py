@@ -323,7 +323,7 @@ class Onnx(Embedder):
     @cached_property
     def _runner(self) -> Runner:
         for module in ("onnx", "onnxruntime"):
-            package_folder(module, "onnx", "Running ONNX models")
+            package_folder(module, "onnx", "Running ONNX models", module)
         settings = self._settings
         threads = min(cores(), _MAX_THREADS)
         task: dict[str, Any] = {

@@ -25,6 +25,7 @@ from divprism.embedders._hub import (
     resolve_device,
     running,
 )
+from divprism.embedders._image_processors import IMAGE_FILES, image_processor, without_ends
 from divprism.embedders._model_files import quoted
 from divprism.embedders._weight_files import check_model, check_numbers
 from divprism.embedders.base import Content, Embedder, Prepared, characters_for, runtime_of
@@ -36,6 +37,8 @@ ALIASES: dict[str, dict[str, str]] = {
     "dinov2": {"model": "facebook/dinov2-base", "modality": "image"},
     "clip": {"model": "openai/clip-vit-base-patch32", "modality": "image"},
     "siglip": {"model": "google/siglip-base-patch16-224", "modality": "image"},
+    "dinov3": {"model": "facebook/dinov3-vitb16-pretrain-lvd1689m", "modality": "image"},
+    "siglip2": {"model": "google/siglip2-base-patch16-224", "modality": "image"},
     "videomae": {"model": "MCG-NJU/videomae-base", "modality": "video"},
     "xclip": {"model": "microsoft/xclip-base-patch32", "modality": "video"},
 }
@@ -93,15 +96,17 @@ _TOKEN_MEAN = {
         _mean_of_tokens,
     )
 }
+_SIGLIP = {
+    "image": _features("image", "vision_config", "hidden_size"),
+    "text": _features("text", "text_config", "projection_size"),
+}
 _VECTORS: dict[str, dict[str, _Vector]] = {
     "clip": {
         "image": _features("image", "projection_dim"),
         "text": _features("text", "projection_dim"),
     },
-    "siglip": {
-        "image": _features("image", "vision_config", "hidden_size"),
-        "text": _features("text", "text_config", "projection_size"),
-    },
+    "siglip": _SIGLIP,
+    "siglip2": _SIGLIP,
     "xclip": {
         "video": _features("video", "projection_dim"),
         "text": _features("text", "projection_dim"),
@@ -112,6 +117,7 @@ _VECTORS: dict[str, dict[str, _Vector]] = {
     "deit": _CLS,
     "dinov2": _CLS,
     "dinov2_with_registers": _CLS,
+    "dinov3_vit": _CLS,
     "vit": _CLS,
     "albert": _TOKEN_MEAN,
     "bert": _TOKEN_MEAN,
@@ -128,41 +134,21 @@ A type that is not listed is rejected: which of its numbers are the vector canno
 """
 # These count positions from 2, because positions 0 and 1 are reserved for padding.
 _SHIFTED_POSITIONS = {"mpnet", "roberta", "xlm-roberta"}
+# Trained on texts in lower case, padded to full length, without a mask: their vector is that of the
+# last position. The fixed-size checkpoints of SigLIP 2 are of the first type.
+_FULL_LENGTH = {"siglip", "siglip2"}
+# What a model of type siglip2 (NaFlex) takes of an image: its patches, padded, and how they lie.
+_PATCHES = ("pixel_values", "pixel_attention_mask", "spatial_shapes")
 # Beyond what a model has: its files are wrong.
 _MAX_SETTING = 1 << 24
 _MAX_FRAMES = 1024
-# Of the longer side of an image to the shorter one, where only the middle is used.
-_MAX_ASPECT = 64
 _TEXT_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json")
-_IMAGE_FILES = ("preprocessor_config.json", "processor_config.json")
 _PREPARED_BY = {"text": ("tokenizers",), "image": ("pillow",), "video": ("pillow", "av")}
-
-
-def _keeps_proportions(processor: Any) -> bool:
-    """Whether a processor enlarges the shorter side of an image to a size, then cuts the middle."""
-    size = getattr(processor, "size", None)
-    # transformers 4 had a dict.
-    if isinstance(size, dict):
-        return bool(size.get("shortest_edge"))
-    return bool(getattr(size, "shortest_edge", None))
-
-
-def _without_ends(image: Any) -> Any:
-    """Return an image without the ends that a processor would enlarge and then cut off.
-
-    Enlarged to a height of 224, a line of 30,000 pixels has 1.5 billion.
-    """
-    half = _MAX_ASPECT * min(image.size) // 2
-    width, height = image.size
-    left, top = max(width // 2 - half, 0), max(height // 2 - half, 0)
-    if left == 0 and top == 0:
-        return image
-    return image.crop((left, top, width - left, height - top))
 
 
 @dataclass(frozen=True)
 class Transformers(Embedder):
-    """A transformers model: CLIP, SigLIP, DINOv2 and other ViTs, VideoMAE, X-CLIP, BERT and more.
+    """A transformers model: CLIP, SigLIP 1 and 2, DINOv2 and 3, VideoMAE, X-CLIP, BERT and more.
 
     Pick it where the default embedder distinguishes too little. Which numbers form the vector
     depends on the type of model and is part of `preprocessing`; the vector is not normalized. In
@@ -268,8 +254,10 @@ class Transformers(Embedder):
         """Processing of the input, and which numbers of the model form the vector."""
         vector = f"{self._vector.description}, not normalised"
         if self.modality == "text":
-            padding = ", padded to that" if self._kind == "siglip" else ""
-            return f"cut at {self._max_tokens} tokens{padding}; {vector}"
+            length = f"cut at {self._max_tokens} tokens"
+            if self._kind in _FULL_LENGTH:
+                length = f"lower case, {length}, padded to that"
+            return f"{length}; {vector}"
         image = f"RGB, the model's image processor, Pillow version; {vector}"
         if self.modality == "video":
             return f"middles of {self.num_frames} equal parts; each frame: {image}"
@@ -290,13 +278,14 @@ class Transformers(Embedder):
             return super().prepare(content)
         # Processors log warnings about images that look unusual to them, such as black ones.
         processor = self._processor
-        if _keeps_proportions(processor):
-            if self.modality == "video":
-                content = [_without_ends(frame) for frame in content]
-            else:
-                content = _without_ends(content)
+        if self.modality == "video":
+            content = [without_ends(frame, processor) for frame in content]
+        else:
+            content = without_ends(content, processor)
         with running(self._source), quiet("transformers"):
             processed = processor(content, return_tensors="np")
+            if self._kind == "siglip2":
+                return tuple(np.asarray(processed[key])[0] for key in _PATCHES)
             pixels = np.asarray(processed["pixel_values"], np.float32)
             # Some processors return the frames as a batch, others as one video in a batch.
             if self.modality == "video":
@@ -311,24 +300,37 @@ class Transformers(Embedder):
             if self.modality == "text":
                 inputs = self._tokens(batch)
             else:
-                inputs = {"pixel_values": torch.from_numpy(np.stack(batch)).to(model.dtype)}
+                inputs = self._pixels(batch, model.dtype)
             on_device = {key: value.to(model.device) for key, value in inputs.items()}
             vectors = self._vector.take(model, on_device)
             # NumPy has no bfloat16, and single precision holds every half-precision number.
             return to_numpy(vectors.float())
 
+    def _pixels(self, batch: Sequence[Prepared], dtype: Any) -> _Inputs:
+        torch = import_library("torch")
+        columns: list[Sequence[np.ndarray]] = [batch]
+        if self._kind == "siglip2":
+            columns = list(zip(*batch, strict=True))
+        inputs = {}
+        # All but NaFlex take the pixels alone.
+        for name, column in zip(_PATCHES, columns, strict=False):
+            inputs[name] = torch.from_numpy(np.stack(column))
+        inputs["pixel_values"] = inputs["pixel_values"].to(dtype)
+        return inputs
+
     def _tokens(self, batch: Sequence[str]) -> _Inputs:
         options = {"truncation": True, "max_length": self._max_tokens, "return_tensors": "pt"}
-        if self._kind != "siglip":
+        if self._kind not in _FULL_LENGTH:
             return dict(self._processor(list(batch), padding=True, **options))
-        # SigLIP was trained on texts padded to full length, without a mask: its vector is that of
-        # the last position.
-        tokens = self._processor(list(batch), padding="max_length", **options)
+        # The tokenizer of SigLIP's first version does so itself; that of most checkpoints of the
+        # second one does not.
+        lower = [text.lower() for text in batch]
+        tokens = self._processor(lower, padding="max_length", **options)
         return {"input_ids": tokens["input_ids"]}
 
     @cached_property
     def _source(self) -> Source:
-        needs: tuple[str, ...] = _IMAGE_FILES
+        needs: tuple[str, ...] = IMAGE_FILES
         if self.modality == "text":
             needs = _TEXT_FILES
         return Source(self.model, ("config.json",), needs, self.modality, self.offline)
@@ -394,15 +396,13 @@ class Transformers(Embedder):
             # time, and the others find its result.
             if "_processor" in self.__dict__:
                 return self.__dict__["_processor"]
+            if self.modality != "text":
+                return image_processor(self._source, self._kind, transformers)
             # The folder is complete, so a look at the hub would only cost time; and code in a
             # repository is never run.
-            options = {"local_files_only": True, "trust_remote_code": False}
-            folder = self._source.folder()
-            if self.modality == "text":
-                return transformers.AutoTokenizer.from_pretrained(folder, **options)
-            # torchvision rounds differently: without a fixed backend, vectors would depend on
-            # whether it is installed.
-            return transformers.AutoImageProcessor.from_pretrained(folder, backend="pil", **options)
+            return transformers.AutoTokenizer.from_pretrained(
+                self._source.folder(), local_files_only=True, trust_remote_code=False
+            )
 
     @cached_property
     def _model(self) -> _Model:

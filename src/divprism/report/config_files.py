@@ -37,8 +37,8 @@ _LONGEST = 1000  # letters of a text; ours have fewer than a hundred
 _LARGEST_SETTING = 4096
 _LARGEST_SETTINGS = {"num_rows": 100_000}  # of which only a few tiles are in memory
 _LARGEST_SEED = 2**63 - 1
-# Embedders that are installed with divprism: no file names them, and they send nothing.
-_INSTALLED = ("wordllama", "efficientnet-lite0", "efficientnet-lite0-frames")
+# Embedders that are installed with packages: no file names them, and they send nothing.
+_INSTALLED = ("wordllama", "multilingual", "efficientnet-lite0", "efficientnet-lite0-frames")
 
 
 def _short_text(value: object, path: str) -> None:

@@ -23,6 +23,7 @@ from divprism.embedders import (
     FrameMean,
     Inception,
     LogMel,
+    Multilingual,
     Onnx,
     OpenAI,
     SentenceTransformers,
@@ -77,6 +78,7 @@ BANDWIDTH_RULES: dict[str, type] = {
 
 EMBEDDERS: dict[str, type[Embedder]] = {
     "wordllama": WordLlama,
+    "multilingual": Multilingual,
     "efficientnet-lite0": EfficientNetLite0,
     "efficientnet-lite0-frames": FrameMean,
     "logmel": LogMel,
