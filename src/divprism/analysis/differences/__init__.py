@@ -1,0 +1,11 @@
+"""What one model makes that another one, or the real data, do not hold."""
+
+from divprism.analysis.differences.models import diff
+from divprism.analysis.differences.result import (
+    DifferenceMode,
+    Differences,
+    Example,
+    GroupDifference,
+)
+
+__all__ = ["DifferenceMode", "Differences", "Example", "GroupDifference", "diff"]
