@@ -12,6 +12,16 @@ from divprism.analysis.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
 from divprism.analysis.baseline import ShuffledBaseline, shuffled_baseline
 from divprism.analysis.comparison import Comparison, Difference, compare
 from divprism.analysis.convergence import Convergence, Verdict, converge
+from divprism.analysis.differences import (
+    DifferenceMode,
+    Differences,
+    Example,
+    GroupDifference,
+    NearCopy,
+    Novelty,
+    diff,
+    novelty,
+)
 from divprism.analysis.evaluate import evaluate, evaluate_models
 from divprism.analysis.evaluation import Evaluation, Results
 from divprism.analysis.fidelity import (
@@ -80,14 +90,18 @@ __all__ = [
     "Dask",
     "DataError",
     "Difference",
+    "DifferenceMode",
+    "Differences",
     "DivprismError",
     "DistinctPrompts",
     "EigenDirectionGrouping",
     "EigenGrouping",
     "EngineError",
     "Evaluation",
+    "Example",
     "ExactPromptGrouping",
     "GateError",
+    "GroupDifference",
     "Interval",
     "KMeansGrouping",
     "KernelDistance",
@@ -96,8 +110,10 @@ __all__ = [
     "Metric",
     "MissingExtraError",
     "MissingModelError",
+    "NearCopy",
     "NestedScores",
     "Notice",
+    "Novelty",
     "PromptGroups",
     "Results",
     "Samples",
@@ -113,6 +129,7 @@ __all__ = [
     "converge",
     "coverage",
     "demo_samples",
+    "diff",
     "embed",
     "evaluate",
     "evaluate_models",
@@ -122,6 +139,7 @@ __all__ = [
     "kmeans_labels",
     "load",
     "nested_scores",
+    "novelty",
     "prompt_groups",
     "recall",
     "shuffled_baseline",

@@ -1,6 +1,8 @@
 """What one model makes that another one, or the real data, do not hold."""
 
 from divprism.analysis.differences.models import diff
+from divprism.analysis.differences.novelty import novelty
+from divprism.analysis.differences.novelty_result import NearCopy, Novelty
 from divprism.analysis.differences.result import (
     DifferenceMode,
     Differences,
@@ -8,4 +10,13 @@ from divprism.analysis.differences.result import (
     GroupDifference,
 )
 
-__all__ = ["DifferenceMode", "Differences", "Example", "GroupDifference", "diff"]
+__all__ = [
+    "DifferenceMode",
+    "Differences",
+    "Example",
+    "GroupDifference",
+    "NearCopy",
+    "Novelty",
+    "diff",
+    "novelty",
+]

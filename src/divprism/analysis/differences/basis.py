@@ -16,9 +16,10 @@ from divprism.core.spectrum import spectral_floor
 from divprism.core.tiles import row_blocks
 from divprism.engines import Resources
 
-__all__ = ["Basis"]
+__all__ = ["Basis", "first_points"]
 
 _EXACT = 4000  # points up to which all directions are kept
+_LANDMARKS = 1000
 _BLOCK_ENTRIES = 1 << 22  # features held at a time: 32 MB
 _LARGEST_NOISE = 1e-10  # more is the rounding of data in half precision, which keeps its modes
 _WAY_OUT = "take a part of the data"
@@ -46,9 +47,7 @@ class Basis:
     rows: Callable[[slice], np.ndarray]
 
     @classmethod
-    def of(
-        cls, operator: Operator, landmarks: np.ndarray | None, resources: Resources
-    ) -> "Basis":
+    def of(cls, operator: Operator, landmarks: np.ndarray | None, resources: Resources) -> "Basis":
         """The features of all points, or what they have in common with some landmarks."""
         if landmarks is None:
             return _exact(operator, resources)
@@ -119,10 +118,17 @@ def _from_landmarks(operator: Operator, landmarks: np.ndarray, resources: Resour
     return replace(turned, unseen=max(0.0, 1 - float(widths.sum())))
 
 
-def _landmark_basis(
-    size: int, columns: Callable[[slice], np.ndarray], maps: np.ndarray
-) -> Basis:
+def _landmark_basis(size: int, columns: Callable[[slice], np.ndarray], maps: np.ndarray) -> Basis:
     def rows(block: slice) -> np.ndarray:
         return to_numpy(columns(block)).astype(np.float64) @ maps
 
     return Basis(size, maps.shape[1], 0.0, rows)
+
+
+def first_points(index: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """The points of the first rows by rank, 1,000 at most: landmarks of more points.
+
+    `index` holds the point of each row.
+    """
+    points, firsts = np.unique(index[np.argsort(ranks, kind="stable")], return_index=True)
+    return np.sort(points[np.argsort(firsts)][:_LANDMARKS])

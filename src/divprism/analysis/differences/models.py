@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divprism.analysis.content_order import ContentOrder
-from divprism.analysis.differences.basis import Basis
+from divprism.analysis.differences.basis import Basis, first_points
+from divprism.analysis.differences.described import described
+from divprism.analysis.differences.measured import Measured, measure
 from divprism.analysis.differences.result import (
     DifferenceMode,
     Differences,
     Example,
     GroupDifference,
 )
-from divprism.analysis.differences.states import Measured, States, measure
+from divprism.analysis.differences.states import States
 from divprism.analysis.groups import LabelGrouping
 from divprism.analysis.groups.grouping import Grouping, Membership, PromptSide
 from divprism.analysis.inputs import as_samples
@@ -48,9 +50,7 @@ LEVEL = 0.95
 """Level of the intervals unless one is given."""
 NUM_EXCHANGES = 99
 """Random exchanges of the models unless a number is given."""
-_LANDMARKS = 1000
 _GROUP_MODES = 1  # modes of a group
-_CLEAR = 0.5  # share of the largest cosine below which an output is no example of a mode
 
 
 def diff(
@@ -153,7 +153,7 @@ def diff(
     return Differences(
         first=names[0],
         second=names[1],
-        modes=_modes(compared, rows, measured, wanted),
+        modes=_described(compared, rows, measured, wanted),
         total=measured.total.value,
         baseline=measured.total.baseline,
         baseline_error=measured.total.baseline_error,
@@ -183,7 +183,7 @@ class _Wanted:
     ratio: float
     modes_of: str
     num_exchanges: int
-    level: float | None
+    level: float
 
     @classmethod
     def of(
@@ -230,9 +230,7 @@ def _require_possible(
             )
 
 
-def _two_models(
-    a: object, b: object, first: str | None, second: str | None
-) -> dict[str, object]:
+def _two_models(a: object, b: object, first: str | None, second: str | None) -> dict[str, object]:
     """The two sources by the name of their model, the first one first."""
     if b is not None:
         if first is not None or second is not None:
@@ -377,7 +375,7 @@ class _Compared:
         stratum_ranks = np.append(self.order.prompts, self.order.prompts.size)[strata]
         landmarks = None
         if Basis.needs_landmarks(operator.size):
-            landmarks = _first_points(index, ranks[rows])
+            landmarks = first_points(index, ranks[rows])
         whole = self.unit == "prompt" and strata.size > 1
         counts = np.bincount(codes[self.side[rows] == 1])
         # The kernel of pairs may take prompts for unrelated: modes of one half of them are then
@@ -440,89 +438,23 @@ def _prompt_items(matched: MatchedModels) -> Any:
     return np.concatenate([to_numpy(side) for side in sides])
 
 
-def _first_points(index: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """The points of the first rows by content, at most as many as there are landmarks."""
-    points, firsts = np.unique(index[np.argsort(ranks, kind="stable")], return_index=True)
-    return np.sort(points[np.argsort(firsts)][:_LANDMARKS])
-
-
-def _modes(
+def _described(
     compared: _Compared, rows: np.ndarray, measured: Measured, wanted: _Wanted
 ) -> tuple[DifferenceMode, ...]:
-    """The modes of both sides, the largest first."""
-    names = list(compared.given)
-    found = []
-    for modes in measured.modes:
-        model = names[0] if modes.sign > 0 else names[1]
-        for number, value in enumerate(modes.values):
-            loadings = measured.loadings[modes.sign][:, number]
-            shares = _shares(measured.states, loadings)
-            held_out = measured.held_out[modes.sign][number]
-            found.append(
-                DifferenceMode(
-                    model=model,
-                    eigenvalue=float(value),
-                    share_first=shares[1],
-                    share_second=shares[-1],
-                    share_reference=shares.get(0),
-                    held_out=held_out.value,
-                    low=held_out.low,
-                    high=held_out.high,
-                    agreement=held_out.agreement,
-                    p_value=measured.p_values[modes.sign][number],
-                    examples=_examples(compared, rows, loadings, modes.sign, wanted),
-                )
-            )
-    # Rounded, so that equal eigenvalues keep their order on every machine.
-    found.sort(key=lambda mode: -round(abs(mode.eigenvalue), 9))
-    return tuple(found[: wanted.num_modes])
+    """The modes of both models; examples come with the other model's output to their prompt."""
+    first, second = compared.given
+    starts = {1: 0, -1: len(compared.given[first])}
+    prompts = compared.prompts.operator.index
 
-
-def _shares(states: States, loadings: np.ndarray) -> dict[int, float]:
-    """The mean squared cosine of each sample with a mode, by its side."""
-    squares = loadings**2
-    sides = np.unique(states.side)
-    return {int(side): float(squares[states.side == side].mean()) for side in sides}
-
-
-def typical(loadings: np.ndarray, points: np.ndarray, own: np.ndarray, count: int) -> np.ndarray:
-    """The rows among `own` that show a mode best: the largest cosines, no two of one point."""
-    # The sign of an eigenvector is arbitrary. Of opposite kinds the more extreme one is shown.
-    sign = 1.0
-    if float((loadings[own] ** 3).sum()) < 0:
-        sign = -1.0
-    cosines = sign * loadings[own]
-    # Rounded, so that the last bits do not decide between copies.
-    order = own[np.lexsort((own, -cosines.round(9)))]
-    _, firsts = np.unique(points[order], return_index=True)
-    order = order[np.sort(firsts)][:count]
-    largest = abs(float(loadings[order[0]]))
-    return order[sign * loadings[order] >= _CLEAR * largest]
-
-
-def _examples(
-    compared: _Compared, rows: np.ndarray, loadings: np.ndarray, sign: int, wanted: _Wanted
-) -> tuple[Example, ...]:
-    """Outputs that show a mode, each with the nearest one of the other model to its prompt."""
-    own = np.flatnonzero(compared.side[rows] == sign)
-    examples = []
-    starts = {1: 0, -1: int(np.count_nonzero(compared.side == 1))}
-    for position in typical(loadings, compared.index[rows], own, wanted.num_examples):
+    def example(sign: int, position: int, weight: float) -> Example:
         row = int(rows[position])
-        prompts = compared.prompts.operator.index
-        others = np.flatnonzero(
-            (prompts == prompts[row]) & (compared.side[: prompts.size] == -sign)
-        )
+        of_other = compared.side[: prompts.size] == -sign
+        others = np.flatnonzero((prompts == prompts[row]) & of_other)
         nearest, similarity = _nearest(compared.x, row, others)
-        examples.append(
-            Example(
-                row=row - starts[sign],
-                weight=float(loadings[position] ** 2),
-                nearest=nearest - starts[-sign],
-                similarity=similarity,
-            )
-        )
-    return tuple(examples)
+        return Example(row - starts[sign], weight, nearest - starts[-sign], similarity)
+
+    names = {1: first, -1: second}
+    return described(measured, names, wanted.num_modes, wanted.num_examples, example)
 
 
 def _nearest(x: KernelOperator, row: int, others: np.ndarray) -> tuple[int, float]:
@@ -561,7 +493,7 @@ def _group(compared: _Compared, member: Membership, wanted: _Wanted) -> GroupDif
         baseline=measured.total.baseline,
         baseline_error=measured.total.baseline_error,
         p_value=measured.total.p_value,
-        modes=_modes(compared, member.rows, measured, wanted),
+        modes=_described(compared, member.rows, measured, wanted),
     )
 
 

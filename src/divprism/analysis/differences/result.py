@@ -12,7 +12,13 @@ from divprism.data.wording import json_text
 from divprism.errors import Notice
 from divprism.scores.settings import Settings
 
-__all__ = ["DifferenceMode", "Differences", "Example", "GroupDifference"]
+__all__ = [
+    "DifferenceMode",
+    "Differences",
+    "Example",
+    "GroupDifference",
+    "mode_document",
+]
 
 _SHOWN_MODES = 10  # modes in the short text of a result
 
@@ -152,7 +158,7 @@ class Differences:
         What is exchanged and what intervals resample: "prompt" or "pair".
     num_exchanges : int
         Exchanges behind the p-values.
-    level : float or None
+    level : float
         Of the intervals and of what counts as clear.
     unseen : float
         Share of the outputs that lies outside of the landmarks; 0 up to 4,000 distinct pairs.
@@ -177,7 +183,7 @@ class Differences:
     modes_of: str
     unit: str
     num_exchanges: int
-    level: float | None
+    level: float
     unseen: float
     groups: tuple[GroupDifference, ...]
     samples: dict[str, Samples]
@@ -190,10 +196,7 @@ class Differences:
     @property
     def clear_modes(self) -> tuple[DifferenceMode, ...]:
         """The modes that neither chance nor the choice of prompts explains."""
-        if self.level is None:
-            return ()
-        level = self.level
-        return tuple(mode for mode in self.modes if mode.is_clear(level))
+        return tuple(mode for mode in self.modes if mode.is_clear(self.level))
 
     def __repr__(self) -> str:
         from divprism.report.difference_tables import differences_table
@@ -248,24 +251,7 @@ class Differences:
         other = self.second
         if mode.model == self.second:
             other = self.first
-        examples = []
-        for example in mode.examples:
-            own = self.samples[mode.model]
-            nearest = None
-            if example.nearest is not None:
-                nearest = describe_row(self.samples[other].outputs, example.nearest)
-            examples.append(
-                {
-                    "output": describe_row(own.outputs, example.row),
-                    "prompt": describe_row(own.prompts, example.row),
-                    "weight": example.weight,
-                    "nearest": nearest,
-                    "similarity": example.similarity,
-                }
-            )
-        clear = self.level is not None and mode.is_clear(self.level)
-        plain = asdict(replace(mode, examples=()))
-        return plain | {"clear": clear, "examples": examples}
+        return mode_document(mode, self.samples, other, self.level)
 
     def to_json(self) -> str:
         """The result document as JSON text."""
@@ -274,3 +260,29 @@ class Differences:
     def save(self, path: str | Path) -> None:
         """Write the result document to a JSON file, in one step."""
         write_text(path, self.to_json() + "\n")
+
+
+def mode_document(
+    mode: DifferenceMode, samples: dict[str, Samples], other: str, level: float
+) -> dict[str, Any]:
+    """A mode as plain values, with the texts or files of its examples.
+
+    `other` is the sample that the nearest items are of.
+    """
+    own = samples[mode.model]
+    examples = []
+    for example in mode.examples:
+        entry: dict[str, Any] = {
+            "output": describe_row(own.outputs, example.row),
+            "prompt": None,
+            "nearest": None,
+            "weight": example.weight,
+            "similarity": example.similarity,
+        }
+        if own.prompts is not None:
+            entry["prompt"] = describe_row(own.prompts, example.row)
+        if example.nearest is not None:
+            entry["nearest"] = describe_row(samples[other].outputs, example.nearest)
+        examples.append(entry)
+    plain = asdict(replace(mode, examples=()))
+    return plain | {"clear": mode.is_clear(level), "examples": examples}
