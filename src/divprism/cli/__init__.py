@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from divprism import __version__, errors
-from divprism.cli import compare, convert, curves, demo, groups, installation, score, states
+from divprism.cli import compare, convert, curves, demo, diff, groups, installation, score, states
 from divprism.cli.messages import echo, in_flags, say
 from divprism.data.wording import reason
 from divprism.report.listings import EXAMPLES
@@ -22,6 +22,7 @@ _EXAMPLES: dict[Any, str] = {
     score.score: "divprism score outputs.jsonl --fail-under conditional_vendi=4.5",
     convert.embed: "divprism embed images/ --prompts prompts.csv -o vectors",
     compare.compare: "divprism compare first.jsonl second.jsonl --report report.html",
+    diff.diff: "divprism diff first.jsonl second.jsonl --num-modes 5",
     groups.groups: "divprism groups outputs.jsonl --by topic --top 5",
     curves.bandwidth: "divprism bandwidth outputs.jsonl --bandwidths-x 0.2,0.4,0.8",
     curves.converge: "divprism converge outputs.jsonl --model first --plot curves.png",

@@ -19,6 +19,7 @@ import numpy as np
 
 from divprism.analysis.differences.chance import Chance
 from divprism.analysis.differences.states import States
+from divprism.engines import blas_for
 
 __all__ = ["HeldOut", "Measured", "Modes", "Total", "measure"]
 
@@ -112,6 +113,19 @@ def measure(
     signs: tuple[int, ...] = (1, -1),
 ) -> Measured:
     """The modes of the difference of two states, with errors and chance."""
+    # Hundreds of small matrices, in which several threads would mostly wait for each other.
+    with blas_for(states.basis.rank):
+        return _measure(states, num_modes, num_exchanges, level, seed, signs)
+
+
+def _measure(
+    states: States,
+    num_modes: int,
+    num_exchanges: int,
+    level: float | None,
+    seed: int,
+    signs: tuple[int, ...],
+) -> Measured:
     weights = states.weights(states.side)
     second = states.halves()
     found_on = [states.weights(states.side, half) for half in (second, ~second)]
