@@ -68,16 +68,17 @@ def diff(
     if reference is not None:
         others: Any = ["prompts", "prompt_kind", "prompt_field", "model_field", "limit"]  # of IN
         real = job.read(reference, written, **dict.fromkeys(others))
-    holds_several = len(set(samples.models or ())) > 1
-    if other is None and (real is not None) and second is None:
-        model = first
-        if model is None and not holds_several:
-            model = None
-        options |= {"reference": real, "model": model, "quantile": quantile}
+    if other is None and real is not None and second is None:
         _refuse_flags(job, ("modes_of", "group_by", "num_groups"), "two models")
+        options |= {"reference": real, "model": first, "quantile": quantile}
         found = job.run(novelty_of, samples, settings=job.settings(samples), **options)
         _show(job, found, novelty_table, novelty_records, page)
         return
+    if other is None and len(set(samples.models or ())) < 2:
+        raise ArgumentError(
+            f"{samples.source} holds one model: name a second source or --reference, or the field "
+            "that holds the model by --model-field."
+        )
     _refuse_flags(job, ("quantile",), "--reference alone")
     options |= {"reference": real, "modes_of": modes_of, "settings": job.settings(samples)}
     if group_by is not None:

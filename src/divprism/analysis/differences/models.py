@@ -246,6 +246,11 @@ def _two_models(a: object, b: object, first: str | None, second: str | None) -> 
         samples.require_models(model_keyword(a))
         parts = samples.by_model()
     names = list(parts)
+    if len(names) < 2:
+        raise DataError(
+            "a difference needs two models; got one. Pass a second source as `b`, or compare with "
+            "real data by dp.novelty."
+        )
     if first is None and second is None and len(names) == 2:
         first, second = names
     if first is None or second is None:
