@@ -289,8 +289,8 @@ def test_the_difference_is_found_in_the_group_where_it_is():
     found = dp.diff(
         dp.Samples(a, t), dp.Samples(b, t), grouping=dp.ExactPromptGrouping(), **BY_KIND, **QUICK
     )
-    assert [group.name for group in found.groups][0] == "cat"
     first, *others = found.groups
+    assert first.name == "cat"
     assert (first.size, first.p_value) == (40, 0.05)
     assert first.modes[0].model == "second"
     assert first.modes[0].share_second == pytest.approx(0.75, abs=1e-9)

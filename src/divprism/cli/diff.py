@@ -10,7 +10,7 @@ from divprism.analysis import groups as library
 from divprism.analysis.differences import Differences, Novelty
 from divprism.analysis.differences import diff as diff_models
 from divprism.analysis.differences import novelty as novelty_of
-from divprism.analysis.differences.models import MODES_OF
+from divprism.analysis.differences.compared import MODES_OF
 from divprism.cli.config import typed
 from divprism.cli.job import Job, command, flag
 from divprism.cli.messages import say

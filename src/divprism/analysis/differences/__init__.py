@@ -6,14 +6,14 @@ from divprism.analysis.differences.novelty_result import NearCopy, Novelty
 from divprism.analysis.differences.result import (
     DifferenceMode,
     Differences,
-    Example,
     GroupDifference,
+    ModeExample,
 )
 
 __all__ = [
     "DifferenceMode",
     "Differences",
-    "Example",
+    "ModeExample",
     "GroupDifference",
     "NearCopy",
     "Novelty",

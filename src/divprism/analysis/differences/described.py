@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from divprism.analysis.differences.measured import Measured
-from divprism.analysis.differences.result import DifferenceMode, Example
+from divprism.analysis.differences.result import DifferenceMode, ModeExample
 from divprism.analysis.differences.states import States
 
 __all__ = ["MakeExample", "described"]
 
-MakeExample = Callable[[int, int, float], Example]
+MakeExample = Callable[[int, int, float], ModeExample]
 """side, row of the states, squared cosine with the mode -> the example."""
 
 _CLEAR = 0.5  # share of the largest cosine below which an output is no example of a mode

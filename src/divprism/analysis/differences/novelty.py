@@ -8,11 +8,11 @@ import numpy as np
 
 from divprism.analysis.content_order import ContentOrder
 from divprism.analysis.differences.basis import Basis, first_points
+from divprism.analysis.differences.compared import LEVEL, NUM_EXCHANGES
 from divprism.analysis.differences.described import described
 from divprism.analysis.differences.measured import measure
-from divprism.analysis.differences.models import LEVEL, NUM_EXCHANGES
 from divprism.analysis.differences.novelty_result import NearCopy, Novelty
-from divprism.analysis.differences.result import Example
+from divprism.analysis.differences.result import ModeExample
 from divprism.analysis.differences.states import States
 from divprism.analysis.inputs import as_samples, embed_samples, require_model, require_one_model
 from divprism.analysis.reference import embed_reference
@@ -139,8 +139,8 @@ def novelty(
         signs=(1,),
     )
 
-    def example(sign: int, row: int, weight: float) -> Example:
-        return Example(row, weight, int(neighbours.nearest[row]), float(similarity[row]))
+    def example(sign: int, row: int, weight: float) -> ModeExample:
+        return ModeExample(row, weight, int(neighbours.nearest[row]), float(similarity[row]))
 
     names = {1: _OUTPUTS, -1: _REFERENCE}
     total, values = measured.total, measured.positive

@@ -15,7 +15,7 @@ from divprism.scores.settings import Settings
 __all__ = [
     "DifferenceMode",
     "Differences",
-    "Example",
+    "ModeExample",
     "GroupDifference",
     "mode_document",
 ]
@@ -24,7 +24,7 @@ _SHOWN_MODES = 10  # modes in the short text of a result
 
 
 @dataclass(frozen=True)
-class Example:
+class ModeExample:
     """An output that shows a mode, beside what the other sample has instead.
 
     Attributes
@@ -62,8 +62,8 @@ class DifferenceMode:
     share_reference : float or None
         The same of the reference, where one was given.
     held_out : float
-        The eigenvalue without that optimism: directions are found on one half of the prompts, and
-        the shares in them are measured on the other half.
+        The eigenvalue without that optimism: the direction of this rank is found on one half of
+        the prompts, and the shares in it are measured on the other half.
     low, high : float or None
         Interval of `held_out`; None without a level or with too few outputs.
     agreement : float
@@ -71,7 +71,7 @@ class DifferenceMode:
     p_value : float or None
         If both models were the same, the chance of a mode at least this large among all modes
         (exchanges of the models within prompts). None without exchanges.
-    examples : tuple of Example
+    examples : tuple of ModeExample
         Outputs of `model` with the largest weights.
     """
 
@@ -85,7 +85,7 @@ class DifferenceMode:
     high: float | None
     agreement: float
     p_value: float | None
-    examples: tuple[Example, ...]
+    examples: tuple[ModeExample, ...]
 
     def is_clear(self, level: float) -> bool:
         """Whether chance makes no mode as large, and other prompts show the same difference."""
