@@ -41,9 +41,9 @@ def of_kinds(rng: np.random.Generator, planted: float, prompts: np.ndarray) -> d
 def planted_kinds(seeds: int) -> list[dict[str, Any]]:
     """For each share of the planted kind: how often it is found, where, and with what share."""
     rows = []
-    prompts = np.repeat(np.arange(50), 6)
+    prompts = np.repeat(np.arange(40), 5)
     kernels: dict[str, Any] = {"kernel_x": dp.Gaussian(4.0), "kernel_t": dp.Categorical()}
-    for planted in (0.0, 0.02, 0.05, 0.1, 0.2):
+    for planted in (0.0, 0.05, 0.1, 0.2):
         runs = []
         for seed in range(seeds):
             rng = np.random.default_rng([seed, round(1000 * planted)])
@@ -71,10 +71,8 @@ def _planted_run(found: dp.Differences, planted: float) -> dict[str, Any]:
         "found": mode is not None and mode in clear,
         "share": math.nan,
         "held out": math.nan,
-        "covers": math.nan,
     }
     if mode is not None:
-        assert mode.low is not None and mode.high is not None
         run["share"] = mode.share_second
         run["held out"] = -mode.held_out
     return run
@@ -107,7 +105,7 @@ def planted_digits(seeds: int) -> list[dict[str, Any]]:
 
     model = digit_model()
     seven, black = DIGITS.index("seven"), INKS.index("black")
-    prompts = np.repeat(np.array(["a digit", "a black digit", "an odd digit", "a seven"]), 150)
+    prompts = np.repeat(np.array(["a digit", "a black digit", "an odd digit", "a seven"]), 75)
     pool = model.generate(list(prompts) * 4, seed=1)
     features = model.features(pool)
     digits, inks = model.seen(pool)

@@ -32,7 +32,7 @@ X = np.random.default_rng(0).standard_normal((40, 3))
 T = np.arange(40) // 4
 COMMANDS = [
     *("demo", "score", "embed", "compare", "groups", "bandwidth", "converge", "state"),
-    *("merge", "report", "ls", "cache", "doctor"),
+    *("diff", "merge", "report", "ls", "cache", "doctor"),
 ]
 
 

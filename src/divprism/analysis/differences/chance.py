@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -33,6 +34,11 @@ class Chance:
     given: np.ndarray
     exchanged: np.ndarray
 
+    @cached_property
+    def all_values(self) -> np.ndarray:
+        """All eigenvalues of each exchange, a row each."""
+        return np.array([np.linalg.eigvalsh(matrix) for matrix in self.exchanged])
+
     @classmethod
     def of(cls, states: States, weights: np.ndarray, exchanges: Sequence[np.ndarray]) -> "Chance":
         """The difference of the given weights of rows, and of the sides of each exchange."""
@@ -53,8 +59,7 @@ class Chance:
         if not len(self.exchanged):
             return None
         given = float(np.maximum(self.given, 0).sum())
-        everything = np.ones(self.given.size, dtype=bool)
-        return _share_above(given, np.maximum(self._eigenvalues(everything), 0).sum(axis=1))
+        return _share_above(given, np.maximum(self.all_values, 0).sum(axis=1))
 
     def p_of_modes(
         self, signs: Sequence[int], count: int, *, is_symmetric: bool
@@ -104,6 +109,8 @@ class Chance:
     def _eigenvalues(self, left: np.ndarray) -> np.ndarray:
         """All eigenvalues of each exchange, in the given directions that are left."""
         kept = np.flatnonzero(left)
+        if kept.size == left.size:
+            return self.all_values
         parts = self.exchanged[:, kept[:, None], kept[None, :]]
         return np.array([np.linalg.eigvalsh(part) for part in parts])
 
