@@ -50,6 +50,7 @@ def planted_kinds(seeds: int) -> list[dict[str, Any]]:
             a, b = of_kinds(rng, 0.0, prompts), of_kinds(rng, planted, prompts)
             found = dp.diff(a, b, **kernels)
             runs.append(_planted_run(found, planted))
+            print(f"{planted:.0%} planted, seed {seed}: {runs[-1]}", flush=True)
         rows.append(_summary(f"kinds, {planted:.0%} planted", planted, runs))
     return rows
 
@@ -122,6 +123,7 @@ def planted_digits(seeds: int) -> list[dict[str, Any]]:
             samples = [dp.Samples(features[rows], prompts) for rows in (a, b)]
             found = dp.diff(*samples, kernel_t=dp.Categorical(), num_permutations=99)
             runs.append(_digit_run(found, is_planted[b], without))
+            print(f"{world}, seed {seed}: {runs[-1]}", flush=True)
         summaries.append(_summary(world, float(np.mean(shares)) if without else 0.0, runs))
     return summaries
 
@@ -240,7 +242,7 @@ def text_copies(folder: Path) -> list[dict[str, Any]]:
     texts = sorted({record["output"] for record in records if record["model"] == "human"})
     rng = np.random.default_rng(0)
     texts = [texts[i] for i in rng.permutation(len(texts))]
-    training, honest, chosen = texts[:1500], texts[1500:2500], texts[:150]
+    training, honest, chosen = texts[:800], texts[800:1500], texts[:100]
     changes: dict[str, Callable[[str], str]] = {
         "the same words": lambda text: text,
         "words in another order": lambda text: " ".join(rng.permutation(text.split())),
@@ -266,6 +268,7 @@ def _copies_row(name: str, found: dp.Novelty, planted: int, honest: int) -> dict
     right = sum(copy.row < planted and copy.reference_row == copy.row for copy in found.copies)
     false = sum(copy.row >= planted for copy in found.copies)
     listed = len(found.copies)
+    print(f"{name}: {right} of {planted} found, {false} of {honest} false", flush=True)
     return {
         "copies": name,
         "planted": planted,

@@ -5,7 +5,6 @@ import typer
 from divprism.analysis.comparison import compare as compare_models
 from divprism.analysis.gates import check_gates, parse_gates
 from divprism.cli.job import Job, command, flag
-from divprism.data.wording import differing_names
 from divprism.errors import ArgumentError
 from divprism.report.tables import comparison_table
 
@@ -20,16 +19,12 @@ def compare(
     gates = parse_gates(job.fail_under, labels=False)
     if not job.interval:  # for score, 0 means no intervals
         raise ArgumentError("--interval must be above 0: a comparison needs intervals.")
-    sources = dict.fromkeys([job.source, *(others or [])])  # the same source twice is one model
-    parts = [job.read(source) for source in sources]
-    names = differing_names([part.source for part in parts])
-    for index, part in enumerate(parts):
-        if part.models is not None and len(set(part.models)) == 1:
-            names[index] = part.models[0]
-    if len(set(names)) < len(parts):
-        raise ArgumentError("two sources have the same name; add a field with the model to each.")
-    models = dict(zip(names, parts, strict=True))
-    options = {"settings": job.settings(parts[0]), "memory": job.max_memory, "by": by}
+    models = job.read_models([job.source, *(others or [])])
+    options = {
+        "settings": job.settings(next(iter(models.values()))),
+        "memory": job.max_memory,
+        "by": by,
+    }
     comparison = job.run(compare_models, models, **options)
     document = comparison.to_dict()
     records = comparison_table(document, wide=True)

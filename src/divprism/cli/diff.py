@@ -1,6 +1,5 @@
 """`divprism diff`: what one model makes that another one, or real data, do not hold."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from divprism.cli.config import typed
 from divprism.cli.job import Job, command, flag
 from divprism.cli.messages import say
 from divprism.data.files import check_target, require_different, write_text
-from divprism.data.samples import Samples
-from divprism.data.wording import differing_names
 from divprism.errors import ArgumentError
 from divprism.report.difference_page import difference_page
 from divprism.report.difference_tables import (
@@ -27,10 +24,10 @@ from divprism.report.difference_tables import (
     novelty_table,
 )
 
-_GROUPINGS: dict[str, Callable[[int], library.Grouping]] = {
-    "prompt": lambda number: library.ExactPromptGrouping(),
-    "eigen": library.EigenGrouping,
-    "kmeans": library.KMeansGrouping,
+_GROUPINGS: dict[str, library.Grouping] = {
+    "prompt": library.ExactPromptGrouping(),
+    "eigen": library.EigenGrouping(),
+    "kmeans": library.KMeansGrouping(10),
 }
 # Flags that have nothing to act on: entropies, gates, plots and clusters.
 _NOT_USED = ("order", "truncation", "estimator", "fail_under", "plot", "details", "report", "wide")
@@ -49,7 +46,6 @@ def diff(
     group_by: str | None = flag(
         "Scoring", None, "Also compare inside groups of prompts.", metavar="|".join(_GROUPINGS)
     ),
-    num_groups: int = flag("Scoring", 10, "Groups by eigen and kmeans.", min=1),
     quantile: float = flag("Scoring", 0.01, "Share of false near-copies to accept."),
     num_examples: int = flag("Output", 3, "Examples of each mode in the JSON and page.", min=1),
     page: Path | None = flag("Output", None, "Also write an HTML page to this file.", "--report"),
@@ -60,8 +56,15 @@ def diff(
     if page is not None:
         check_target(page)
         require_different([page, *filter(None, [job.output])])
-    written = [path for path in (page,) if path is not None]
-    samples = job.read(written=written)
+    written = list(filter(None, [page]))
+    if other is not None and other == job.source:
+        raise ArgumentError("IN and IN2 are the same file; name two.")
+    source: Any = {}
+    if other is not None:
+        source = job.read_models([job.source, other], written)
+        samples = next(iter(source.values()))
+    else:
+        source = samples = job.read(written=written)
     shown: dict[str, Any] = {"num_modes": num_modes, "num_examples": num_examples}
     options = {"memory": job.max_memory, "ratio": ratio, **shown}
     real = None
@@ -69,7 +72,7 @@ def diff(
         others: Any = ["prompts", "prompt_kind", "prompt_field", "model_field", "limit"]  # of IN
         real = job.read(reference, written, **dict.fromkeys(others))
     if other is None and real is not None and second is None:
-        _refuse_flags(job, ("modes_of", "group_by", "num_groups"), "two models")
+        _refuse_flags(job, ("modes_of", "group_by"), "two models")
         options |= {"reference": real, "model": first, "quantile": quantile}
         found = job.run(novelty_of, samples, settings=job.settings(samples), **options)
         _show(job, found, novelty_table, novelty_records, page)
@@ -82,8 +85,7 @@ def diff(
     _refuse_flags(job, ("quantile",), "--reference alone")
     options |= {"reference": real, "modes_of": modes_of, "settings": job.settings(samples)}
     if group_by is not None:
-        options["grouping"] = _GROUPINGS[group_by](num_groups)
-    source = _sources(job, samples, other, written)
+        options["grouping"] = _GROUPINGS[group_by]
     result = job.run(diff_models, source, first=first, second=second, **options)
     table = differences_table
     if group_by is not None:
@@ -96,22 +98,6 @@ def _refuse_flags(job: Job, names: tuple[str, ...], needed: str) -> None:
     for name in names:
         if typed(job.context, name):
             raise ArgumentError(f"--{name.replace('_', '-')} needs {needed}.")
-
-
-def _sources(job: Job, samples: Samples, other: str | None, written: list[Path]) -> Any:
-    """One source with several models, or two sources by the names of their models."""
-    if other is None:
-        return samples
-    if other == job.source:
-        raise ArgumentError("IN and IN2 are the same file; name two.")
-    parts = [samples, job.read(other, written)]
-    names = differing_names([part.source for part in parts])
-    for index, part in enumerate(parts):
-        if part.models is not None and len(set(part.models)) == 1:
-            names[index] = part.models[0]
-    if names[0] == names[1]:
-        raise ArgumentError("the two sources have the same name; add a field with the model.")
-    return dict(zip(names, parts, strict=True))
 
 
 def _show(

@@ -23,6 +23,7 @@ __all__ = ["difference_page"]
 
 _LONGEST = 600  # letters of an example
 _THUMBNAILS = 240  # images of a page: about 1.5 MB
+_GROUPS = 50  # groups of prompts on a page
 _COPIES = 40  # near-copies on a page
 
 
@@ -72,9 +73,11 @@ def _entry(entry: Document | None, side: Any, images: _Images) -> Document | Non
 def _differences_view(result: Differences, document: Document, images: _Images) -> Document:
     found = document["differences"]
     first, second = found["first"], found["second"]
-    tables = [_table_view(differences_table(document), "Modes")]
+    sentences = difference_sentences(document)
+    tables = [_table_view(differences_table(document), "Modes", sentences)]
     if found["groups"]:
-        tables.append(_table_view(groups_of_differences_table(document, 50), "Groups of prompts"))
+        groups = groups_of_differences_table(document, _GROUPS)
+        tables.append(_table_view(groups, "Groups of prompts", sentences))
     modes = []
     for number, mode in enumerate(found["modes"], start=1):
         other = first if mode["model"] == second else second
@@ -85,7 +88,7 @@ def _differences_view(result: Differences, document: Document, images: _Images) 
     title = f"{shortened(first, 40)} and {shortened(second, 40)}"
     return {
         "title": f"What {title} have more of",
-        "sentences": difference_sentences(document),
+        "sentences": sentences,
         "tables": tables,
         "modes": modes,
         "copies": [],
@@ -101,6 +104,7 @@ def _novelty_view(result: Novelty, document: Document, images: _Images) -> Docum
             "reference"
         )
         modes.append(_mode_view(mode, number, result.samples, "reference", lead, images))
+    sentences = novelty_sentences(document)
     copies = []
     for copy in found["copies"][:_COPIES]:
         copies.append(
@@ -112,8 +116,8 @@ def _novelty_view(result: Novelty, document: Document, images: _Images) -> Docum
         )
     return {
         "title": "Outputs against a reference",
-        "sentences": novelty_sentences(document),
-        "tables": [_table_view(novelty_table(document), "Modes")],
+        "sentences": sentences,
+        "tables": [_table_view(novelty_table(document), "Modes", sentences)],
         "modes": modes,
         "copies": copies,
     }
@@ -157,8 +161,8 @@ def _mode_view(
     }
 
 
-def _table_view(table: Table, caption: str) -> Document:
-    """A table as plain texts for the template, which escapes them."""
+def _table_view(table: Table, caption: str, said: list[str]) -> Document:
+    """A table as plain texts for the template, which escapes them; without notes already said."""
     rows = []
     for row in table.rows:
         cells = zip(table.columns, row, strict=True)
@@ -169,6 +173,6 @@ def _table_view(table: Table, caption: str) -> Document:
         "caption": caption,
         "columns": [{"title": visible(c.title), "is_text": c.is_text} for c in table.columns],
         "rows": rows,
-        "notes": [visible(note) for note in table.notes],
+        "notes": [visible(note) for note in table.notes if note not in said],
         "warnings": [visible(str(warning)) for warning in table.warnings],
     }

@@ -115,24 +115,49 @@ def novelty(
     ([0], [7, 19], [0.0, 1.0])
     """
     settings, resources = read_options(options, EvaluationOptions, "novelty")
-    quantile = _share(quantile)
-    num_modes = whole_number(num_modes, "num_modes", 1)
-    num_examples = whole_number(num_examples, "num_examples", 1)
-    num_neighbours = whole_number(num_neighbours, "num_neighbours", 1)
-    ratio = positive_number(ratio, "ratio")
+    asked = _Asked(
+        num_modes=whole_number(num_modes, "num_modes", 1),
+        num_examples=whole_number(num_examples, "num_examples", 1),
+        ratio=positive_number(ratio, "ratio"),
+        quantile=_share(quantile),
+        num_neighbours=whole_number(num_neighbours, "num_neighbours", 1),
+    )
     shown, embedded, settings = _embedded(x, t, model, settings, resources)
     problem = _pooled(embedded, reference, settings, resources)
+    items = as_arrays(as_samples(reference, None, None))
+    samples = {_OUTPUTS: shown, _REFERENCE: items.given or items}
+    return _assembled(problem, embedded, samples, asked, settings)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The arguments of `novelty`, checked."""
+
+    num_modes: int
+    num_examples: int
+    ratio: float
+    quantile: float
+    num_neighbours: int
+
+
+def _assembled(
+    problem: Problem,
+    embedded: Samples,
+    samples: dict[str, Samples],
+    asked: _Asked,
+    settings: Settings,
+) -> Novelty:
+    """Modes, neighbours and near-copies of outputs that are the first rows of a problem."""
     kernel = problem.x.kernel
-    neighbours = _Neighbours.of(problem, len(embedded), num_neighbours)
+    neighbours = _Neighbours.of(problem, len(embedded), asked.num_neighbours)
     similarity = neighbours.similarity(kernel)
-    level = settings.interval or LEVEL
-    num_exchanges = settings.num_permutations
+    level, num_exchanges = settings.interval or LEVEL, settings.num_permutations
     if num_exchanges is None:
         num_exchanges = NUM_EXCHANGES
-    states = _states(problem, len(embedded), ratio, resources)
+    states = _states(problem, len(embedded), asked.ratio, problem.resources)
     measured = measure(
         states,
-        num_modes=num_modes,
+        num_modes=asked.num_modes,
         num_exchanges=num_exchanges,
         level=level,
         seed=settings.rng,
@@ -143,14 +168,10 @@ def novelty(
         return ModeExample(row, weight, int(neighbours.nearest[row]), float(similarity[row]))
 
     names = {1: _OUTPUTS, -1: _REFERENCE}
-    total, values = measured.total, measured.positive
-    ken = 0.0
-    if values.size:
-        ken = float(values @ np.log(values.sum() / values))
-    items = as_arrays(as_samples(reference, None, None))
-    threshold = float(np.quantile(neighbours.inside, quantile, method="lower"))
+    total, ken = measured.total, _entropic_novelty(measured.positive)
+    threshold = float(np.quantile(neighbours.inside, asked.quantile, method="lower"))
     return Novelty(
-        modes=described(measured, names, num_modes, num_examples, example),
+        modes=described(measured, names, asked.num_modes, asked.num_examples, example),
         total=total.value,
         baseline=total.baseline,
         baseline_error=total.baseline_error,
@@ -163,18 +184,25 @@ def novelty(
         relative_distance=neighbours.relative,
         copies=_copies(neighbours, similarity, threshold),
         threshold=threshold,
-        quantile=quantile,
-        ratio=ratio,
+        quantile=asked.quantile,
+        ratio=asked.ratio,
         num_exchanges=num_exchanges,
         level=level,
         unseen=states.basis.unseen,
-        samples={_OUTPUTS: shown, _REFERENCE: items.given or items},
-        data={"n": len(embedded), "reference": neighbours.inside.size, "source": shown.source},
+        samples=samples,
+        data={"n": len(embedded), "reference": neighbours.inside.size},
         settings=replace(settings, kernel_x=kernel, interval=level),
         embedders=embedded.embedders,
         notes=embedded.notes,
         warnings=embedded.warnings,
     )
+
+
+def _entropic_novelty(values: np.ndarray) -> float:
+    """sum l log(S / l) of the positive eigenvalues l with the sum S; 0 without any."""
+    if not values.size:
+        return 0.0
+    return float(values @ np.log(values.sum() / values))
 
 
 def _share(quantile: object) -> float:

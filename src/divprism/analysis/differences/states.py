@@ -53,7 +53,7 @@ class States:
             rows = side == sign
             if part is not None:
                 rows &= part
-            weights[rows] = total / max(1, np.count_nonzero(rows))
+            weights[rows] = total / max(1, int(np.count_nonzero(rows)))
         return weights
 
     def on_points(self, weights: np.ndarray) -> np.ndarray:
