@@ -339,7 +339,8 @@ def test_a_score_of_pairs_without_prompts_is_refused(name):
 def test_outputs_and_groups_that_are_none_are_refused():
     with pytest.raises(dp.ArgumentError, match="needs the group of each output"):
         dp.cluster_vendi(np.eye(4), None)
-    for call in (dp.evaluate, dp.evaluate_models, dp.converge, dp.prompt_groups, dp.compare):
+    calls = (dp.evaluate, dp.evaluate_models, dp.converge, dp.prompt_groups, dp.compare, dp.diff)
+    for call in calls:
         with pytest.raises(dp.ArgumentError, match="`x` is None; pass outputs"):
             call(None)
 

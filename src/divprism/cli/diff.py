@@ -57,16 +57,12 @@ def diff(
         check_target(page)
         require_different([page, *filter(None, [job.output])])
     written = list(filter(None, [page]))
-    if other is not None and other == job.source:
-        raise ArgumentError("IN and IN2 are the same file; name two.")
-    source: Any = {}
-    if other is not None:
-        source = job.read_models([job.source, other], written)
-        samples = next(iter(source.values()))
-    else:
-        source = samples = job.read(written=written)
-    shown: dict[str, Any] = {"num_modes": num_modes, "num_examples": num_examples}
-    options = {"memory": job.max_memory, "ratio": ratio, **shown}
+    source: Any = job.read_models([job.source, other or job.source], written)
+    samples, num_models = next(iter(source.values())), len(source)
+    if other is None:
+        source, num_models = samples, len(set(samples.models or ()))
+    options: dict[str, Any] = {"num_modes": num_modes, "num_examples": num_examples}
+    options |= {"memory": job.max_memory, "ratio": ratio, "settings": job.settings(samples)}
     real = None
     if reference is not None:
         others: Any = ["prompts", "prompt_kind", "prompt_field", "model_field", "limit"]  # of IN
@@ -74,16 +70,13 @@ def diff(
     if other is None and real is not None and second is None:
         _refuse_flags(job, ("modes_of", "group_by"), "two models")
         options |= {"reference": real, "model": first, "quantile": quantile}
-        found = job.run(novelty_of, samples, settings=job.settings(samples), **options)
+        found = job.run(novelty_of, samples, **options)
         _show(job, found, novelty_table, novelty_records, page)
         return
-    if other is None and len(set(samples.models or ())) < 2:
-        raise ArgumentError(
-            f"{samples.source} holds one model: name a second source or --reference, or the field "
-            "that holds the model by --model-field."
-        )
+    if num_models < 2:
+        raise ArgumentError("name two models: another source, --model-field, or --reference.")
     _refuse_flags(job, ("quantile",), "--reference alone")
-    options |= {"reference": real, "modes_of": modes_of, "settings": job.settings(samples)}
+    options |= {"reference": real, "modes_of": modes_of}
     if group_by is not None:
         options["grouping"] = _GROUPINGS[group_by]
     result = job.run(diff_models, source, first=first, second=second, **options)
