@@ -147,3 +147,11 @@ def test_the_table_of_small_samples_has_a_line_for_each_size(monkeypatch, capsys
     assert len(lines) == len(module.SIZES)
     # Two pairs show the jackknife no spread, so that their intervals are points.
     assert lines[0].split()[-3:] == ["0.00"] * 3
+
+
+def test_differences_of_planted_kinds_fill_the_table(capsys):
+    module = importlib.import_module("experiments.differences")
+    module.main(["--only", "planted", "--no-digits", "--seeds", "1"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| kinds")]
+    assert [row.split("|")[2].strip() for row in rows] == ["0.0%", "5.0%", "10.0%", "20.0%"]
+    assert rows[-1].split("|")[5].strip() == "1 of 1"
