@@ -33,8 +33,7 @@ X = np.random.default_rng(0).standard_normal((40, 3))
 T = np.arange(40) // 4
 COMMANDS = [
     *("demo", "score", "embed", "compare", "mix", "groups", "select", "bandwidth", "converge"),
-    "state",
-    *("merge", "report", "ls", "cache", "doctor"),
+    *("state", "diff", "merge", "report", "ls", "cache", "doctor"),
 ]
 
 

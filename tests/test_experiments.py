@@ -196,3 +196,11 @@ def test_catalogues_of_translations_leave_out_what_is_uncertain():
     found = dict(texts.entries(catalogue))
     assert found.pop("").startswith("Language")
     assert found == {"Save": "Enregistrer", "Two lines": "Deux lignes"}
+
+
+def test_differences_of_planted_kinds_fill_the_table(capsys):
+    module = importlib.import_module("experiments.differences")
+    module.main(["--only", "planted", "--no-digits", "--seeds", "1"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| kinds")]
+    assert [row.split("|")[2].strip() for row in rows] == ["0.0%", "5.0%", "10.0%", "20.0%"]
+    assert rows[-1].split("|")[5].strip() == "1 of 1"

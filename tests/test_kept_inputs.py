@@ -82,6 +82,7 @@ COMMANDS = [
     "score shards --prompts vector*/prompts.npy -o vectors/prompts.npy",
     "state vector* --bandwidth-x 1 --bandwidth-t 1 -o vectors/outputs.npy",
     "compare a.jsonl vector* -o vectors/outputs.npy",
+    "diff pair --reference images --report images/3.png",
     "score linked --allow-outside -o pair/outputs.npy",
     "score videos.jsonl --output-kind video -o images/3.png",
     "score a.jsonl --embedder-x transformers:model -o model/config.json",

@@ -339,7 +339,7 @@ def test_a_score_of_pairs_without_prompts_is_refused(name):
 def test_outputs_and_groups_that_are_none_are_refused():
     with pytest.raises(dp.ArgumentError, match="needs the group of each output"):
         dp.cluster_vendi(np.eye(4), None)
-    several = (dp.evaluate_models, dp.compare, dp.overlap, dp.mixture)
+    several = (dp.evaluate_models, dp.compare, dp.diff, dp.overlap, dp.mixture)
     for call in (dp.evaluate, dp.converge, dp.prompt_groups, *several):
         with pytest.raises(dp.ArgumentError, match="`x` is None; pass outputs"):
             call(None)

@@ -12,6 +12,16 @@ from divprism.analysis.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
 from divprism.analysis.baseline import ShuffledBaseline, shuffled_baseline
 from divprism.analysis.comparison import Comparison, Difference, compare
 from divprism.analysis.convergence import Convergence, Verdict, converge
+from divprism.analysis.differences import (
+    DifferenceMode,
+    Differences,
+    GroupDifference,
+    ModeExample,
+    NearCopy,
+    Novelty,
+    diff,
+    novelty,
+)
 from divprism.analysis.evaluate import evaluate, evaluate_models
 from divprism.analysis.evaluation import Evaluation, Results
 from divprism.analysis.fidelity import (
@@ -89,6 +99,8 @@ __all__ = [
     "Dask",
     "DataError",
     "Difference",
+    "DifferenceMode",
+    "Differences",
     "DivprismError",
     "DistinctPrompts",
     "EigenDirectionGrouping",
@@ -97,6 +109,7 @@ __all__ = [
     "Evaluation",
     "ExactPromptGrouping",
     "GateError",
+    "GroupDifference",
     "GroupMixture",
     "Interval",
     "KMeansGrouping",
@@ -108,9 +121,12 @@ __all__ = [
     "MissingModelError",
     "Mixture",
     "MixtureBandit",
+    "ModeExample",
     "ModelOverlap",
+    "NearCopy",
     "NestedScores",
     "Notice",
+    "Novelty",
     "Overlap",
     "ParetoFront",
     "ParetoPoint",
@@ -132,6 +148,7 @@ __all__ = [
     "converge",
     "coverage",
     "demo_samples",
+    "diff",
     "embed",
     "evaluate",
     "evaluate_models",
@@ -142,6 +159,7 @@ __all__ = [
     "load",
     "mixture",
     "nested_scores",
+    "novelty",
     "overlap",
     "pareto",
     "prompt_groups",

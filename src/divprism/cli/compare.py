@@ -5,8 +5,6 @@ import typer
 from divprism.analysis.comparison import compare as compare_models
 from divprism.analysis.gates import check_gates, parse_gates
 from divprism.cli.job import Job, command, flag
-from divprism.data.samples import Samples
-from divprism.data.wording import differing_names
 from divprism.errors import ArgumentError
 from divprism.report.overlap_tables import overlap_table
 from divprism.report.tables import comparison_table
@@ -23,7 +21,7 @@ def compare(
     gates = parse_gates(job.fail_under, labels=False)
     if not job.interval:  # for score, 0 means no intervals
         raise ArgumentError("--interval must be above 0: a comparison needs intervals.")
-    models = read_models(job, others)
+    models = job.read_models([job.source, *(others or [])])
     settings = job.settings(next(iter(models.values())))
     options = {"settings": settings, "memory": job.max_memory, "by": by}
     comparison = job.run(compare_models, models, overlap=overlap, **options)
@@ -35,16 +33,3 @@ def compare(
     table = comparison_table(document, job.wide)
     job.show(comparison, document, table, records, further=further)
     check_gates(comparison.results, gates)
-
-
-def read_models(job: Job, others: list[str] | None) -> dict[str, Samples]:
-    """The samples of all sources, by the name of their model."""
-    sources = dict.fromkeys([job.source, *(others or [])])  # the same source twice is one model
-    parts = [job.read(source) for source in sources]
-    names = differing_names([part.source for part in parts])
-    for index, part in enumerate(parts):
-        if part.models is not None and len(set(part.models)) == 1:
-            names[index] = part.models[0]
-    if len(set(names)) < len(parts):
-        raise ArgumentError("two sources have the same name; add a field with the model to each.")
-    return dict(zip(names, parts, strict=True))

@@ -21,7 +21,7 @@ from divprism.data.files import check_target, require_apart, require_different, 
 from divprism.data.readers import load
 from divprism.data.readers.fields import KINDS
 from divprism.data.samples import Samples, files_of
-from divprism.data.wording import json_text
+from divprism.data.wording import differing_names, json_text
 from divprism.embedders import OpenAI
 from divprism.engines import cluster
 from divprism.errors import ArgumentError
@@ -105,6 +105,22 @@ class Reading:
         notes = [in_flags(str(note), self.context.command) for note in samples.notes]
         say(notes, self.quiet)
         return samples
+
+    def read_models(
+        self, sources: Sequence[str | None], written: Sequence[Path] = ()
+    ) -> dict[str, Samples]:
+        """The samples of several sources, by their model or by what differs in their names."""
+        distinct = dict.fromkeys(sources)  # the same source twice is one model
+        parts = [self.read(source, written) for source in distinct]
+        names = differing_names([part.source for part in parts])
+        for index, part in enumerate(parts):
+            if part.models is not None and len(set(part.models)) == 1:
+                names[index] = part.models[0]
+        if len(set(names)) < len(parts):
+            raise ArgumentError(
+                "two sources have the same name; add a field with the model to each."
+            )
+        return dict(zip(names, parts, strict=True))
 
     def run(self, function: Callable[..., R], data: object, **options: object) -> R:
         """Call a library function that embeds, and print its notes."""

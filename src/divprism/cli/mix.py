@@ -3,7 +3,6 @@
 import typer
 
 from divprism.analysis.mixture import MIXED, mixture
-from divprism.cli.compare import read_models
 from divprism.cli.job import Job, command, flag
 from divprism.data.readers.guards import shown
 from divprism.errors import ArgumentError
@@ -26,7 +25,7 @@ def mix(
     """Mix models: which weights make their outputs together most diverse?"""
     if not job.interval:  # for score, 0 means no intervals
         raise ArgumentError("--interval must be above 0: the gain comes with an interval.")
-    models = read_models(job, others)
+    models = job.read_models([job.source, *(others or [])])
     options = {"settings": job.settings(next(iter(models.values()))), "memory": job.max_memory}
     result = job.run(
         mixture,

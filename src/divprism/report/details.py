@@ -9,6 +9,7 @@ import numpy as np
 from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.comparison import Comparison
 from divprism.analysis.convergence import converge
+from divprism.analysis.differences import Differences, Novelty
 from divprism.analysis.evaluation import SCHEMA, Evaluation, Results
 from divprism.analysis.groups import LabelGrouping, prompt_groups
 from divprism.core.arrays import to_numpy
@@ -17,6 +18,7 @@ from divprism.core.spectrum import Spectrum
 from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, DataError
 from divprism.estimators.base import whole_number
+from divprism.report.difference_page import difference_page
 from divprism.report.documents import Document
 from divprism.report.page import report_page
 from divprism.report.plots import rank_curve
@@ -52,7 +54,7 @@ class DetailOptions(TypedDict, total=False):
 
 
 def html_report(
-    result: Evaluation | Comparison | Mapping[str, Evaluation],
+    result: Evaluation | Comparison | Mapping[str, Evaluation] | Differences | Novelty,
     labels: Any = None,
     **options: "Unpack[DetailOptions]",
 ) -> str:
@@ -63,10 +65,11 @@ def html_report(
 
     Parameters
     ----------
-    result : Evaluation, Comparison, Results, or dict of Evaluation
-        As `evaluate`, `compare` and `evaluate_models` return them.
+    result : Evaluation, Comparison, Results, dict of Evaluation, Differences or Novelty
+        As `evaluate`, `compare`, `evaluate_models`, `diff` and `novelty` return them. The page of
+        the last two shows examples side by side.
     labels, **options
-        As in `details`.
+        As in `details`; not of `diff` and `novelty`.
 
     Examples
     --------
@@ -76,6 +79,8 @@ def html_report(
     >>> "amount to 20 distinct outputs" in page
     True
     """
+    if isinstance(result, Differences | Novelty):
+        return difference_page(result)
     return report_page(detailed(result, labels, **options))
 
 

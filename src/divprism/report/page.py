@@ -19,7 +19,7 @@ from divprism.report.view import page_view
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["MARK", "report_page"]
+__all__ = ["MARK", "rendered", "report_page"]
 
 MARK = "<!-- a report of divprism -->"
 """A comment in every page, by which our pages are recognised."""
@@ -41,12 +41,18 @@ def report_page(*documents: Mapping[str, Any]) -> str:
     DataError
         If a document is not one that divprism writes.
     """
-    environment = _environment()
     # jinja2 is asked for first: a missing package is reported before any work is done.
-    view = page_view(documents)
+    _environment()
     script = _asset("page.js")
-    page = environment.get_template("page.html").render(
-        view=view, style=_asset("page.css"), script=script, script_hash=_hash(script), mark=MARK
+    return rendered(
+        "page.html", view=page_view(documents), script=script, script_hash=_hash(script)
+    )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Return the HTML page of one of our templates, with our style; every value is escaped."""
+    page = (
+        _environment().get_template(template).render(**values, style=_asset("page.css"), mark=MARK)
     )
     # Half a surrogate pair, which a name of a file can hold, cannot be written as UTF-8.
     return page.encode("utf-8", "replace").decode()
