@@ -40,7 +40,7 @@ class LogMel(Embedder):
     25 ms every 10 ms; silence at both ends, frames 40 dB below the mean, is cut off), and
     L = ln(max(P / mean(P), 0.001)). The vector has, in this order, for each band 0.3 times the
     mean of L over time, the mean absolute deviation from that mean, and four times the mean of
-    |L[b, t + 1] - L[b, t]|; then, for the mean of L over each of 10 groups of four neighbouring
+    ``|L[b, t + 1] - L[b, t]|``; then, for the mean of L over each of 10 groups of four neighbouring
     bands, the amplitude (root of the power) of its changes over time at 0.5-1, 1-2, 2-4, 4-8 and
     8-16 Hz. Silence is the vector of zeros. Cost: about 1 ms per second of sound.
     """

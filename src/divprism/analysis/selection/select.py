@@ -59,17 +59,17 @@ def select(
     hash of the content, so that neither a seed nor the order of rows changes the subset.
 
     How close to the best subset: for subsets S of one size, `vendi` grows with
-    F(S) = -tr K_S log K_S and `rke` with G(S) = -|K_S|^2, and both are submodular (S -> tr f(K_S)
-    is supermodular where f' is operator monotone; Friedland and Gaubert, 2013). They become
-    monotone by adding a constant for each output, which changes no choice at a fixed size; greedy
-    then reaches 1 - 1/e of the best value of the function so shifted (Nemhauser, Wolsey, Fisher,
-    1978). That bounds the shifted function, not the score: on 200 small sets the score itself was
-    at least 0.98 of the best (`experiments/selection.py`). Among up to 64 outputs greedy is started
-    from each of them and the best subset kept, which makes up for its weakness, the first choices.
-    With `per`, each group is a selection of its own with the same guarantee. (One objective across
-    all groups would only have 1/2.) Conditional and Information scores are differences of such
-    functions: their gains are exact as well, and there is no guarantee. The same holds for
-    `quality`.
+    F(S) = -tr K_S log K_S and `rke` with ``G(S) = -|K_S|^2``, and both are submodular, because
+    S -> tr f(K_S) is supermodular where f' is operator monotone (Friedland and Gaubert, 2013). They
+    become monotone by adding a constant for each output, which changes no choice at a fixed size;
+    greedy then reaches 1 - 1/e of the best value of the function so shifted (Nemhauser, Wolsey,
+    Fisher, 1978). That bounds the shifted function, not the score: on 200 small sets the score
+    itself was at least 0.98 of the best (`experiments/selection.py`). Among up to 64 outputs greedy
+    is started from each of them and the best subset kept, which makes up for its weakness, the
+    first choices. With `per`, each group is a selection of its own with the same guarantee. (One
+    objective across all groups would only have 1/2.) Conditional and Information scores are
+    differences of such functions: their gains are exact as well, and there is no guarantee. The
+    same holds for `quality`.
 
     Cost for n outputs of width d: order 2, O(n d) per choice and O(n) memory. Order 1, O(n d + m^3)
     at the m-th choice, and O(m^2) for each output whose gain has to be computed: bounds leave out
