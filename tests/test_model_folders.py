@@ -25,6 +25,7 @@ from divprism.embedders.image import EfficientNetLite0
 from divprism.embedders.multilingual import Multilingual
 from divprism.embedders.pipeline import embed_items
 from divprism.embedders.sentence_models import SentenceTransformers
+from divprism.embedders.speech import SpeechEmbedding
 from divprism.embedders.text import WordLlama
 from divprism.embedders.transformer_models import Transformers
 from divprism.errors import DataError, DivprismError, MissingModelError
@@ -526,11 +527,18 @@ def test_vectors_do_not_change_where_a_text_is_cut(folder):
 
 @pytest.mark.parametrize("bundled", ALL_BUNDLED, ids=lambda bundled: Path(bundled.path).name)
 def test_other_weights_under_the_same_name_are_refused(bundled, tmp_path, monkeypatch):
-    kinds = {"text": WordLlama, "multilingual": Multilingual, "images": EfficientNetLite0}
-    embedder: Any = kinds[bundled.extra]
-    item: Any = "a cat"
-    if bundled.extra == "images":
-        item = np.zeros((224, 224, 3), np.uint8)
+    text, image, windows = (
+        "a cat",
+        np.zeros((224, 224, 3), np.uint8),
+        np.zeros((1, 12_512), np.float32),
+    )
+    kinds: dict[str, tuple[Any, Any]] = {
+        "text": (WordLlama, text),
+        "multilingual": (Multilingual, text),
+        "images": (EfficientNetLite0, image),
+        "audio": (SpeechEmbedding, windows),
+    }
+    embedder, item = kinds[bundled.extra]
     installed = bundled.file()
     package = tmp_path / "package"
     shutil.copytree(installed.parents[1], package)
