@@ -187,8 +187,21 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("name", TABLE)
+# They take seconds and read no input, so they meet the faults of what they write.
+SLOW = {"demo", "doctor"}
+OF_OUTPUT = {
+    "stdout is closed",
+    "stdout is full",
+    "nobody reads stdout",
+    "no file may grow",
+    "ASCII",
+}
+CASES = [
+    (name, fault) for name in TABLE for fault in FAULTS if name not in SLOW or fault in OF_OUTPUT
+]
+
+
+@pytest.mark.parametrize(("name", "fault"), CASES)
 def test_every_command_survives_every_fault(name, fault, place):
     done = run_faulty(*example(name), cwd=place, prepare=FAULTS[fault])
     check(done)
