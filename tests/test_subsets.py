@@ -87,6 +87,30 @@ def test_every_table_loads_again_as_what_was_chosen(tmp_path, suffix):
     assert len(again) == 3
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_half_a_surrogate_pair_survives(tmp_path, several):
+    rows = [{"prompt": "a", "output": "one \ud83d", "id": "\ud83d"}, {"prompt": "b", "output": "é"}]
+    if several:
+        rows[0]["outputs"] = [rows[0].pop("output"), "two"]
+        rows[1]["outputs"] = [rows[1].pop("output")]
+    source, target = tmp_path / "in.json", tmp_path / "out.json"
+    if several:
+        target = target.with_suffix(".jsonl")
+    source.write_text(json.dumps(rows))
+    expected, again = written(source, [0, 1], target)
+    assert same(expected, again)
+
+
+def test_texts_in_memory_are_not_said_to_be_in_files(tmp_path):
+    chosen = dp.select(["one", "two"], ["a", "b"], k=1, embedder_x=codes, embedder_t=codes)
+    [note] = chosen.write(tmp_path / "out.jsonl")
+    assert note.text.endswith("because the source is not one file or folder")
+
+
+def codes(texts):
+    return np.eye(2)[: len(texts)]
+
+
 def test_records_with_several_outputs_become_lines_of_their_own(tmp_path):
     rows = [{"prompt": "a", "outputs": ["one", "two"]}, {"prompt": "b", "outputs": ["three"]}]
     write(tmp_path, {"in.jsonl": jsonl(rows)})

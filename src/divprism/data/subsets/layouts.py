@@ -4,7 +4,6 @@ Nothing is replaced: a target must not exist, nor be inside the source. Folders 
 temporary name and then renamed, so that there is all of a subset or nothing.
 """
 
-import json
 import os
 import shutil
 import tempfile
@@ -25,7 +24,7 @@ from divprism.data.readers.folders import find_table
 from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.tables import kind_of
 from divprism.data.samples import Item, Samples, Text, files_of
-from divprism.data.subsets.tables import is_copied, record_writer
+from divprism.data.subsets.tables import is_copied, json_bytes, record_writer
 from divprism.data.wording import counted, escaped, reason
 from divprism.errors import ArgumentError, DataError, Notice
 
@@ -285,10 +284,10 @@ def layout_of(origin: str | Path | None, samples: Samples, *, joined: bool = Fal
     if not isinstance(samples.outputs, tuple):
         return _Vectors(samples, path)
     why = "the records of the source cannot be copied one by one"
-    if joined:
-        why = "prompts and outputs are in different files"
-    elif path is None:
+    if path is None:
         why = "the source is not one file or folder"
+    elif joined:
+        why = "prompts and outputs are in different files"
     return _Records(samples, path, why)
 
 
@@ -364,7 +363,7 @@ def _record_lines(rows: Samples, root: Path | None = None) -> Iterator[bytes]:
         if root is not None:
             name = "file_name"
         record[name] = _value(rows.outputs[position], root)
-        yield json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        yield json_bytes(record) + b"\n"
 
 
 def _value(item: Any, root: Path | None) -> Any:
