@@ -147,7 +147,9 @@ def test_sentences_name_the_quality_that_limits_them():
 
 def test_a_gain_below_chance_is_explained_by_more_outputs():
     x = np.random.default_rng(1).standard_normal((2, 16, 2))
-    models = {name: dp.Samples(each, np.repeat(range(8), 2)) for name, each in zip("ab", x)}
+    models = {
+        name: dp.Samples(each, np.repeat(range(8), 2)) for name, each in zip("ab", x, strict=True)
+    }
     found = dp.mixture(models, by="conditional_rke", kernel_x=dp.Gaussian(0.7))
     document = found.to_dict() | {"chance": found.gain + 0.1}
     text = " ".join(mixture_table(document).to_text(200).split())
