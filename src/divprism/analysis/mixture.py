@@ -231,9 +231,9 @@ def _groups_of(states: ModelStates, per_group: Groups) -> dict[str, np.ndarray]:
         return {}
     name_of = _group_names(per_group)
     names = []
-    for prompt, label in enumerate(states.labels):
-        text = label.get("text") or label.get("id") or label.get("file") or f"prompt {prompt}"
-        names.append(name_of(str(text)))
+    for label in states.labels:
+        known = [label[key] for key in ("text", "id", "file", "where") if label.get(key)]
+        names.append(name_of(str(next(iter(known), f"row {label['row']}"))))
     numbers = np.array(names, dtype=object)
     return {name: np.flatnonzero(numbers == name) for name in sorted(set(names))}
 

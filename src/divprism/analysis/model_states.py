@@ -18,6 +18,7 @@ from divprism.analysis.matched_models import MatchedModels
 from divprism.core.arrays import plain_mode
 from divprism.core.kernels import Categorical
 from divprism.core.operators import HadamardOperator, KernelOperator, Operator
+from divprism.data.samples import Samples
 from divprism.engines import Resources
 from divprism.errors import ArgumentError
 from divprism.estimators import Question
@@ -80,7 +81,8 @@ class ModelStates:
     prompts : ndarray of int, shape (n,)
         The prompt of each column, numbered from zero in the order of their content.
     labels : tuple of dict
-        For each prompt the text, the file or the id that it stands for.
+        For each prompt the text, the file or the id that it stands for, and its first row in the
+        source of the first model.
     prompt_state : KernelOperator
         K_T / n, which all models share. Without conditioning on prompts, all of them as one point.
     """
@@ -118,7 +120,6 @@ class ModelStates:
         rows = np.arange(problem.n).reshape(len(kept.embedded), -1)
         rows = np.stack([own[np.lexsort((by_content[own], of_row[own]))] for own in rows])
         prompts = of_row[rows[0]]
-        given = next(iter(kept.given.values())).prompts
         prompt_state = problem.t
         if not conditional:
             # One id for all: K_X o 1 = K_X.
@@ -127,14 +128,13 @@ class ModelStates:
             prompt_state = KernelOperator.from_data(
                 Categorical(), same, weights, dtype=double, name="t"
             )
-        firsts = rows[0][np.flatnonzero(np.diff(prompts, prepend=-1))]
         return cls(
             names=tuple(kept.embedded),
             problem=problem,
             rows=rows,
             contents=by_content[rows],
             prompts=prompts,
-            labels=tuple(describe_row(given, int(row)) for row in firsts),
+            labels=_labels(next(iter(kept.given.values())), rows[0], prompts),
             prompt_state=prompt_state,
         )
 
@@ -216,3 +216,17 @@ class ModelStates:
             check_factors([operator], [])
             [[entropy]] = settings.estimator.entropies([operator], question, self.problem.resources)
         return entropy.estimate.value, entropy.estimate.standard_error
+
+
+def _labels(
+    given: Samples, positions: np.ndarray, prompts: np.ndarray
+) -> tuple[dict[str, Any], ...]:
+    """What each prompt stands for, from the outputs of a model sorted by prompt."""
+    firsts = np.minimum.reduceat(positions, np.flatnonzero(np.diff(prompts, prepend=-1)))
+    labels = []
+    for position in firsts.tolist():
+        row = position
+        if given.rows is not None:
+            row = given.rows[position]  # as the user counts, before models were matched
+        labels.append(describe_row(given.prompts, position) | {"row": row})
+    return tuple(labels)
