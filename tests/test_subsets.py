@@ -337,6 +337,15 @@ def test_json_has_the_rows_and_a_result_can_be_kept_or_dropped(vectors, tmp_path
     assert document["quality"]["subset"] > 0
 
 
+@pytest.mark.parametrize("flag", ["--keep", "--drop"])
+def test_a_plot_does_not_replace_the_file_with_rows(vectors, tmp_path, flag):
+    rows = tmp_path / "rows.png"
+    rows.write_text("1\n")
+    done = run("select", vectors / "in.jsonl", *FIELDS, "-k", 2, flag, rows, "--plot", rows)
+    assert done.returncode == 2 and b"what it is made from" in done.stderr
+    assert rows.read_text() == "1\n"
+
+
 def test_outputs_can_be_kept_by_their_text_or_file(tmp_path):
     source = folder_of_images(tmp_path / "in", ["p/a.png", "p/b.png", "q/c.png"])
     (tmp_path / "keep.txt").write_text("b.png\n")
