@@ -135,6 +135,13 @@ def test_chance_does_not_depend_on_the_order_of_models(by):
     assert again.chance == pytest.approx(found.chance, abs=1e-6)
 
 
+def test_models_with_numbers_as_names_have_a_quality():
+    models = dict(enumerate(orthogonal(1, 1).values()))
+    limit = {"quality": {0: 1.0, 1: 2.0}, "min_quality": 1.75}
+    found = dp.mixture(models, by="rke", kernel_x=dp.Cosine(), **limit)
+    assert found.weights == pytest.approx({"0": 0.25, "1": 0.75})
+
+
 def test_sentences_name_the_quality_that_limits_them():
     models = orthogonal(4, 2, 1)
     quality = {"m0": 0.0, "m1": 1.0, "m2": 2.0}
@@ -283,6 +290,10 @@ REFUSED = [
     (
         lambda m: dp.mixture(m, quality={"m0": 1, "m1": 2, "m2": 3}, min_quality=4),
         "must be at most 3, the quality of the best model; got 4",
+    ),
+    (
+        lambda m: dp.mixture(m, quality=[1, 2, 3], min_quality=0),
+        "`quality` must be a mapping of model to number, .*; got a list",
     ),
     (lambda m: dp.mixture(m, per_group=7, **KERNELS), '`per_group` must be "prompt", a mapping'),
     (lambda m: dp.mixture(m, per_group={}, **KERNELS), "must have a group for each prompt"),

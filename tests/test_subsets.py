@@ -267,6 +267,13 @@ def test_links_out_of_the_source_are_not_copied(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_folder_does_not_get_the_name_of_a_file(tmp_path):
+    source = folder_of_images(tmp_path / "in", ["a.png", "b.png"])
+    write(source, {"all.jsonl": jsonl([{"file_name": "a.png"}, {"file_name": "b.png"}])})
+    refused(source / "all.jsonl", tmp_path / "out.jsonl", "written as a folder, .* end in .jsonl")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 def test_a_failure_leaves_nothing_behind(tmp_path):
     source = folder_of_images(tmp_path / "in", ["x/a.png", "x/b.png", "y/c.png"])
     samples = dp.load(source)

@@ -210,6 +210,13 @@ def _corners(
         raise ArgumentError("`quality` and `min_quality` must be given together, or neither.")
     if quality is None or least is None:
         return np.eye(len(names)), None
+    if not isinstance(quality, Mapping):
+        raise ArgumentError(
+            "`quality` must be a mapping of model to number, such as {'a': 0.5, 'b': 0.8}; got a "
+            f"{type(quality).__name__}."
+        )
+    # Names of models may be numbers, such as checkpoints.
+    quality = {str(name): value for name, value in quality.items()}
     missing = [name for name in names if name not in quality]
     if missing:
         raise ArgumentError(

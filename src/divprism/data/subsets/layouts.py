@@ -30,6 +30,9 @@ from divprism.errors import ArgumentError, DataError, Notice
 
 __all__ = ["Layout", "layout_of", "write_subset"]
 
+# Ends of names that people give to files: a folder is not what they expect.
+_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".npy", ".npz", ".gz")
+
 _BLOCK = 1 << 20  # bytes of a file that are copied at a time
 
 
@@ -175,6 +178,11 @@ class _Folder(Layout):
 
     def check(self, target: Path) -> None:
         """Refuse what is not a new folder outside of the source."""
+        if target.suffix.lower() in _FILES:
+            raise ArgumentError(
+                "a subset of images, videos or sounds is written as a folder, so its name must not "
+                f"end in {target.suffix}; got {escaped(target)[:200]}."
+            )
         self._require_new(target)
         folder = os.path.join(os.path.realpath(self._root), "")
         if os.path.join(os.path.realpath(target), "").startswith(folder):
