@@ -5,6 +5,7 @@ import math
 from itertools import combinations
 
 import numpy as np
+import pandas
 import pytest
 from cases import LIBRARIES
 from scipy.cluster.hierarchy import linkage
@@ -478,6 +479,24 @@ def test_prompts_without_a_name_are_rows_of_the_source_of_the_first_model():
         [group] = [each for each in mixed.per_group if each.group == f"row {label['row']}"]
         again = dp.mixture(alone, num_permutations=0, **kernels)
         assert again.score == pytest.approx(group.score, rel=1e-5)
+
+
+def test_texts_that_share_a_vector_have_one_name_for_any_order_of_rows():
+    table = {
+        "prompt": ["b", "a", "c"] * 4,
+        "output": [f"{number}" for number in range(12)],
+        "model": ["m"] * 6 + ["k"] * 6,
+    }
+    embedders = {
+        "embedder_x": lambda texts: np.array([[float(text), 1.0] for text in texts]),
+        "embedder_t": lambda texts: np.array([[float(text == "c"), 1.0] for text in texts]),
+    }
+    names = []
+    for order in (slice(None), slice(None, None, -1)):
+        rows = {column: values[order] for column, values in table.items()}
+        shared = dp.overlap(pandas.DataFrame(rows), num_permutations=0, cache=False, **embedders)
+        names.append({label["text"] for label in shared.labels})
+    assert names == [{"a", "c"}] * 2
 
 
 def _with_prompt(samples, prompt):

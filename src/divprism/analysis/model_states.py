@@ -219,14 +219,22 @@ class ModelStates:
 
 
 def _labels(
-    given: Samples, positions: np.ndarray, prompts: np.ndarray
+    given: Samples, positions: np.ndarray, numbers: np.ndarray
 ) -> tuple[dict[str, Any], ...]:
     """What each prompt stands for, from the outputs of a model sorted by prompt."""
-    firsts = np.minimum.reduceat(positions, np.flatnonzero(np.diff(prompts, prepend=-1)))
+    prompts = given.prompts
+    assert prompts is not None
+
+    def name_of(position: int) -> str:
+        return str(prompts[position].label)
+
     labels = []
-    for position in firsts.tolist():
-        row = position
+    for members in np.split(positions, np.flatnonzero(np.diff(numbers)) + 1):
+        position = row = int(members.min())
+        if isinstance(prompts, tuple):
+            # Texts that share a vector are one prompt here, which has the first of them as a name.
+            position = row = min(sorted(members.tolist()), key=name_of)
         if given.rows is not None:
             row = given.rows[position]  # as the user counts, before models were matched
-        labels.append(describe_row(given.prompts, position) | {"row": row})
+        labels.append(describe_row(prompts, position) | {"row": row})
     return tuple(labels)
