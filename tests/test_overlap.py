@@ -481,22 +481,39 @@ def test_prompts_without_a_name_are_rows_of_the_source_of_the_first_model():
         assert again.score == pytest.approx(group.score, rel=1e-5)
 
 
-def test_texts_that_share_a_vector_have_one_name_for_any_order_of_rows():
-    table = {
-        "prompt": ["b", "a", "c"] * 4,
-        "output": [f"{number}" for number in range(12)],
-        "model": ["m"] * 6 + ["k"] * 6,
-    }
-    embedders = {
-        "embedder_x": lambda texts: np.array([[float(text), 1.0] for text in texts]),
-        "embedder_t": lambda texts: np.array([[float(text == "c"), 1.0] for text in texts]),
-    }
-    names = []
-    for order in (slice(None), slice(None, None, -1)):
-        rows = {column: values[order] for column, values in table.items()}
-        shared = dp.overlap(pandas.DataFrame(rows), num_permutations=0, cache=False, **embedders)
-        names.append({label["text"] for label in shared.labels})
-    assert names == [{"a", "c"}] * 2
+@pytest.mark.parametrize("order", [1, 2])
+def test_texts_that_share_a_vector_are_different_prompts(order):
+    """As if their vectors differed by next to nothing."""
+    texts = [f"p{number}" for number in range(8)]
+    rng = np.random.default_rng(3)
+    table = pandas.DataFrame(
+        {
+            "prompt": texts * 6,
+            "output": [str(value) for value in rng.integers(0, 9, 48)],
+            "model": ["m"] * 24 + ["k"] * 24,
+        }
+    )
+    found = []
+    for apart in (0.0, 1e-7):
+        options = {
+            "embedder_x": lambda outputs: np.array([[float(each), 1.0] for each in outputs]),
+            "embedder_t": lambda prompts, apart=apart: np.array(
+                [[int(each[1]) // 2 + apart * int(each[1]), 1.0] for each in prompts]
+            ),
+            "kernel_x": dp.Gaussian(1.0),
+            "kernel_t": dp.Gaussian(1.0),
+            "num_permutations": 0,
+            "order": order,
+            "cache": False,
+        }
+        shared = dp.overlap(table, **options)
+        assert {label["text"] for label in shared.labels} == set(texts)
+        joint = shared.joint
+        found.append((joint.information, joint.standard_error, joint.low, joint.high))
+        groups = {text: str(int(text[1]) % 2) for text in texts}
+        mixed = dp.mixture(table, per_group=groups, **options)
+        assert [(part.group, part.num_prompts) for part in mixed.per_group] == [("0", 4), ("1", 4)]
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
 
 
 def _with_prompt(samples, prompt):
