@@ -13,6 +13,7 @@ from divprism.analysis.simplex import allowed_mixtures, least_square, most_entro
 from divprism.cli import app
 from divprism.core.entropy import matrix_entropy
 from divprism.errors import ArgumentError
+from divprism.report.mixture_tables import mixture_table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 KERNELS = {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.9)}
@@ -115,6 +116,54 @@ def test_equal_models_share_their_weight_and_names_do_not_matter(by):
     again = dp.mixture(renamed, by=by, **KERNELS, **QUICK)
     assert again.score == pytest.approx(found.score, rel=1e-7)
     assert again.weights["z"] == pytest.approx(found.weights["m1"], abs=1e-4)
+
+
+@pytest.mark.parametrize("by", BY[:2])
+def test_nothing_but_equal_models_share_their_weight_equally(by):
+    one = clouds(models=1)["m0"]
+    found = dp.mixture({"b": one, "a": one}, by=by, **KERNELS, **QUICK)
+    assert found.weights == pytest.approx({"a": 0.5, "b": 0.5}, abs=1e-4)
+    assert found.gain == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("by", BY[:2])
+def test_chance_does_not_depend_on_the_order_of_models(by):
+    models = clouds(models=3, apart=1.5)
+    backwards = dict(reversed(models.items()))
+    found, again = (dp.mixture(each, by=by, **KERNELS) for each in (models, backwards))
+    assert max(found.weights.values()) > 1.2 * min(found.weights.values())
+    assert again.chance == pytest.approx(found.chance, abs=1e-6)
+
+
+def test_models_with_numbers_as_names_have_a_quality():
+    models = dict(enumerate(orthogonal(1, 1).values()))
+    limit = {"quality": {0: 1.0, 1: 2.0}, "min_quality": 1.75}
+    found = dp.mixture(models, by="rke", kernel_x=dp.Cosine(), **limit)
+    assert found.weights == pytest.approx({"0": 0.25, "1": 0.75})
+
+
+def test_sentences_name_the_quality_that_limits_them():
+    models = orthogonal(4, 2, 1)
+    quality = {"m0": 0.0, "m1": 1.0, "m2": 2.0}
+    found = dp.mixture(models, by="rke", kernel_x=dp.Cosine(), quality=quality, min_quality=1.0)
+    text = " ".join(repr(found).split())
+    assert found.alone["m0"] > found.alone[found.best]
+    assert "the best single model that is good enough, m1 (2.00)" in text
+    assert "no weights that are good enough are better" in text
+
+
+def test_a_gain_below_chance_is_explained_by_more_outputs():
+    x = np.random.default_rng(1).standard_normal((2, 16, 2))
+    models = {
+        name: dp.Samples(each, np.repeat(range(8), 2)) for name, each in zip("ab", x, strict=True)
+    }
+    found = dp.mixture(models, by="conditional_rke", kernel_x=dp.Gaussian(0.7))
+    document = found.to_dict() | {"chance": found.gain + 0.1}
+    text = " ".join(mixture_table(document).to_text(200).split())
+    assert "more outputs explain all of the gain" in text and "of the gain," not in text
+    # Where there is no gain, nothing explains it.
+    same = dp.mixture({"a": models["a"], "b": models["a"]}, by="rke", kernel_x=dp.Gaussian(0.7))
+    assert same.chance > 1 and "more outputs" not in repr(same)
 
 
 @pytest.mark.parametrize("by", BY[:2])
@@ -241,6 +290,10 @@ REFUSED = [
     (
         lambda m: dp.mixture(m, quality={"m0": 1, "m1": 2, "m2": 3}, min_quality=4),
         "must be at most 3, the quality of the best model; got 4",
+    ),
+    (
+        lambda m: dp.mixture(m, quality=[1, 2, 3], min_quality=0),
+        "`quality` must be a mapping of model to number, .*; got a list",
     ),
     (lambda m: dp.mixture(m, per_group=7, **KERNELS), '`per_group` must be "prompt", a mapping'),
     (lambda m: dp.mixture(m, per_group={}, **KERNELS), "must have a group for each prompt"),

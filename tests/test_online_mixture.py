@@ -53,6 +53,29 @@ def test_estimates_are_means_over_pairs_of_different_samples():
     assert bandit.score == pytest.approx(12 * 11 / (table.sum() - 12))
 
 
+def test_ids_are_equal_across_updates_and_containers():
+    """Answers x, z and x, y: of the four pairs between the models one is equal."""
+    bandit = dp.MixtureBandit(["a", "b"], dp.Categorical())
+    bandit.update("a", ["x"])
+    bandit.update("b", np.array(["x", "y"]))
+    bandit.update("a", ("z",))
+    np.testing.assert_allclose(bandit.gram, [[0, 1 / 4], [1 / 4, 0]])
+    assert bandit.score == pytest.approx(4 * 3 / 2)
+
+
+def test_prompts_that_are_ids_count_as_equal_rows_do():
+    x = np.eye(2)[[0, 0, 1, 0, 0]]
+    by_id = dp.MixtureBandit(["a", "b"], dp.Cosine(), dp.Categorical())
+    by_row = dp.MixtureBandit(["a", "b"], dp.Cosine(), dp.Categorical())
+    for name, rows in (("a", [0]), ("b", [1, 2]), ("a", [3, 4])):
+        prompts = np.array([7, 7, 7, 8, 7])[rows]
+        by_id.update(name, x[rows], prompts)
+        by_row.update(name, x[rows], prompts[:, None])
+    # Of model a, rows 0 and 4; between the models, rows 0 and 1, and 4 and 1.
+    np.testing.assert_allclose(by_id.gram, [[2 / 6, 2 / 6], [2 / 6, 0]])
+    np.testing.assert_allclose(by_row.gram, by_id.gram)
+
+
 def test_estimates_are_unbiased():
     """The mean over 200 sets of 6 samples each is the truth, within three standard errors."""
     grams = []

@@ -5,6 +5,7 @@ import math
 from itertools import combinations
 
 import numpy as np
+import pandas
 import pytest
 from cases import LIBRARIES
 from scipy.cluster.hierarchy import linkage
@@ -458,3 +459,62 @@ def test_the_command_prints_a_second_table(tmp_path):
     assert shown.exit_code == 0 and "Overlap of 3 models on 5 prompts" in shown.output
     as_json = CliRunner().invoke(app, [*common, "--format", "json"])
     assert json.loads(as_json.stdout)["overlap"]["joint"]["counts_as"] >= 1
+
+
+def test_prompts_without_a_name_are_rows_of_the_source_of_the_first_model():
+    rng = np.random.default_rng(0)
+    t = np.repeat(rng.standard_normal((6, 2)), 2, axis=0)
+    kernels = {"kernel_x": dp.Gaussian(1.0), "kernel_t": dp.Gaussian(1.0)}
+    # The second model has no outputs to the first two prompts.
+    models = {
+        "a": dp.Samples(rng.standard_normal((12, 3)), t),
+        "b": dp.Samples(rng.standard_normal((8, 3)), t[4:]),
+    }
+    shared = dp.overlap(models, num_permutations=0, **kernels)
+    assert {label["row"] for label in shared.labels} == {4, 6, 8, 10}
+    mixed = dp.mixture(models, per_group="prompt", num_permutations=0, **kernels)
+    assert {group.group for group in mixed.per_group} == {"row 4", "row 6", "row 8", "row 10"}
+    for label in shared.labels:
+        alone = {name: _with_prompt(each, t[label["row"]]) for name, each in models.items()}
+        [group] = [each for each in mixed.per_group if each.group == f"row {label['row']}"]
+        again = dp.mixture(alone, num_permutations=0, **kernels)
+        assert again.score == pytest.approx(group.score, rel=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_texts_that_share_a_vector_are_different_prompts(order):
+    """As if their vectors differed by next to nothing."""
+    texts = [f"p{number}" for number in range(8)]
+    rng = np.random.default_rng(3)
+    table = pandas.DataFrame(
+        {
+            "prompt": texts * 6,
+            "output": [str(value) for value in rng.integers(0, 9, 48)],
+            "model": ["m"] * 24 + ["k"] * 24,
+        }
+    )
+    found = []
+    for apart in (0.0, 1e-7):
+        options = {
+            "embedder_x": lambda outputs: np.array([[float(each), 1.0] for each in outputs]),
+            "embedder_t": lambda prompts, apart=apart: np.array(
+                [[int(each[1]) // 2 + apart * int(each[1]), 1.0] for each in prompts]
+            ),
+            "kernel_x": dp.Gaussian(1.0),
+            "kernel_t": dp.Gaussian(1.0),
+            "num_permutations": 0,
+            "order": order,
+            "cache": False,
+        }
+        shared = dp.overlap(table, **options)
+        assert {label["text"] for label in shared.labels} == set(texts)
+        joint = shared.joint
+        found.append((joint.information, joint.standard_error, joint.low, joint.high))
+        groups = {text: str(int(text[1]) % 2) for text in texts}
+        mixed = dp.mixture(table, per_group=groups, **options)
+        assert [(part.group, part.num_prompts) for part in mixed.per_group] == [("0", 4), ("1", 4)]
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+
+
+def _with_prompt(samples, prompt):
+    return samples.select(np.flatnonzero((samples.prompts == prompt).all(axis=1)))

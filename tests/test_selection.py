@@ -1,6 +1,7 @@
 """`select`: laws on paper, exact gains, lazy against full greedy, quotas, near-copies, refusals."""
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -340,6 +341,27 @@ def test_quality_is_weighed_against_the_score(by):
     assert result.quality["all"] == pytest.approx(quality.mean())
 
 
+@pytest.mark.parametrize("scale", [1e-310, 1e308])
+def test_the_scale_of_quality_changes_nothing(scale):
+    x = np.random.default_rng(15).normal(size=(12, 2))
+    quality = np.random.default_rng(16).integers(1, 2**20, 12) / 2**20
+    plain, scaled = (
+        dp.select(x, k=4, quality=quality * each, kernel_x=dp.Gaussian(1.0)) for each in (1, scale)
+    )
+    assert set(scaled.indices) == set(plain.indices)
+    # Numbers as small as 1e-310 have twelve digits.
+    assert scaled.quality["all"] == pytest.approx(plain.quality["all"] * scale, rel=1e-9, abs=0)
+    json.loads(scaled.to_json(), parse_constant=pytest.fail)
+
+
+def test_sentences_fit_few_choices_and_small_groups():
+    x = np.eye(5)
+    three = dp.select(x, k=3, **COSINE)
+    assert "first 1 choices" not in repr(three) and "the last choice added 1" in repr(three)
+    groups = dp.select(x, np.eye(2)[[0, 0, 1, 1, 1]], k=3, per="prompt", **COSINE)
+    assert "5 of 5 outputs, at most 3 of each prompt" in repr(groups)
+
+
 def test_of_equal_outputs_the_best_is_chosen():
     quality = [0.0, 0.2, 0.9, 0.3, 0.3, 0.1]
     result = dp.select(np.eye(2)[[0, 0, 0, 1, 1, 1]], k=2, quality=quality, **COSINE)
@@ -439,6 +461,7 @@ REFUSED = [
     ({"k": 2, "near_duplicates": 1.5}, "`near_duplicates` must be a similarity above 0"),
     ({"k": 2, "keep": [9]}, "`keep` names row 9, which is not among the 8 outputs"),
     ({"k": 2, "keep": "1"}, "`keep` must be rows, such as"),
+    ({"k": 2, "keep": [False, True]}, "`keep` must be rows, such as .*got False"),
     ({"k": 2, "drop": [1.5]}, "`drop` must be rows, such as .*got 1.5"),
     ({"k": 2, "keep": [1], "drop": [1]}, "row 1 is in both `keep` and `drop`"),
     ({"k": 2, "keep": [1, 2, 3]}, "`keep` names 3 outputs of one source, .*than the 2 to choose"),

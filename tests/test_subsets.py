@@ -87,6 +87,30 @@ def test_every_table_loads_again_as_what_was_chosen(tmp_path, suffix):
     assert len(again) == 3
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_half_a_surrogate_pair_survives(tmp_path, several):
+    rows = [{"prompt": "a", "output": "one \ud83d", "id": "\ud83d"}, {"prompt": "b", "output": "é"}]
+    if several:
+        rows[0]["outputs"] = [rows[0].pop("output"), "two"]
+        rows[1]["outputs"] = [rows[1].pop("output")]
+    source, target = tmp_path / "in.json", tmp_path / "out.json"
+    if several:
+        target = target.with_suffix(".jsonl")
+    source.write_text(json.dumps(rows))
+    expected, again = written(source, [0, 1], target)
+    assert same(expected, again)
+
+
+def test_texts_in_memory_are_not_said_to_be_in_files(tmp_path):
+    chosen = dp.select(["one", "two"], ["a", "b"], k=1, embedder_x=codes, embedder_t=codes)
+    [note] = chosen.write(tmp_path / "out.jsonl")
+    assert note.text.endswith("because the source is not one file or folder")
+
+
+def codes(texts):
+    return np.eye(2)[: len(texts)]
+
+
 def test_records_with_several_outputs_become_lines_of_their_own(tmp_path):
     rows = [{"prompt": "a", "outputs": ["one", "two"]}, {"prompt": "b", "outputs": ["three"]}]
     write(tmp_path, {"in.jsonl": jsonl(rows)})
@@ -243,6 +267,13 @@ def test_links_out_of_the_source_are_not_copied(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_folder_does_not_get_the_name_of_a_file(tmp_path):
+    source = folder_of_images(tmp_path / "in", ["a.png", "b.png"])
+    write(source, {"all.jsonl": jsonl([{"file_name": "a.png"}, {"file_name": "b.png"}])})
+    refused(source / "all.jsonl", tmp_path / "out.jsonl", "written as a folder, .* end in .jsonl")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 def test_a_failure_leaves_nothing_behind(tmp_path):
     source = folder_of_images(tmp_path / "in", ["x/a.png", "x/b.png", "y/c.png"])
     samples = dp.load(source)
@@ -311,6 +342,15 @@ def test_json_has_the_rows_and_a_result_can_be_kept_or_dropped(vectors, tmp_path
     assert {3, 7} <= set(document["indices"])
     assert [entry["chosen"] for entry in document["counts"]["models"]] == [4, 4]
     assert document["quality"]["subset"] > 0
+
+
+@pytest.mark.parametrize("flag", ["--keep", "--drop"])
+def test_a_plot_does_not_replace_the_file_with_rows(vectors, tmp_path, flag):
+    rows = tmp_path / "rows.png"
+    rows.write_text("1\n")
+    done = run("select", vectors / "in.jsonl", *FIELDS, "-k", 2, flag, rows, "--plot", rows)
+    assert done.returncode == 2 and b"what it is made from" in done.stderr
+    assert rows.read_text() == "1\n"
 
 
 def test_outputs_can_be_kept_by_their_text_or_file(tmp_path):

@@ -210,6 +210,13 @@ def _corners(
         raise ArgumentError("`quality` and `min_quality` must be given together, or neither.")
     if quality is None or least is None:
         return np.eye(len(names)), None
+    if not isinstance(quality, Mapping):
+        raise ArgumentError(
+            "`quality` must be a mapping of model to number, such as {'a': 0.5, 'b': 0.8}; got a "
+            f"{type(quality).__name__}."
+        )
+    # Names of models may be numbers, such as checkpoints.
+    quality = {str(name): value for name, value in quality.items()}
     missing = [name for name in names if name not in quality]
     if missing:
         raise ArgumentError(
@@ -231,9 +238,9 @@ def _groups_of(states: ModelStates, per_group: Groups) -> dict[str, np.ndarray]:
         return {}
     name_of = _group_names(per_group)
     names = []
-    for prompt, label in enumerate(states.labels):
-        text = label.get("text") or label.get("id") or label.get("file") or f"prompt {prompt}"
-        names.append(name_of(str(text)))
+    for label in states.labels:
+        known = [label[key] for key in ("text", "id", "file", "where") if label.get(key)]
+        names.append(name_of(str(next(iter(known), f"row {label['row']}"))))
     numbers = np.array(names, dtype=object)
     return {name: np.flatnonzero(numbers == name) for name in sorted(set(names))}
 

@@ -125,6 +125,8 @@ class MixtureEntropy:
         members = range(self.states.num_models)
         deals = random_deals(self.states, self.states.num_models, most)
         dealt = exchanged_members(self.states, members, deals)
+        # Exchanges make all models one, so the order of the weights must not matter.
+        weights = np.sort(weights)
         gains: list[float] = []
         while len(gains) < most:
             for exchange in range(len(gains), min(len(gains) + _BATCH, most)):

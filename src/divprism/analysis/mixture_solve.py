@@ -15,6 +15,8 @@ from divprism.scores.settings import Settings
 
 __all__ = ["SolvedMixture", "solved_mixture"]
 
+_ROUNDING = 1e-12  # difference of entropies that are equal
+
 
 @dataclass(frozen=True, eq=False)
 class _Best:
@@ -164,8 +166,9 @@ def _by_entropy(
     best = int(allowed[np.argmax(own[allowed])])
     single = np.eye(states.num_models)[best]
     value = entropy.value(weights)
-    if own[best] >= value:
-        # Within the gap, a single model is as good.
+    if own[best] > value + _ROUNDING:
+        # Within the gap, a single model is better. One that is as good is no reason to leave out
+        # others: equal models share their weight, whatever their order.
         value, weights = own[best], single
     chance = spread = None
     if errors and settings.num_permutations:

@@ -131,8 +131,8 @@ def model_squares(states: ModelStates, num_exchanges: int) -> ModelSquares:
     """Sums of squares between models, and under exchanges of outputs.
 
     O(N^2 d) time for N outputs of all models, N^2 num_exchanges operations for the exchanges
-    between pairs, and m times that for those between all; memory of blocks, and 8 n m bytes for
-    each exchange.
+    between pairs, and m times that for those between all; memory of blocks, and n m (m + 4) bytes
+    for each exchange.
     """
     one_pass = _Pass(states, num_exchanges)
     count = states.num_models

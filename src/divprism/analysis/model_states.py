@@ -18,6 +18,7 @@ from divprism.analysis.matched_models import MatchedModels
 from divprism.core.arrays import plain_mode
 from divprism.core.kernels import Categorical
 from divprism.core.operators import HadamardOperator, KernelOperator, Operator
+from divprism.data.samples import Samples, Side, Text
 from divprism.engines import Resources
 from divprism.errors import ArgumentError
 from divprism.estimators import Question
@@ -80,7 +81,8 @@ class ModelStates:
     prompts : ndarray of int, shape (n,)
         The prompt of each column, numbered from zero in the order of their content.
     labels : tuple of dict
-        For each prompt the text, the file or the id that it stands for.
+        For each prompt the text, the file or the id that it stands for, and its first row in the
+        source of the first model.
     prompt_state : KernelOperator
         K_T / n, which all models share. Without conditioning on prompts, all of them as one point.
     """
@@ -113,12 +115,12 @@ class ModelStates:
         by_content = np.unique(hashes, return_inverse=True)[1]
         ranks = ContentOrder.of(problem, pooled).prompts
         assert ranks is not None
-        of_row = ranks[problem.t.index]
         # `pooled` holds one model after the other, each in the same order of prompts.
+        first = next(iter(kept.given.values()))
+        of_row = _exact_prompts(ranks[problem.t.index], first.prompts, len(kept.embedded))
         rows = np.arange(problem.n).reshape(len(kept.embedded), -1)
         rows = np.stack([own[np.lexsort((by_content[own], of_row[own]))] for own in rows])
         prompts = of_row[rows[0]]
-        given = next(iter(kept.given.values())).prompts
         prompt_state = problem.t
         if not conditional:
             # One id for all: K_X o 1 = K_X.
@@ -127,14 +129,13 @@ class ModelStates:
             prompt_state = KernelOperator.from_data(
                 Categorical(), same, weights, dtype=double, name="t"
             )
-        firsts = rows[0][np.flatnonzero(np.diff(prompts, prepend=-1))]
         return cls(
             names=tuple(kept.embedded),
             problem=problem,
             rows=rows,
             contents=by_content[rows],
             prompts=prompts,
-            labels=tuple(describe_row(given, int(row)) for row in firsts),
+            labels=_labels(first, rows[0], prompts),
             prompt_state=prompt_state,
         )
 
@@ -196,13 +197,6 @@ class ModelStates:
         present = np.flatnonzero(masses)
         return t.subset(present, masses[present])
 
-    def prompts_of_points(self, rows: np.ndarray) -> np.ndarray:
-        """The prompt of each point of `state(rows)`, numbered as in `prompts`."""
-        of_points = np.unique(self.codes(rows)) % self.prompt_state.size
-        ranks = np.empty(self.prompt_state.size, int)
-        ranks[self.prompt_state.index[self.rows[0]]] = self.prompts
-        return np.asarray(ranks[of_points])
-
     def codes(self, rows: np.ndarray) -> np.ndarray:
         """One integer for each pair of an output and a prompt, equal where both are."""
         flat, t = np.ravel(rows), self.prompt_state
@@ -216,3 +210,37 @@ class ModelStates:
             check_factors([operator], [])
             [[entropy]] = settings.estimator.entropies([operator], question, self.problem.resources)
         return entropy.estimate.value, entropy.estimate.standard_error
+
+
+def _exact_prompts(ranks: np.ndarray, prompts: Side | None, num_models: int) -> np.ndarray:
+    """A number for the prompt of each row, in the order of `ranks`, which are those of its vector.
+
+    Texts that share a vector are different prompts, as they are where models are matched.
+    """
+    if not (isinstance(prompts, tuple) and all(isinstance(each, Text) for each in prompts)):
+        return ranks
+    texts = np.array([each.label for each in prompts], dtype=object)
+    codes = np.tile(np.unique(texts, return_inverse=True)[1], num_models)
+    return np.unique(ranks * texts.size + codes, return_inverse=True)[1]
+
+
+def _labels(
+    given: Samples, positions: np.ndarray, numbers: np.ndarray
+) -> tuple[dict[str, Any], ...]:
+    """What each prompt stands for, from the outputs of a model sorted by prompt."""
+    prompts = given.prompts
+    assert prompts is not None
+
+    def name_of(position: int) -> str:
+        return str(prompts[position].label)
+
+    labels = []
+    for members in np.split(positions, np.flatnonzero(np.diff(numbers)) + 1):
+        position = row = int(members.min())
+        if isinstance(prompts, tuple):
+            # Files with the same content are one prompt, whatever the order of rows.
+            position = row = min(sorted(members.tolist()), key=name_of)
+        if given.rows is not None:
+            row = given.rows[position]  # as the user counts, before models were matched
+        labels.append(describe_row(prompts, position) | {"row": row})
+    return tuple(labels)

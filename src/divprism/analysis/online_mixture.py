@@ -17,7 +17,7 @@ import numpy as np
 
 from divprism.analysis.simplex import least_square
 from divprism.core.arrays import plain_mode, to_numpy
-from divprism.core.kernels import Kernel, Precomputed
+from divprism.core.kernels import Categorical, Kernel, Precomputed
 from divprism.core.kernels.base import positive_number
 from divprism.core.validation import check_pairing
 from divprism.errors import ArgumentError, DataError
@@ -39,7 +39,7 @@ class MixtureBandit:
     models : sequence of str
         Their names; of models that are equally good the first is chosen.
     kernel_x : Kernel
-        Kernel of the outputs.
+        Kernel of the outputs; `Categorical()` for ids.
     kernel_t : Kernel, optional
         Kernel of the prompts, to maximise the conditional score. Without it that of the outputs.
     exploration : float, optional
@@ -85,6 +85,7 @@ class MixtureBandit:
         self.kernel_x, self.kernel_t = kernel_x, kernel_t
         self.exploration = positive_number(exploration, "exploration")
         self._rows: dict[str, np.ndarray] = {}
+        self._codes: dict[str, dict[Any, int]] = {"outputs": {}, "prompts": {}}
         self._numbers = np.zeros(0, int)
         self._sums = np.zeros((len(self.models), len(self.models)))
 
@@ -130,7 +131,7 @@ class MixtureBandit:
         return self.models[int(np.argmin(slopes - radius))]
 
     def update(self, model: str, outputs: Any, prompts: Any = None) -> None:
-        """Add outputs of a model, and with `kernel_t` their prompts, as rows of numbers."""
+        """Add outputs of a model, and with `kernel_t` their prompts, as rows of numbers or ids."""
         if model not in self.models:
             names = ", ".join(map(repr, self.models))
             raise ArgumentError(f"`model` must be one of {names}; got {model!r}.")
@@ -156,6 +157,8 @@ class MixtureBandit:
 
     def _clean(self, kernel: Kernel, data: Any, name: str) -> np.ndarray:
         rows = np.asarray(to_numpy(kernel.clean(data, name)))
+        if isinstance(kernel, Categorical):
+            rows = self._coded(data, rows, name)
         earlier = self._rows.get(name)
         if earlier is not None and rows.shape[1] != earlier.shape[1]:
             raise DataError(
@@ -163,6 +166,17 @@ class MixtureBandit:
                 f"{rows.shape[1]}."
             )
         return rows
+
+    def _coded(self, data: Any, rows: np.ndarray, name: str) -> np.ndarray:
+        """A column of codes, which equal ids share with all earlier samples."""
+        if not isinstance(data, list | tuple):
+            data = to_numpy(data)
+        items = list(map(tuple, rows.tolist()))
+        if np.ndim(data) == 1:
+            # `clean` numbers ids anew each time.
+            items = np.array(data, dtype=object).tolist()
+        known = self._codes[name]
+        return np.array([[known.setdefault(item, len(known))] for item in items])
 
     def _joined(self, added: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if not self._rows:
@@ -174,7 +188,9 @@ class MixtureBandit:
         together = self._joined(added)
         product = np.ones(1)
         for name, kernel in (("outputs", self.kernel_x), ("prompts", self.kernel_t)):
-            if kernel is not None:
+            if isinstance(kernel, Categorical):
+                product = product * (added[name] == together[name].T)
+            elif kernel is not None:
                 with plain_mode():
                     points = kernel.points(together[name], np.float64, name)
                     new = points[slice(len(together[name]) - len(added[name]), None)]

@@ -91,7 +91,8 @@ class Contributions:
 
     def _entropy_parts(self, members: tuple[int, ...], subset: int) -> tuple[float, np.ndarray]:
         """The entropy of some models on the columns of `subset` models, and the part of prompts."""
-        rows = self.states.rows[np.array(members)][:, self._columns(subset)]
+        columns = self._columns(subset)
+        rows = self.states.rows[np.array(members)][:, columns]
         operator = self.states.state(rows)
         matrix = np.asarray(to_numpy(next(dense([operator]))), np.float64)
         with one_blas_thread():
@@ -101,4 +102,10 @@ class Contributions:
         shares = (vectors * vectors) @ (slopes * values)
         # Weights sum to one, so a prompt that gains weight takes it from all others.
         shares = shares - operator.masses * shares.sum()
-        return entropy, np.bincount(self.states.prompts_of_points(rows), weights=shares)
+        # Each output has its part of the share of its point.
+        _, points, sizes = np.unique(
+            self.states.codes(rows), return_inverse=True, return_counts=True
+        )
+        own = (shares / sizes)[points.ravel()]
+        prompts = np.tile(self.states.prompts[columns], len(members))
+        return entropy, np.bincount(prompts, weights=own)

@@ -50,7 +50,15 @@ def flag(panel: str, default: object, text: str, *names: str, **more: Any) -> An
 # Flags about intervals and gates, which only scores of whole models have.
 ASSESSMENT = ("interval", "unit", "num_permutations", "fail_under", "report", "details")
 _PANELS = ("Input", "Scoring", "Embedding", "Output", "Advanced")  # in the order of the help
-_READ = ("prompts", "labels", "weights", "config", "reference")  # name files to read
+_READ = (
+    "prompts",
+    "labels",
+    "weights",
+    "config",
+    "reference",
+    "keep",
+    "drop",
+)  # name files to read
 # What stands for a value in the help, by the type of the option; a switch has none.
 _VALUES = {bool: "", int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 _input, _scoring, _embedding, _output, _advanced = (partial(flag, panel) for panel in _PANELS)

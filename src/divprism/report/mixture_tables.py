@@ -49,8 +49,9 @@ def mixture_verdict(document: Document) -> str:
     spec = score_spec(document["by"])
     best = isolated(document["best"])
     alone = document["alone"][document["best"]]
+    enough = _good_enough(document, "is")
     if document["gain"] <= 1 + _NOTHING:
-        return f"no mixture is more diverse than {best} alone ({spec.title} {alone:.2f})"
+        return f"no mixture{enough} is more diverse than {best} alone ({spec.title} {alone:.2f})"
     parts = []
     for model, weight in _heaviest_first(document["weights"]):
         if weight >= _SMALL:
@@ -58,8 +59,15 @@ def mixture_verdict(document: Document) -> str:
     score = document["score"]
     return (
         f"the best mixture is {', '.join(parts)}: {spec.title} {score:.2f}, "
-        f"{document['gain']:.2f} times that of the best single model, {best} ({alone:.2f})"
+        f"{document['gain']:.2f} times that of the best single model{enough}, {best} ({alone:.2f})"
     )
+
+
+def _good_enough(document: Document, verb: str) -> str:
+    """Return which models and mixtures are meant, where a least quality is asked for."""
+    if document["quality"] is None:
+        return ""
+    return f" that {verb} good enough"
 
 
 def _about_gain(document: Document) -> list[str]:
@@ -70,23 +78,30 @@ def _about_gain(document: Document) -> list[str]:
         notes.append(
             f"{level:.0%} interval of the gain: {document['low']:.3f} to {document['high']:.3f}"
         )
-    if document["chance"] is not None:
-        notes.append(
-            f"of the gain, {document['chance']:.3f} comes from having more outputs: with the same "
-            f"weights that is the gain if all models were one; beyond it {_beyond(document):.3f}"
-        )
+    if document["chance"] is not None and document["gain"] > 1 + _NOTHING:
+        notes.append(_about_chance(document))
     if document["quality"] is not None:
         notes.append(f"mean quality of the mixture: {document['quality']:.4g}")
     return notes
 
 
-def _beyond(document: Document) -> float:
-    return float(document["gain_beyond_chance"])
+def _about_chance(document: Document) -> str:
+    chance = f"{document['chance']:.3f}"
+    if document["chance"] >= document["gain"]:
+        return (
+            f"more outputs explain all of the gain: with the same weights it is {chance} if all "
+            "models are one"
+        )
+    return (
+        f"of the gain, {chance} comes from having more outputs: with the same weights that is the "
+        f"gain if all models are one; beyond it {document['gain_beyond_chance']:.3f}"
+    )
 
 
 def _certificate(document: Document) -> str:
     return (
-        f"no weights are better by more than {max(document['gap'], 1e-12):.0e} (duality gap, after "
+        f"no weights{_good_enough(document, 'are')} are better by more than "
+        f"{max(document['gap'], 1e-12):.0e} (duality gap, after "
         f"{number_of(document['num_iterations'], 'step')})"
     )
 

@@ -84,7 +84,10 @@ def _title(document: Document) -> str:
         return f"{what}: one of each group of near-copies"
     chosen_by = f"chosen by {document['score']}"
     if document["per"] is not None:
-        return f"{what}, {document['k']:,} of each {document['per']}, {chosen_by}"
+        limit = ""
+        if any(notice["code"] == "fewer-than-k" for notice in document["warnings"]):
+            limit = "at most "
+        return f"{what}, {limit}{document['k']:,} of each {document['per']}, {chosen_by}"
     return f"{what}, {chosen_by}"
 
 
@@ -111,6 +114,8 @@ def _gains(document: Document) -> list[str]:
     if document["per"] is not None or len(gains) < 2:
         return []
     half = len(gains) // 2
+    if half == 1:  # a single output has a score of 1
+        return [f"the last choice added {gains[-1]:.2g}"]
     reached = document["scores_after"][half - 1]
     return [f"the first {half:,} choices reach {reached:.4g}, the last one added {gains[-1]:.2g}"]
 

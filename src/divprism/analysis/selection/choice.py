@@ -319,7 +319,11 @@ class _Candidates:
         is_open = np.zeros(self.positions.size, bool)
         is_open[self.others] = True
         first = tuple(self.first.tolist())
-        pool = Pool(self.similarities, self.ranks, self.quality, is_open, first)
+        quality = self.quality
+        if quality is not None and quality.any():
+            # Their scale changes no choice, and sums of huge or tiny numbers are not exact.
+            quality = quality / quality.max()
+        pool = Pool(self.similarities, self.ranks, quality, is_open, first)
         chosen = choose(pool, terms, order, k, step=step)
         return np.array(chosen.rows, dtype=int), chosen.log_scores
 

@@ -149,7 +149,9 @@ def _positions(given: Iterable[int], name: str, of_source: np.ndarray) -> np.nda
         try:
             row = operator.index(value)
         except TypeError:
-            raise ArgumentError(f"`{name}` must be rows, such as [0, 7]; got {value!r}.") from None
+            row = None
+        if row is None or isinstance(value, bool):  # of a mask, which holds no rows
+            raise ArgumentError(f"`{name}` must be rows, such as [0, 7]; got {value!r}.")
         if row not in position_of:
             raise ArgumentError(
                 f"`{name}` names row {row:,}, which is not among the {of_source.size:,} outputs: "

@@ -211,8 +211,7 @@ def _assemble(
     positions = chosen.positions
     quality = None
     if rows.quality is not None:
-        mean, mean_of_all = rows.quality[positions].mean(), rows.quality.mean()
-        quality = {"subset": float(mean), "all": float(mean_of_all)}
+        quality = {"subset": _mean(rows.quality[positions]), "all": _mean(rows.quality)}
     counts = _counts(problem, given, positions, rows.of_source)
     data = {
         "n": problem.n,
@@ -241,6 +240,14 @@ def _assemble(
         data=data,
         group_sizes=chosen.sizes,
     )
+
+
+def _mean(values: np.ndarray) -> float:
+    """The mean, of numbers whose sum may overflow."""
+    largest = float(values.max())
+    if largest == 0:
+        return 0.0
+    return largest * float(np.mean(values / largest))
 
 
 def _number(entries: Sequence[object] | None) -> int | None:

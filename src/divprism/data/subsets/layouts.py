@@ -4,7 +4,6 @@ Nothing is replaced: a target must not exist, nor be inside the source. Folders 
 temporary name and then renamed, so that there is all of a subset or nothing.
 """
 
-import json
 import os
 import shutil
 import tempfile
@@ -25,11 +24,14 @@ from divprism.data.readers.folders import find_table
 from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.tables import kind_of
 from divprism.data.samples import Item, Samples, Text, files_of
-from divprism.data.subsets.tables import is_copied, record_writer
+from divprism.data.subsets.tables import is_copied, json_bytes, record_writer
 from divprism.data.wording import counted, escaped, reason
 from divprism.errors import ArgumentError, DataError, Notice
 
 __all__ = ["Layout", "layout_of", "write_subset"]
+
+# Ends of names that people give to files: a folder is not what they expect.
+_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".npy", ".npz", ".gz")
 
 _BLOCK = 1 << 20  # bytes of a file that are copied at a time
 
@@ -176,6 +178,11 @@ class _Folder(Layout):
 
     def check(self, target: Path) -> None:
         """Refuse what is not a new folder outside of the source."""
+        if target.suffix.lower() in _FILES:
+            raise ArgumentError(
+                "a subset of images, videos or sounds is written as a folder, so its name must not "
+                f"end in {target.suffix}; got {escaped(target)[:200]}."
+            )
         self._require_new(target)
         folder = os.path.join(os.path.realpath(self._root), "")
         if os.path.join(os.path.realpath(target), "").startswith(folder):
@@ -285,10 +292,10 @@ def layout_of(origin: str | Path | None, samples: Samples, *, joined: bool = Fal
     if not isinstance(samples.outputs, tuple):
         return _Vectors(samples, path)
     why = "the records of the source cannot be copied one by one"
-    if joined:
-        why = "prompts and outputs are in different files"
-    elif path is None:
+    if path is None:
         why = "the source is not one file or folder"
+    elif joined:
+        why = "prompts and outputs are in different files"
     return _Records(samples, path, why)
 
 
@@ -364,7 +371,7 @@ def _record_lines(rows: Samples, root: Path | None = None) -> Iterator[bytes]:
         if root is not None:
             name = "file_name"
         record[name] = _value(rows.outputs[position], root)
-        yield json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        yield json_bytes(record) + b"\n"
 
 
 def _value(item: Any, root: Path | None) -> Any:

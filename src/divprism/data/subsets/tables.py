@@ -10,7 +10,7 @@ from divprism.data.readers.columnar import columnar_batches
 from divprism.data.readers.guards import parse_json, read_lines, read_whole, shown
 from divprism.data.readers.tables import has_objects_on_lines, kind_of, last_lines
 
-__all__ = ["is_copied", "record_writer"]
+__all__ = ["is_copied", "json_bytes", "record_writer"]
 
 _LINES = (".jsonl", ".ndjson", ".csv", ".tsv")
 _COLUMNAR = (".parquet", ".arrow")
@@ -83,7 +83,15 @@ def _entries_of(table: Path) -> list[Any] | None:
 def _entries(table: Path, wanted: set[int]) -> Iterator[bytes]:
     entries = _entries_of(table) or []
     kept = [entry for number, entry in enumerate(entries) if number in wanted]
-    yield json.dumps(kept, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass") + b"\n"
+    yield json_bytes(kept, indent=1) + b"\n"
+
+
+def json_bytes(value: Any, indent: int | None = None) -> bytes:
+    """JSON in UTF-8, with escapes where a text holds half a surrogate pair, which has no bytes."""
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent).encode()
 
 
 def _write_columnar(table: Path, kind: str, wanted: set[int], file: BinaryIO) -> None:
