@@ -390,6 +390,20 @@ def test_vectors_are_saved_and_read_with_their_quality(tmp_path):
     assert again.quality.tolist() == samples.quality.tolist()
 
 
+def test_outputs_that_are_left_out_of_a_comparison_do_not_change_the_mean_quality():
+    # All outputs of a prompt are equal, and rated 0 or 1 by chance: `many` has more of them.
+    rng = np.random.default_rng(0)
+    models = {}
+    for name, count in (("many", 6), ("few", 3)):
+        t = np.repeat(np.arange(200), count)
+        models[name] = dp.Samples(np.eye(200)[t], t, quality=rng.integers(0, 2, t.size))
+    comparison = dp.compare(models, interval=None, **COSINE)
+    # 600 of 1,200 draws without replacement: four standard errors of their mean.
+    mean = models["many"].quality.mean()
+    assert abs(comparison.results["many"].quality - mean) < 4 * 0.5 / math.sqrt(1200)
+    assert comparison.results["few"].quality == pytest.approx(models["few"].quality.mean())
+
+
 def test_equal_outputs_of_other_quality_are_kept_whatever_the_order_of_rows():
     x, t = np.eye(20)[np.repeat(np.arange(20), 2)], np.repeat(np.arange(20), 2)
     q = np.tile([0.2, 0.8], 20)
@@ -399,7 +413,9 @@ def test_equal_outputs_of_other_quality_are_kept_whatever_the_order_of_rows():
         more = dp.Samples(x[rows], t[rows], quality=q[rows])
         compared = dp.compare({"once": once, "more": more}, num_permutations=0, **COSINE)
         found.append(compared.results["more"].quality)
-    assert found[0] == pytest.approx(0.2) and found[1] == pytest.approx(0.2)
+    assert found[0] == found[1]
+    # Neither the worse nor the better one of each prompt.
+    assert 0.3 < found[0] < 0.7
 
 
 def test_a_test_of_diversity_takes_the_quality():
