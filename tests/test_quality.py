@@ -304,6 +304,7 @@ def test_empty_outputs_leave_with_their_quality(tmp_path):
         ("", "no quality"),
         ("good", "a quality that is no number, good"),
         (-1, "a quality of -1, which must be finite and at least 0"),
+        (1e300, r"a quality of 1e\+300, which must be at most 1e\+12"),
         ("inf", "a quality of inf, which must be finite"),
         ({"score": 1}, "a quality that is no number"),
     ],
@@ -326,6 +327,8 @@ REFUSED = [
     ([1, None, 2, 3], r"`quality` must hold a real number for each output; entry 1 is missing"),
     (["a", "b", "c", "d"], r"`quality` must hold a real number for each output; got dtype <U1"),
     ([0, 0, 0, 0], r"`quality` is 0 for every output, so every score with it would be 0"),
+    ([1e308] * 4, r"`quality` must be at most 1e\+12; entry 0 is 1e\+308. Divide all qualities"),
+    ([5e-324] * 4, r"`quality` must have a mean of at least 1e-100, and the largest is 4.9"),
     ("stars", r"`quality` names a column of a table or file, but `x` is a numpy.ndarray"),
     ("https://example.com/score", r"`quality` is a URL, and no endpoint is asked for scores"),
     (lambda x, t: None, r"the function `quality` returned None"),
@@ -337,6 +340,18 @@ REFUSED = [
 def test_bad_qualities_are_refused_in_one_sentence(quality, message):
     with pytest.raises((dp.DataError, dp.ArgumentError), match=message):
         dp.evaluate(X, [0, 0, 1, 1], quality=quality, **COSINE)
+
+
+def test_a_model_of_quality_0_is_refused_by_its_name():
+    x, t = np.eye(8), np.repeat([0, 1], 4)
+    good, bad = dp.Samples(x, t, quality=np.ones(8)), dp.Samples(x, t, quality=np.zeros(8))
+    pattern = r"all 8 outputs of the model 'bad' that would be scored have quality 0"
+    with pytest.raises(dp.DataError, match=pattern):
+        dp.compare({"good": good, "bad": bad}, **COSINE)
+    names = ["good", "bad"] * 4
+    both = dp.Samples(x, t, names, quality=np.tile([1, 0], 4))
+    with pytest.raises(dp.DataError, match=r"all 4 outputs of the model 'bad'"):
+        dp.evaluate_models(both, **COSINE)
 
 
 def test_quality_that_no_longer_fits_is_refused():

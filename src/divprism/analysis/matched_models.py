@@ -6,7 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from divprism.analysis.inputs import embed_samples, pool_bandwidths, read_samples
+from divprism.analysis.inputs import (
+    embed_samples,
+    pool_bandwidths,
+    read_samples,
+    require_some_quality,
+)
 from divprism.analysis.matching import match_prompts
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Categorical, Precomputed
@@ -69,6 +74,8 @@ def matched_models(
     given = _split_models(models, columns, quality)
     _require_one_quality(given)
     kept, notes = match_prompts(given, model_keyword(models))
+    compared = {model: part.select(kept[model]) for model, part in given.items()}
+    require_some_quality(compared)
     # Outputs that are left out take part in the choice of bandwidths, so that it is the choice of
     # `evaluate_models`, and a model has the same score in both.
     pooled = _pool(given)
@@ -78,7 +85,7 @@ def matched_models(
     embedded, settings = embed_samples(pooled, settings, resources)
     settings = pool_bandwidths(embedded, settings)
     return MatchedModels(
-        given={model: part.select(kept[model]) for model, part in given.items()},
+        given=compared,
         embedded=_matched(embedded, kept),
         settings=settings,
         notes=(*notes, *embedded.notes),
