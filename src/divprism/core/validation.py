@@ -45,7 +45,7 @@ __all__ = [
     "whole_number",
 ]
 
-MAX_QUALITY = 1e12
+MAX_QUALITY = 1e9
 """Larger qualities are refused: no product with a score, and no interval of it, may overflow."""
 
 # Entries that are searched for NaN together.
