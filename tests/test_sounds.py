@@ -135,6 +135,20 @@ def test_a_file_of_unknown_length_is_read():
     np.testing.assert_array_equal(decoded(bytes(content)), decoded(wav_bytes(tone())))
 
 
+def test_a_truncated_aiff_file_is_refused():
+    samples = tone()
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="aiff") as container:
+        stream = container.add_stream("pcm_s16be", rate=RATE, layout="mono")
+        frame = av.AudioFrame.from_ndarray(samples[None], format="s16", layout="mono")
+        frame.sample_rate = RATE
+        container.mux([*stream.encode(frame), *stream.encode(None)])
+    content = buffer.getvalue()
+    np.testing.assert_array_equal(decoded(content), decoded(wav_bytes(samples)))
+    with pytest.raises(dp.DataError, match="a sound is truncated: its header states "):
+        decoded(content[: len(content) // 2])
+
+
 def test_a_cover_is_no_video(tmp_path):
     samples = tone()
     buffer = io.BytesIO()
