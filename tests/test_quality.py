@@ -319,6 +319,13 @@ def test_bad_qualities_are_refused_with_their_line(tmp_path, value, problem):
         dp.evaluate(table, quality="stars")
 
 
+def test_a_record_without_a_quality_may_be_left_out():
+    table = [*rows()[:2], {**rows()[2], "stars": None}]
+    way_out = "; add it, leave the record out, or name another column with `quality`"
+    with pytest.raises(dp.DataError, match=way_out):
+        dp.evaluate(table, quality="stars")
+
+
 X = np.eye(4)
 REFUSED = [
     ([1, 2, 3], r"`quality` must have one number per output, shape \(4,\); got shape \(3,\)"),
@@ -390,6 +397,10 @@ def test_the_quality_of_a_mapping_of_models_is_a_mapping():
     assert compared.results["two"].quality == pytest.approx(1.5)
     with pytest.raises(dp.ArgumentError, match="must be a mapping with the names of `models`"):
         dp.compare(halves(), quality=ones, **COSINE)
+    with pytest.raises(
+        dp.ArgumentError, match="same names as `models`; only one of them has"
+    ):
+        dp.compare(halves(), quality={"one": ones}, **COSINE)
     part = {**halves(), "one": dp.Samples(np.eye(40), halves()["one"].prompts, quality=ones)}
     with pytest.raises(dp.DataError, match="the outputs of 'two' have no quality, and those of"):
         dp.compare(part, **COSINE)

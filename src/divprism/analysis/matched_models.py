@@ -127,10 +127,16 @@ def _quality_of(name: object, models: Mapping[Any, object], quality: object) -> 
     """The quality of the outputs of one source among several."""
     if quality is None or isinstance(quality, str) or callable(quality):
         return quality
-    if not isinstance(quality, Mapping) or set(quality) != set(models):
+    if not isinstance(quality, Mapping):
         raise ArgumentError(
             "`quality` must be a mapping with the names of `models`, the name of a column or a "
             f"function, where `models` is a mapping; got a {type(quality).__name__}."
+        )
+    differing = [each for each in (*models, *quality) if (each in models) != (each in quality)]
+    if differing:
+        raise ArgumentError(
+            "`quality` must have the same names as `models`; only one of them has "
+            f"{differing[0]!r}."
         )
     return quality[name]
 

@@ -99,7 +99,10 @@ def qualities_in(value: object, count: int, place: Place) -> list[float]:
 def _quality_in(value: object, place: Place) -> float:
     """Return the quality of an output: finite and not negative."""
     if is_blank(value):
-        raise place.problem("no quality")
+        raise DataError(
+            f"{place.where} has no quality, in the {place.noun} {place.field!r}; add it, leave the "
+            f"record out, or name another {place.noun} with `{place.keyword}`."
+        )
     try:
         # CSV has texts only. Truth values are those of a check that passes or fails.
         number = float(value)  # type: ignore[arg-type]
