@@ -349,6 +349,24 @@ def test_bad_qualities_are_refused_in_one_sentence(quality, message):
         dp.evaluate(X, [0, 0, 1, 1], quality=quality, **COSINE)
 
 
+def test_the_error_of_a_product_with_a_constant_is_that_of_the_quality():
+    # All outputs are equal, so the product is the quality. Of 200 outputs per prompt the jackknife
+    # of entropies uses 25.
+    t = np.repeat(np.arange(20), 200)
+    q = np.random.default_rng(0).uniform(0, 1, t.size)
+    found = dp.evaluate(
+        np.ones((t.size, 1)),
+        t,
+        quality=q,
+        interval=0.95,
+        unit="prompt",
+        num_permutations=0,
+        **COSINE,
+    )
+    product, alone = found.intervals["quality_conditional_vendi"], found.intervals["quality"]
+    assert product.standard_error == pytest.approx(alone.standard_error)
+
+
 def test_a_model_of_quality_0_is_refused_by_its_name():
     x, t = np.eye(8), np.repeat([0, 1], 4)
     good, bad = dp.Samples(x, t, quality=np.ones(8)), dp.Samples(x, t, quality=np.zeros(8))
@@ -397,9 +415,7 @@ def test_the_quality_of_a_mapping_of_models_is_a_mapping():
     assert compared.results["two"].quality == pytest.approx(1.5)
     with pytest.raises(dp.ArgumentError, match="must be a mapping with the names of `models`"):
         dp.compare(halves(), quality=ones, **COSINE)
-    with pytest.raises(
-        dp.ArgumentError, match="same names as `models`; only one of them has"
-    ):
+    with pytest.raises(dp.ArgumentError, match="same names as `models`; only one of them has"):
         dp.compare(halves(), quality={"one": ones}, **COSINE)
     part = {**halves(), "one": dp.Samples(np.eye(40), halves()["one"].prompts, quality=ones)}
     with pytest.raises(dp.DataError, match="the outputs of 'two' have no quality, and those of"):
