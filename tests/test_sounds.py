@@ -165,6 +165,23 @@ def test_a_cover_is_no_video(tmp_path):
     assert len(decoded(buffer.getvalue())) > 7000
 
 
+def test_a_video_of_images_is_no_cover():
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="mov") as container:
+        video = container.add_stream("mjpeg", rate=10)
+        video.width, video.height, video.pix_fmt = 16, 16, "yuvj420p"
+        sound = container.add_stream("pcm_s16le", rate=RATE, layout="mono")
+        image = np.zeros((16, 16, 3), np.uint8)
+        for _ in range(3):
+            container.mux(video.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        container.mux(video.encode(None))
+        frame = av.AudioFrame.from_ndarray(tone()[None], format="s16", layout="mono")
+        frame.sample_rate = RATE
+        container.mux([*sound.encode(frame), *sound.encode(None)])
+    with pytest.raises(dp.DataError, match="a sound is a video; its sound is read from a file of"):
+        decoded(buffer.getvalue())
+
+
 @pytest.mark.parametrize("suffix", CODECS)
 def test_sounds_are_recognised_by_their_first_bytes(suffix):
     assert is_sound(encoded_sound(tone(rate=48_000), suffix, 48_000))

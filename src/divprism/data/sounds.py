@@ -176,7 +176,8 @@ def _only_stream(container: Any, where: str) -> Any:
     """Return the stream of sound; refuse files that are something else, and lying headers."""
     for stream in container.streams.video:
         codec = stream.codec_context
-        if codec is None or codec.name not in _COVERS:
+        # A motion JPEG video has the codec of a cover, but more images.
+        if codec is None or codec.name not in _COVERS or stream.frames > 1:
             raise DataError(f"{where} is a video; its sound is read from a file of its own.")
     if not container.streams.audio:
         raise DataError(f"{where} contains no sound.")
