@@ -150,6 +150,22 @@ def test_a_front_prints_saves_and_becomes_a_frame(comparison, tmp_path):
     assert "<table" in front._repr_html_()
 
 
+def test_without_intervals_the_table_does_not_speak_of_them():
+    parts = models()
+    names = [name for name, part in parts.items() for _ in range(len(part))]
+    pooled = dp.Samples(
+        np.concatenate([part.outputs for part in parts.values()]),
+        np.concatenate([part.prompts for part in parts.values()]),
+        names,
+        quality=np.concatenate([part.quality for part in parts.values()]),
+    )
+    front = dp.pareto(dp.evaluate_models(pooled, kernel_x=dp.Cosine(), interval=None))
+    assert front.level is None and not front.is_paired
+    text = " ".join(repr(front).split())
+    assert "without intervals no difference is clear: pass `interval`" in text
+    assert "separate intervals" not in text
+
+
 def test_no_label_of_the_plot_covers_another_or_a_point():
     rng = np.random.default_rng(0)
     points = {}
@@ -176,8 +192,18 @@ def test_a_damaged_front_is_refused(comparison):
         (lambda front: front["points"].pop(), "with each model of the result once"),
         (lambda front: front.update(diversity="size"), "a score"),
         (lambda front: front["points"][0].update(quality=0.0), "must be a number from"),
-        (lambda front: front["points"][0].update(dominated_by=["none"]), "about models"),
+        (lambda front: front["points"][0].update(dominated_by=["none"]), "about other models"),
         (lambda front: front["points"][0].update(quality_interval=[1.0, 2.0, 3.0]), "two ends"),
+        (lambda front: front["points"][0].update(quality_interval=[2.0, 1.0]), "two ends"),
+        (lambda front: front.update(quality="vendi"), "a score of the quality"),
+        (lambda front: front.update(diversity="quality"), "that counts distinct outputs"),
+        (lambda front: front["points"][0].update(quality=0.123), "the score of its model"),
+        (lambda front: front.update(diversity="vendi"), "the score of its model"),
+        (lambda front: front["points"][0].update(standing="open"), "must be 'front'; got 'open'"),
+        (
+            lambda front: front["points"][0].update(dominated_by=[front["points"][0]["model"]]),
+            "about other models",
+        ),
     ):
         document = json.loads(comparison.to_json())
         change(document["front"])
@@ -195,8 +221,13 @@ def test_what_has_no_front_is_refused(comparison):
     for given, message in (
         ((plain, {}), "has no quality, which needs a quality of each output: pass `quality`"),
         ((np.eye(3), {}), "must be what compare or evaluate_models return; got a ndarray"),
-        ((comparison, {"diversity": "quality"}), "`diversity` must be one of vendi, "),
-        ((comparison, {"quality": "vendi"}), "`quality` must be one of quality, "),
+        ((comparison, {"diversity": "quality"}), "`diversity` must be one of vendi, cond"),
+        (
+            (comparison, {"diversity": 3}),
+            "`diversity` must be one of vendi, conditional_vendi, p",
+        ),
+        ((comparison, {"quality": "vendi"}), "`quality` must be one of quality, quality_c"),
+        ((comparison, {"quality": "stars"}), "`quality` must be one of quality, quality_c"),
     ):
         with pytest.raises(dp.ArgumentError, match=message):
             dp.pareto(given[0], **given[1])

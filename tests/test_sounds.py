@@ -135,6 +135,20 @@ def test_a_file_of_unknown_length_is_read():
     np.testing.assert_array_equal(decoded(bytes(content)), decoded(wav_bytes(tone())))
 
 
+def test_a_truncated_aiff_file_is_refused():
+    samples = tone()
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="aiff") as container:
+        stream = container.add_stream("pcm_s16be", rate=RATE, layout="mono")
+        frame = av.AudioFrame.from_ndarray(samples[None], format="s16", layout="mono")
+        frame.sample_rate = RATE
+        container.mux([*stream.encode(frame), *stream.encode(None)])
+    content = buffer.getvalue()
+    np.testing.assert_array_equal(decoded(content), decoded(wav_bytes(samples)))
+    with pytest.raises(dp.DataError, match="a sound is truncated: its header states "):
+        decoded(content[: len(content) // 2])
+
+
 def test_a_cover_is_no_video(tmp_path):
     samples = tone()
     buffer = io.BytesIO()
@@ -149,6 +163,23 @@ def test_a_cover_is_no_video(tmp_path):
         container.mux([*stream.encode(frame), *stream.encode(None)])
         container.mux(packets)
     assert len(decoded(buffer.getvalue())) > 7000
+
+
+def test_a_video_of_images_is_no_cover():
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="mov") as container:
+        video = container.add_stream("mjpeg", rate=10)
+        video.width, video.height, video.pix_fmt = 16, 16, "yuvj420p"
+        sound = container.add_stream("pcm_s16le", rate=RATE, layout="mono")
+        image = np.zeros((16, 16, 3), np.uint8)
+        for _ in range(3):
+            container.mux(video.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        container.mux(video.encode(None))
+        frame = av.AudioFrame.from_ndarray(tone()[None], format="s16", layout="mono")
+        frame.sample_rate = RATE
+        container.mux([*sound.encode(frame), *sound.encode(None)])
+    with pytest.raises(dp.DataError, match="a sound is a video; its sound is read from a file of"):
+        decoded(buffer.getvalue())
 
 
 @pytest.mark.parametrize("suffix", CODECS)

@@ -14,6 +14,7 @@ from divprism.analysis.inputs import (
     pool_bandwidths,
     read_samples,
     require_one_model,
+    require_some_quality,
     with_rule_of,
 )
 from divprism.analysis.matching import inequality_warnings
@@ -235,6 +236,7 @@ def _evaluate_each(
 ) -> Results:
     """The evaluation of each model of some samples."""
     by_model = samples.by_model()
+    require_some_quality(by_model)
     unequal = inequality_warnings(by_model)
     embedded, settings = embed_samples(samples, settings, resources)
     parts = embedded.by_model()

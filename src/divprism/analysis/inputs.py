@@ -2,6 +2,7 @@
 
 import textwrap
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from divprism.data.quality import with_quality
 from divprism.data.readers.fields import Fields
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
+from divprism.data.wording import counted
 from divprism.embedders.embedding import embed, resolve_embedder
 from divprism.engines import Resources
 from divprism.errors import ArgumentError, DataError
@@ -29,6 +31,7 @@ __all__ = [
     "read_samples",
     "require_model",
     "require_one_model",
+    "require_some_quality",
     "with_rule_of",
     "with_truncation",
 ]
@@ -43,6 +46,17 @@ def read_samples(
     """
     samples = as_samples(x, t, kernel_t, columns)
     return with_quality(samples, quality, are_given=isinstance(x, Samples))
+
+
+def require_some_quality(by_model: Mapping[str, Samples]) -> None:
+    """Refuse a model whose outputs all have quality 0: before the embedding, and by its name."""
+    for model, part in by_model.items():
+        if part.quality is not None and not part.quality.any():
+            raise DataError(
+                f"all {counted(len(part), 'output', 'outputs')} of the model {model!r} that would "
+                "be scored have quality 0, so every score with it would be 0 whatever the outputs "
+                "are: leave the quality out, or this model."
+            )
 
 
 def embed_samples(

@@ -348,7 +348,10 @@ def _parts_of_entropies(
                 whole[name, at] = sample.shares_of_mean()
                 continue
             whole[name, at] = sample.left_out(name, at, truncation)
-            if lost:
+            if lost and name in MEANS:
+                # Means of prompts are those of all their outputs.
+                within[name, at] = np.zeros(1)
+            elif lost:
                 within[name, at] = sample.left_out_within(name, at, truncation)
     return _EntropyParts(whole, within, lost)
 

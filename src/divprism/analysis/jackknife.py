@@ -444,7 +444,14 @@ class Sample:
         itself has no value where the only outputs with a quality above zero are left out.
         """
         assert self.quality is not None
-        of_pairs = self.quality[subset.pairs] / float(self.weights @ self.quality)
+        quality = self.quality
+        if self.unit == "prompt":
+            # Prompts are left out as a whole, so the mean of all their outputs is known, those
+            # that are not in the subset included.
+            masses = np.bincount(self.units, weights=self.weights)
+            sums_of_units = np.bincount(self.units, weights=self.weights * quality)
+            quality = (sums_of_units / masses)[self.units]
+        of_pairs = quality[subset.pairs] / float(self.weights @ quality)
         whole = float(subset.weights @ of_pairs) / float(subset.weights.sum())
         totals = remaining.sum(axis=1)
         sums = remaining @ of_pairs

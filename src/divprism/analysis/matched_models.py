@@ -6,7 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from divprism.analysis.inputs import embed_samples, pool_bandwidths, read_samples
+from divprism.analysis.inputs import (
+    embed_samples,
+    pool_bandwidths,
+    read_samples,
+    require_some_quality,
+)
 from divprism.analysis.matching import match_prompts
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Categorical, Precomputed
@@ -69,6 +74,8 @@ def matched_models(
     given = _split_models(models, columns, quality)
     _require_one_quality(given)
     kept, notes = match_prompts(given, model_keyword(models))
+    compared = {model: part.select(kept[model]) for model, part in given.items()}
+    require_some_quality(compared)
     # Outputs that are left out take part in the choice of bandwidths, so that it is the choice of
     # `evaluate_models`, and a model has the same score in both.
     pooled = _pool(given)
@@ -78,7 +85,7 @@ def matched_models(
     embedded, settings = embed_samples(pooled, settings, resources)
     settings = pool_bandwidths(embedded, settings)
     return MatchedModels(
-        given={model: part.select(kept[model]) for model, part in given.items()},
+        given=compared,
         embedded=_matched(embedded, kept),
         settings=settings,
         notes=(*notes, *embedded.notes),
@@ -120,10 +127,16 @@ def _quality_of(name: object, models: Mapping[Any, object], quality: object) -> 
     """The quality of the outputs of one source among several."""
     if quality is None or isinstance(quality, str) or callable(quality):
         return quality
-    if not isinstance(quality, Mapping) or set(quality) != set(models):
+    if not isinstance(quality, Mapping):
         raise ArgumentError(
             "`quality` must be a mapping with the names of `models`, the name of a column or a "
             f"function, where `models` is a mapping; got a {type(quality).__name__}."
+        )
+    differing = [each for each in (*models, *quality) if (each in models) != (each in quality)]
+    if differing:
+        raise ArgumentError(
+            "`quality` must have the same names as `models`; only one of them has "
+            f"{differing[0]!r}."
         )
     return quality[name]
 

@@ -204,11 +204,10 @@ def _choose_rows(samples: Samples, keys: Sequence[Key], numbers: Mapping[Key, in
         candidates = rows[key]
         # Contents are hashed only where there is a choice: that may read files.
         if number < len(candidates):
-            # A hash prefers neither short outputs nor early ones. Equal outputs have equal hashes,
-            # and it does not matter which of them is kept.
+            # A hash prefers neither short outputs nor early ones. Equal outputs have equal hashes.
             digests = {row: _content_digest(samples.outputs, row) for row in candidates}
-            # Outputs that are equal in single precision only are put in order by all their digits.
-            candidates.sort(key=lambda row: (digests[row], *_tie_breakers(samples, row)))
+            ties = _tie_breakers(samples, key, digests)
+            candidates.sort(key=lambda row: (digests[row], ties[row]))
             candidates = candidates[:number]
         # In the order of the rows, so that a prompt which keeps all outputs keeps it, too.
         chosen += sorted(candidates)
@@ -223,12 +222,29 @@ def _content_digest(outputs: Side, row: int) -> bytes:
     return hashlib.sha256(vector.tobytes()).digest()
 
 
-def _tie_breakers(samples: Samples, row: int) -> tuple[bytes, float]:
-    """What puts outputs of equal digests in order: all digits, then the quality."""
-    quality = 0.0
-    if samples.quality is not None:
-        quality = float(samples.quality[row])
-    return _full_content(samples.outputs, row), quality
+def _tie_breakers(
+    samples: Samples, key: Key, digests: Mapping[int, bytes]
+) -> dict[int, tuple[bytes, bytes]]:
+    """What puts outputs of one prompt with equal digests in order: all digits, then a lot.
+
+    It only matters which of equal outputs is kept if their qualities differ. Then each copy draws a
+    lot, a hash: any order by quality would keep the worst or the best ones.
+    """
+    if samples.quality is None:
+        return {row: (_full_content(samples.outputs, row), b"") for row in digests}
+    # Ids that are equal have the same lots, whatever their type.
+    prompt = key
+    if isinstance(key, int | float):
+        prompt = float(key)
+    ties = {}
+    copies: Counter[tuple[bytes, bytes, float]] = Counter()
+    for row, digest in digests.items():
+        content, quality = _full_content(samples.outputs, row), float(samples.quality[row]) + 0.0
+        # Copies of the same quality are interchangeable, so it does not matter which comes first.
+        copies[digest, content, quality] += 1
+        lot = repr((prompt, digest, content, quality, copies[digest, content, quality]))
+        ties[row] = content, hashlib.sha256(lot.encode("utf-8", "backslashreplace")).digest()
+    return ties
 
 
 def _full_content(outputs: Side, row: int) -> bytes:

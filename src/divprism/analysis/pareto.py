@@ -9,7 +9,7 @@ from divprism.analysis.evaluation import Evaluation, Results
 from divprism.analysis.model_ratios import Difference, differences_of
 from divprism.analysis.pareto_front import DIVERSITY, ParetoFront, front_of
 from divprism.errors import ArgumentError
-from divprism.scores.spec import QUALITY, SCORES, score_spec
+from divprism.scores.spec import QUALITY, SCORES, is_score, score_spec
 
 __all__ = ["pareto"]
 
@@ -71,10 +71,10 @@ def pareto(
             "`models` must be what compare or evaluate_models return; got a "
             f"{type(models).__name__}."
         )
-    if score_spec(diversity, "diversity").family not in DIVERSITY:
+    if not is_score(diversity) or score_spec(diversity).family not in DIVERSITY:
         names = ", ".join(spec.name for spec in SCORES if spec.family in DIVERSITY)
         raise ArgumentError(f"`diversity` must be one of {names}; got {diversity!r}.")
-    if QUALITY not in score_spec(quality, "quality").needs:
+    if not is_score(quality) or QUALITY not in score_spec(quality).needs:
         names = ", ".join(spec.name for spec in SCORES if QUALITY in spec.needs)
         raise ArgumentError(f"`quality` must be one of {names}; got {quality!r}.")
     axes = (quality, diversity)

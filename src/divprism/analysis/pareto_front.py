@@ -1,7 +1,7 @@
 """The Pareto front of models: those that no other one exceeds in both quality and diversity."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["DIVERSITY", "ParetoFront", "ParetoPoint", "front_of"]
+__all__ = ["DIVERSITY", "ParetoFront", "ParetoPoint", "front_of", "standing_below"]
 
 DIVERSITY = ("conditional", "vendi", "per_prompt")
 """Families of scores that count distinct outputs, and can be an axis beside the quality."""
@@ -60,11 +60,16 @@ class ParetoPoint:
     @property
     def standing(self) -> str:
         """Return "front", "dominated" (clearly) or "open" (dominated, but not clearly)."""
-        if self.on_front:
-            return "front"
-        if self.clearly_dominated_by:
-            return "dominated"
-        return "open"
+        return standing_below(self.dominated_by, self.clearly_dominated_by)
+
+
+def standing_below(dominated_by: Collection[str], clearly_dominated_by: Collection[str]) -> str:
+    """The standing of a model below others: "front" where there are none."""
+    if not dominated_by:
+        return "front"
+    if clearly_dominated_by:
+        return "dominated"
+    return "open"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

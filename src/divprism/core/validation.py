@@ -26,6 +26,7 @@ from divprism.core.tiles import row_blocks
 from divprism.errors import ArgumentError, DataError
 
 __all__ = [
+    "MAX_QUALITY",
     "as_float",
     "as_numpy",
     "check_memory",
@@ -43,6 +44,9 @@ __all__ = [
     "text_ids",
     "whole_number",
 ]
+
+MAX_QUALITY = 1e9
+"""Larger qualities are refused: no product with a score, and no interval of it, may overflow."""
 
 # Entries that are searched for NaN together.
 _CHUNK_ENTRIES = 1 << 23
@@ -475,7 +479,7 @@ def check_weights(weights: Any, n: int) -> np.ndarray:
 
 
 def check_quality(quality: Any, n: int) -> np.ndarray:
-    """The quality of each of n outputs as a float64 array: finite, not negative, not all zero."""
+    """The quality of each of n outputs as a float64 array: from 0 to `MAX_QUALITY`."""
     values = to_numpy(_as_array(quality, "quality"))
     if values.dtype.kind not in "fiub":
         missing = [row for row, value in enumerate(values.flat) if value is None]
@@ -493,6 +497,12 @@ def check_quality(quality: Any, n: int) -> np.ndarray:
         raise DataError(
             f"`quality` must be finite and not negative; entry {bad[0]} is {values[bad[0]]}. "
             "Shift or clip the numbers, or leave these outputs out."
+        )
+    large = np.flatnonzero(values > MAX_QUALITY)
+    if large.size:
+        raise DataError(
+            f"`quality` must be at most {MAX_QUALITY:g}; entry {large[0]} is {values[large[0]]:g}. "
+            "Divide all qualities by the same number."
         )
     return values
 

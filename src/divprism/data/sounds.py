@@ -47,6 +47,8 @@ _CODECS = frozenset(
     )
 )
 _COVERS = frozenset(("bmp", "gif", "mjpeg", "png", "tiff", "webp"))
+# Of WAV and AIFF: the form of the header of a chunk, and the name of the chunk with the sound.
+_CHUNKS = {b"RIFF": ("<4sI", b"data"), b"FORM": (">4sI", b"SSND")}
 _FLOAT_WAV = 3  # the code of floating-point samples in a WAV file
 
 
@@ -91,7 +93,7 @@ def open_sound(content: bytes, sample_rate: int, where: str) -> np.ndarray:
     """
     if not content:
         raise DataError(f"{where} is empty (0 bytes).")
-    _check_size_of_wav(content, where)
+    _check_size_of_chunks(content, where)
     with _sound_stream(content, where) as (container, stream):
         rate = stream.codec_context.sample_rate
         chunks = _channel(container, stream, where)
@@ -117,14 +119,19 @@ def encode_sound(samples: np.ndarray, sample_rate: int) -> bytes:
     return b"RIFF" + struct.pack("<I", len(header) + len(content)) + header + content
 
 
-def _check_size_of_wav(content: bytes, where: str) -> None:
-    """Refuse a WAV file that ends before the size in its header: FFmpeg reads it as shorter."""
-    if content[:4] != b"RIFF":
+def _check_size_of_chunks(content: bytes, where: str) -> None:
+    """Refuse WAV and AIFF files that end before the size in their header.
+
+    FFmpeg reads them as shorter sounds.
+    """
+    # By the first chunk: how integers are stored, and which chunk holds the sound.
+    layout, sound = _CHUNKS.get(content[:4], (None, None))
+    if layout is None:
         return
     position = 12
     while (start := position + 8) <= len(content):
-        name, size = struct.unpack_from("<4sI", content, position)
-        if name == b"data":
+        name, size = struct.unpack_from(layout, content, position)
+        if name == sound:
             if len(content) - start < size < _UNKNOWN_SIZE:
                 raise DataError(
                     f"{where} is truncated: its header states {size:,} bytes of sound, and "
@@ -169,7 +176,8 @@ def _only_stream(container: Any, where: str) -> Any:
     """Return the stream of sound; refuse files that are something else, and lying headers."""
     for stream in container.streams.video:
         codec = stream.codec_context
-        if codec is None or codec.name not in _COVERS:
+        # A motion JPEG video has the codec of a cover, but more images.
+        if codec is None or codec.name not in _COVERS or stream.frames > 1:
             raise DataError(f"{where} is a video; its sound is read from a file of its own.")
     if not container.streams.audio:
         raise DataError(f"{where} contains no sound.")

@@ -4,10 +4,12 @@ A document that passes has every key that tables, sentences and plots read, with
 right type and within a range that can be drawn. Other keys may hold anything.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from divprism.analysis.evaluation import SCHEMA
+from divprism.analysis.pareto_front import DIVERSITY, standing_below
 from divprism.errors import DataError
 from divprism.report.checks import (
     Check,
@@ -26,7 +28,7 @@ from divprism.report.checks import (
     whole,
 )
 from divprism.report.texts import shortened, visible
-from divprism.scores.spec import curve_spec, is_score
+from divprism.scores.spec import QUALITY, curve_spec, is_score, score_spec
 
 __all__ = [
     "Document",
@@ -499,17 +501,30 @@ def _check_front(front: Document, models: Documents) -> None:
         refuse("front.points", "a list with each model of the result once", named)
     if not any(point["standing"] == "front" for point in front["points"]):
         refuse("front.points", "a list with a model on the front", named)
-    for axis in ("quality", "diversity"):
-        if not is_score(front[axis]):
-            refuse(f"front.{axis}", "a score", front[axis])
+    if not is_score(front["quality"]) or QUALITY not in score_spec(front["quality"]).needs:
+        refuse("front.quality", "a score of the quality", front["quality"])
+    if not is_score(front["diversity"]) or score_spec(front["diversity"]).family not in DIVERSITY:
+        refuse("front.diversity", "a score that counts distinct outputs", front["diversity"])
     for index, point in enumerate(front["points"]):
-        for ends in (point["quality_interval"], point["diversity_interval"]):
-            # `list_of` has a minimum only, and plots unpack two numbers.
-            if ends is not None and len(ends) != 2:
-                refuse(f"front.points[{index}]", "intervals of two ends", ends)
-        for other in (*point["dominated_by"], *point["clearly_dominated_by"]):
-            if other not in models:
-                refuse(f"front.points[{index}]", "about models of the result", other)
+        _check_point(front, point, models, f"front.points[{index}]")
+
+
+def _check_point(front: Document, point: Document, models: Documents, where: str) -> None:
+    """Require that a point has the scores of its model, and that its parts go together."""
+    for axis in ("quality", "diversity"):
+        score = models[point["model"]]["scores"].get(front[axis], {})
+        if not math.isclose(point[axis], score.get("value", math.nan)):
+            refuse(f"{where}.{axis}", "the score of its model", point[axis])
+        ends = point[f"{axis}_interval"]
+        # `list_of` has a minimum only, and plots unpack two numbers.
+        if ends is not None and (len(ends) != 2 or ends[0] > ends[1]):
+            refuse(where, "intervals of two ends", ends)
+    above, clearly = point["dominated_by"], point["clearly_dominated_by"]
+    if not set(above) <= set(models) - {point["model"]} or not set(clearly) <= set(above):
+        refuse(where, "about other models of the result", [*above, *clearly])
+    standing = standing_below(above, clearly)
+    if point["standing"] != standing:
+        refuse(f"{where}.standing", repr(standing), point["standing"])
 
 
 def _check_model_names(names: Sequence[str], models: Collection[str]) -> None:

@@ -86,6 +86,10 @@ def _legend(document: Document) -> str:
 
 
 def _basis(document: Document) -> str:
+    if document["level"] is None:
+        if document["is_paired"]:
+            return "too few outputs for intervals, so no difference is clear"
+        return "without intervals no difference is clear: pass `interval`, or compare the models"
     if document["is_paired"]:
         return "differences are paired by prompt"
     return (

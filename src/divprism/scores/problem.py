@@ -52,6 +52,9 @@ TEXTS_AS_IDS = Notice(
 # selecting rows do not depend on the bandwidth.
 _PLACEHOLDER = Gaussian(1.0)
 
+# A mean quality below it would be lost in rounding, or have no logarithm.
+_LEAST_QUALITY = 1e-100
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -220,6 +223,11 @@ def _quality_of_pairs(quality: object, masses: np.ndarray) -> np.ndarray | None:
         raise DataError(
             "`quality` is 0 for every output, so every score with it would be 0 whatever the "
             "outputs are: leave `quality` out, or this model."
+        )
+    if masses[masses > 0] @ values < _LEAST_QUALITY:
+        raise DataError(
+            f"`quality` must have a mean of at least {_LEAST_QUALITY:g}, and the largest is "
+            f"{values.max():g}: multiply all qualities by the same number."
         )
     return values
 

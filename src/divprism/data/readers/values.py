@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from divprism.core.validation import MAX_QUALITY
 from divprism.data.readers.guards import Root, is_url, shown
 from divprism.data.samples import Audio, Image, Item, Text, Video, clean_text
 from divprism.data.sounds import MAX_CHANNELS, MAX_RATE, MIN_RATE, encode_sound
@@ -98,7 +99,10 @@ def qualities_in(value: object, count: int, place: Place) -> list[float]:
 def _quality_in(value: object, place: Place) -> float:
     """Return the quality of an output: finite and not negative."""
     if is_blank(value):
-        raise place.problem("no quality")
+        raise DataError(
+            f"{place.where} has no quality, in the {place.noun} {place.field!r}; add it, leave the "
+            f"record out, or name another {place.noun} with `{place.keyword}`."
+        )
     try:
         # CSV has texts only. Truth values are those of a check that passes or fails.
         number = float(value)  # type: ignore[arg-type]
@@ -106,6 +110,8 @@ def _quality_in(value: object, place: Place) -> float:
         raise place.problem(f"a quality that is no number, {shown(str(value)[:40])}") from None
     if not 0 <= number < math.inf:
         raise place.problem(f"a quality of {number:g}, which must be finite and at least 0")
+    if number > MAX_QUALITY:
+        raise place.problem(f"a quality of {number:g}, which must be at most {MAX_QUALITY:g}")
     return number
 
 
