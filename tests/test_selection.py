@@ -341,7 +341,7 @@ def test_quality_is_weighed_against_the_score(by):
     assert result.quality["all"] == pytest.approx(quality.mean())
 
 
-@pytest.mark.parametrize("scale", [1e-310, 1e308])
+@pytest.mark.parametrize("scale", [1e-310, 1e9])
 def test_the_scale_of_quality_changes_nothing(scale):
     x = np.random.default_rng(15).normal(size=(12, 2))
     quality = np.random.default_rng(16).integers(1, 2**20, 12) / 2**20
