@@ -11,6 +11,8 @@ from divprism.analysis.comparison import Comparison
 from divprism.analysis.convergence import converge
 from divprism.analysis.evaluation import SCHEMA, Evaluation, Results
 from divprism.analysis.groups import LabelGrouping, prompt_groups
+from divprism.analysis.mixture_result import Mixture
+from divprism.analysis.selection import Selection
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Gaussian
 from divprism.core.spectrum import Spectrum
@@ -21,6 +23,7 @@ from divprism.report.documents import Document
 from divprism.report.page import report_page
 from divprism.report.plots import rank_curve
 from divprism.report.repetition import ExactPrompts, side_by_side
+from divprism.report.selection_details import MAX_SHOWN, selection_details
 from divprism.report.thumbnails import preview
 from divprism.scores.bandwidth import BandwidthRule
 from divprism.scores.settings import Progress, Settings
@@ -52,7 +55,7 @@ class DetailOptions(TypedDict, total=False):
 
 
 def html_report(
-    result: Evaluation | Comparison | Mapping[str, Evaluation],
+    result: Evaluation | Comparison | Selection | Mixture | Mapping[str, Evaluation],
     labels: Any = None,
     **options: "Unpack[DetailOptions]",
 ) -> str:
@@ -63,10 +66,10 @@ def html_report(
 
     Parameters
     ----------
-    result : Evaluation, Comparison, Results, or dict of Evaluation
-        As `evaluate`, `compare` and `evaluate_models` return them.
+    result : Evaluation, Comparison, Results, dict of Evaluation, Selection or Mixture
+        As `evaluate`, `compare`, `evaluate_models`, `select` and `mixture` return them.
     labels, **options
-        As in `details`.
+        As in `details`. Of a selection, `max_thumbnails` only; of a mixture, none.
 
     Examples
     --------
@@ -80,11 +83,17 @@ def html_report(
 
 
 def detailed(
-    result: Evaluation | Comparison | Mapping[str, Evaluation],
+    result: Evaluation | Comparison | Selection | Mixture | Mapping[str, Evaluation],
     labels: Any = None,
     **options: "Unpack[DetailOptions]",
 ) -> dict[str, Any]:
     """Return the result document with the `details` of each model; see `html_report`."""
+    if labels is not None and isinstance(result, Selection | Mixture):
+        raise ArgumentError("`labels` belong to an evaluation, and this result has no groups.")
+    if isinstance(result, Selection):
+        return selection_details(result, options.get("max_thumbnails", MAX_SHOWN))
+    if isinstance(result, Mixture):
+        return result.to_dict() | {"runtime": {}}
     results = _as_results(result)
     if labels is not None and len(results) > 1:
         raise ArgumentError(
