@@ -38,7 +38,7 @@ def mixture() -> dict:
     """Two models with two outputs each for six prompts, that have nothing in common."""
     prompts = np.repeat(np.arange(6), 2)
     x = np.eye(24)
-    models = {HOSTILE: (x[:12], prompts), "second": (x[12:], prompts)}
+    models = {HOSTILE: dp.Samples(x[:12], prompts), "second": dp.Samples(x[12:], prompts)}
     return detailed(dp.mixture(models, per_group="prompt", **COSINE))
 
 
@@ -47,13 +47,13 @@ def _main(page: str) -> str:
 
 
 def test_the_verdict_sets_the_subset_beside_random_ones_and_all():
-    """Ten outputs of three kinds, on paper: one of each is Vendi 3."""
-    x = np.eye(3)[[0] * 6 + [1] * 3 + [2]]
+    """200 outputs, all but two the same: one of each kind is Vendi 3, all are exp(0.063)."""
+    x = np.eye(3)[[0] * 198 + [1, 2]]
     result = dp.select(x, k=3, kernel_x=dp.Cosine())
     page = dp.html_report(result)
     assert "The 3 outputs chosen reach Vendi 3, random ones" in page
     assert "more diverse than chance" in page
-    assert "All 10 outputs together reach 2.45, less than the subset" in page
+    assert "All 200 outputs together reach 1.06, less than the subset" in page
 
 
 def test_chosen_outputs_stand_under_their_prompts_as_text(selection):
@@ -120,7 +120,7 @@ def test_a_gain_that_more_outputs_bring_is_not_called_one_of_mixing():
     rng = np.random.default_rng(0)
     prompts = np.repeat(np.arange(8), 3)
     x = rng.normal(size=(48, 6))
-    models = {"a": (x[:24], prompts), "b": (x[24:], prompts)}
+    models = {"a": dp.Samples(x[:24], prompts), "b": dp.Samples(x[24:], prompts)}
     document = detailed(dp.mixture(models, by="conditional_rke"))
     document |= {"gain": 1.5, "chance": 1.6, "gain_beyond_chance": 1.5 / 1.6}
     assert "is not to be seen here" in report_page(document)

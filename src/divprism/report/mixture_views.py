@@ -202,15 +202,19 @@ def _verdict(document: Document) -> Verdict:
         sure = "so what the models add to each other is not to be seen here."
         if beyond > 1 + _NOTHING:
             sure = f"so the models add {beyond:.2f} times to each other."
-        certainty.append(f"More outputs of one model would gain {document['chance']:.2f}, {sure}")
+        gained = f"{document['chance']:.2f} times"
+        certainty.append(f"More outputs of one model would gain {gained} as well, {sure}")
     certainty.append(_certificate(document))
     return Verdict(sentence(mixture_verdict(document)), tuple(certainty), "", (), ())
 
 
 def _certificate(document: Document) -> str:
+    others = "no others"
+    if document["quality"] is not None:
+        others = "no others that are allowed"
     if document["gap"] <= _EQUAL:
         return (
-            "These weights are the best there are for these outputs: it is proved that no others "
+            f"These weights are the best there are for these outputs: it is proved that {others} "
             f"score more than {_EQUAL:.1%} higher."
         )
     return (
