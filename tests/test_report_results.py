@@ -3,6 +3,8 @@
 import copy
 import html
 import json
+import re
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -193,6 +195,14 @@ def test_commands_write_pages_and_report_writes_them_from_json(tmp_path):
     done = run("mix", a, b, "--report", tmp_path / "m.html")
     assert done.returncode == 0, done.stderr
     assert "Mixture of 2 models" in (tmp_path / "m.html").read_text()
+    # What the pages say: their JSON file is a config of the command.
+    for page, command in (("s", ["select", a, "-k", 3]), ("m", ["mix", a, b])):
+        text = (tmp_path / f"{page}.html").read_text()
+        assert "pass the JSON file of the downloads as --config FILE" in text
+        content = re.search(r'href="data:application/json[^,]*,([^"]*)"', text)[1]
+        (tmp_path / "again.json").write_text(unquote(html.unescape(content)))
+        done = run(*command, "--config", tmp_path / "again.json")
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_page_and_the_subset_are_different_files(tmp_path):

@@ -563,10 +563,13 @@ def reproduce(models: Documents) -> list[Step]:
     if runtime.get("command"):
         version = runtime.get("divprism", __version__)
         steps.append(Step(f"With divprism {version}:", runtime["command"]))
+    use = "keep them in a file and pass it as --config FILE:"
+    if "scores" not in first:
+        # These commands have fewer flags than there are settings, and take those of a result.
+        use = "pass the JSON file of the downloads as --config FILE:"
     steps.append(
         Step(
-            "The settings, with every default resolved. On the command line, keep them in a file "
-            "and pass it as --config FILE:",
+            f"The settings, with every default resolved. On the command line, {use}",
             # Cleaned here because keys stay as they are in the file.
             visible(json.dumps(settings, indent=1, ensure_ascii=False)),
         )
