@@ -15,7 +15,17 @@ __all__ = ["Download", "csv_file", "downloads_of", "json_file"]
 
 # Signs that a URL inside a quoted attribute may contain as they are: the others are written as %22.
 _SAFE = "/:,.;()[]{}=+*!~_-"
-_LISTED = ("scores", "baseline", "data", "settings", "embedders", "runtime", "warnings", "fidelity")
+_LISTED = (
+    "scores",
+    "baseline",
+    "data",
+    "settings",
+    "embedders",
+    "runtime",
+    "warnings",
+    "fidelity",
+    "scendi",
+)
 _OF_A_COMPARISON = (
     *("score", "ranks", "differences", "lengths", "length_correlation", "stable_range"),
     *("notes", "warnings"),

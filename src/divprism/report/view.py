@@ -34,6 +34,7 @@ from divprism.report.repetition_views import (
     worst_section,
 )
 from divprism.report.scales import Scales, scales_of
+from divprism.report.scendi_tables import scendi_sentence
 from divprism.report.sections import (
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -423,7 +424,7 @@ def _model_section(
         sentences=tuple(headline(document)),
         cards=tuple(score_card(spec, document) for spec in SCORES if spec.name in scores),
         # Not `remarks`: the sentences above have the baseline already.
-        remarks=tuple(map(sentence, interval_remarks(document))),
+        remarks=tuple(map(sentence, [*interval_remarks(document), *scendi_sentence(document)])),
         reference=reference_table(document),
         reference_notes=tuple(map(sentence, fidelity_notes(document))),
         factors=factors,
