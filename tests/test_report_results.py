@@ -138,6 +138,10 @@ BROKEN_SELECTIONS = [
     ({"gains": [1.0]}, "`gains` must be a list of 3"),
     ({"gains": []}, "`gains` must be given with `scores_after`"),
     ({"random": {"mean": 1.0}}, "an object with the key 'low'"),
+    (
+        {"random": {"mean": 1.0, "low": 2.0, "high": 3.0, "num_draws": 20}},
+        "`random.mean` must be between its ends",
+    ),
     ({"curve": [-1.0]}, r"`selection.curve\[0\]`"),
 ]
 

@@ -45,10 +45,14 @@ def test_without_prompts_or_with_weights_it_is_refused(files, tmp_path):
     assert "does not go with --weights" in done.stderr
 
 
-def test_it_has_the_kernels_of_the_scores_and_no_other_order():
+@pytest.mark.parametrize(
+    "options",
+    [{"order": 2}, {"truncation": 5}, {"truncation": "auto"}, {"preset": "truncated-vendi"}],
+)
+def test_it_has_the_kernels_of_the_scores_and_no_other_order(options):
     rng = np.random.default_rng(0)
     x, t = rng.normal(size=(24, 3)), np.repeat(np.arange(6), 4)
-    result = dp.evaluate(x, t, order=2, interval=None)
+    result = dp.evaluate(x, t, interval=None, **options)
     beside = scendi_beside.with_scendi(Results.of(result))
     [added] = beside.values()
     kernels = {"kernel_x": result.settings.kernel_x, "kernel_t": result.settings.kernel_t}

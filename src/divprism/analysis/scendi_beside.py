@@ -23,8 +23,9 @@ def _with_scendi(result: Evaluation) -> Evaluation:
             f"scendi takes up to {_MOST_OUTPUTS:,} outputs of a model; got {size:,}: `limit` them."
         )
     assert samples is not None  # `evaluate` keeps them
-    plain = {"order": 1.0, "truncation": None, "embedder_x": None, "embedder_t": None}
-    settings = replace(result.settings, **plain)
+    # What a preset stands for is in the other settings already, but for what scendi does not take.
+    plain = replace(result.settings, order=1.0, truncation=None, preset=None)
+    settings = replace(plain, embedder_x=None, embedder_t=None)  # the samples are vectors
     score = scendi(samples.outputs, samples.prompts, settings=settings)
     warnings = tuple(dict.fromkeys([*result.warnings, *score.warnings]))
     return replace(result, scendi=score, warnings=warnings)

@@ -117,28 +117,15 @@ def mixture_page(given: Document) -> PageView:
     check_mixture(given)
     document = _renamed(given)
     table = mixture_table(document)
-    notes = table.notes[1:]  # the first is the verdict
-    groups = mixture_groups(document, _MOST_GROUPS)
-    by_group, group_notes = None, []
-    if groups is not None:
-        by_group = table_view(_names_first(groups), "The best mixture for each prompt")
-        group_notes = list(map(sentence, groups.notes))
     full = {"runtime": {}, **document, "embedders": [], "data": _data(document)}
+    section = _section(document, table, full)
     warnings = warnings_of(document, {})
     contents = [("verdict", "Verdict"), ("weights", "Weights")]
     if warnings:
         contents.insert(1, ("warnings", "Warnings"))
-    if by_group is not None:
+    if section.groups is not None:
         contents.append(("groups", "For each prompt"))
     contents += [("downloads", "Downloads"), ("reproduce", "How to reproduce")]
-    section = MixtureSection(
-        weights=table_view(table, "Weight and own score of each model"),
-        notes=tuple(map(sentence, notes)),
-        chart=_chart(document),
-        groups=by_group,
-        group_notes=tuple(group_notes),
-        settings=tuple(settings_of(full)),
-    )
     kept = {key: value for key, value in given.items() if key != "runtime"}
     return PageView(
         title=f"Mixture of {number_of(len(document['weights']), 'model')}",
@@ -160,6 +147,22 @@ def mixture_page(given: Document) -> PageView:
     )
 
 
+def _section(document: Document, table: Table, full: Document) -> MixtureSection:
+    groups = mixture_groups(document, _MOST_GROUPS)
+    by_group, group_notes = None, []
+    if groups is not None:
+        by_group = table_view(_names_first(groups), "The best mixture for each prompt")
+        group_notes = list(map(sentence, groups.notes))
+    return MixtureSection(
+        weights=table_view(table, "Weight and own score of each model"),
+        notes=tuple(map(sentence, table.notes[1:])),  # the first is the verdict
+        chart=_chart(document),
+        groups=by_group,
+        group_notes=tuple(group_notes),
+        settings=tuple(settings_of(full)),
+    )
+
+
 def _names_first(table: Table) -> Table:
     """Return the table of groups with their names first, without columns that are empty."""
     kept = []
@@ -167,8 +170,11 @@ def _names_first(table: Table) -> Table:
         if any(row[index] is not None for row in table.rows):
             kept.append((column.key != "group", index))
     order = [index for _, index in sorted(kept)]
-    rows = tuple(tuple(row[index] for index in order) for row in table.rows)
-    return replace(table, columns=tuple(table.columns[index] for index in order), rows=rows)
+    columns = tuple(table.columns[index] for index in order)
+    rows = []
+    for row in table.rows:
+        rows.append(tuple(row[index] for index in order))
+    return replace(table, columns=columns, rows=tuple(rows))
 
 
 def _data(document: Document) -> Document:
@@ -252,6 +258,6 @@ def _draw(ax: "Axes", document: Document) -> None:
         ax.set_yticks(range(len(models)), labels)
         for index, weight in enumerate(weights):
             ax.text(weight + 1, index, f"{weight:.0f} %", va="center")
-        ax.set_xlim(0, max(weights) * 1.18)
+        ax.set_xlim(0, max(1, *weights) * 1.18)
         ax.set_xlabel("weight in %")
         ax.grid(visible=False, axis="y")

@@ -127,6 +127,9 @@ def check_selection(document: Document) -> None:
         # Empty where nothing but near-copies was dropped.
         if len(document[key]) not in (0, count):
             refuse(key, f"a list of {count:,}", len(document[key]))
+    random = document["random"]
+    if random is not None and not random["low"] <= random["mean"] <= random["high"]:
+        refuse("random.mean", "between its ends", random["mean"])
     if len(document["gains"]) != len(document["scores_after"]):
         refuse("gains", "given with `scores_after`", len(document["gains"]))
 
