@@ -257,11 +257,9 @@ def _slim(document: Document) -> Document:
 
 def _introduction(document: Document, prompts: Sequence[PromptView]) -> str:
     count = len(document["indices"])
-    text = "In order of choice; what the choice added to the score is in brackets."
+    text = "Numbered in order of choice; in brackets what the choice added to the score."
     if any(shown.prompt is not None for shown in prompts):
-        text = (
-            "Under each prompt in order of choice; what a choice added to the score is in brackets."
-        )
+        text = f"By prompt. {text}"
     if count > MAX_SHOWN:
         text += f" The first {MAX_SHOWN:,} of {count:,}; the downloads have all."
     return text
