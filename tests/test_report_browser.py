@@ -225,6 +225,42 @@ def compared(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory):
+    """Texts of two prompts, one of which is a tag, chosen from twelve."""
+    outputs = tuple(Text(f"{HOSTILE} {row * 7919}") for row in range(12))
+    prompts = tuple(Text(prompt) for prompt in [HOSTILE, "a question"] * 6)
+    path = tmp_path_factory.mktemp("chosen") / "report.html"
+    page = dp.html_report(dp.select(dp.Samples(outputs, prompts), k=5))
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """The mixture of three models with nothing in common, also for each of five prompts."""
+    prompts = np.repeat(np.arange(5), 2)
+    models = {}
+    for index in range(3):
+        name = f"a-rather-long-name-of-a-model-{index}-instruct-preview"
+        models[name] = dp.Samples(np.eye(30)[10 * index : 10 * index + 10], prompts)
+    kernels = {"kernel_x": dp.Cosine(), "kernel_t": dp.Categorical()}
+    path = tmp_path_factory.mktemp("mixed") / "report.html"
+    page = dp.html_report(dp.mixture(models, per_group="prompt", **kernels))
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+@pytest.mark.parametrize("name", ["chosen", "mixed"])
+def test_pages_of_other_results_fit_the_screen_and_run_nothing(window, request, name, width):
+    show(window, request.getfixturevalue(name), width, 800)
+    window.execute_script(OPEN_ALL)
+    assert window.get_log("browser") == []
+    assert window.execute_script("return window.hacked") is None
+    assert window.execute_script("return document.documentElement.scrollWidth") <= width
+
+
 def _pages(window):
     """Return the number of pages of a print."""
     return len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(window.print_page())))
@@ -373,7 +409,7 @@ def _axe() -> str:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
-@pytest.mark.parametrize("name", ["page", "compared"])
+@pytest.mark.parametrize("name", ["page", "compared", "chosen", "mixed"])
 def test_axe_finds_no_barrier(window, request, name, width, scheme):
     show(window, request.getfixturevalue(name), width, 800, scheme)
     window.execute_script(OPEN_ALL)

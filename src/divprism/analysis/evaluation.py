@@ -19,6 +19,7 @@ from divprism.data.files import write_text
 from divprism.data.samples import Samples
 from divprism.data.wording import json_text
 from divprism.errors import Notice
+from divprism.scores.scendi import ScendiScore
 from divprism.scores.score import Score
 from divprism.scores.settings import Settings
 from divprism.scores.spec import SCORES, is_score
@@ -78,6 +79,8 @@ class Evaluation:
         is first read. None where no side has a Gaussian kernel.
     fidelity : Fidelity, optional
         With a reference: distance from it, recall, coverage, alignment, in-batch similarity.
+    scendi : ScendiScore, optional
+        With `--scendi` of the command line; in Python, call `dp.scendi`.
     samples : Samples, optional
         What was scored, as vectors, and what these were made from.
     """
@@ -94,6 +97,7 @@ class Evaluation:
     bounds: dict[str, Bound] = field(default_factory=dict)
     sensitivity: Sensitivity | None = field(default=None, repr=False)
     fidelity: Fidelity | None = None
+    scendi: ScendiScore | None = field(default=None, repr=False)
     samples: Samples | None = field(default=None, repr=False)
 
     def __getattr__(self, name: str) -> Score | None:
@@ -191,6 +195,8 @@ class Evaluation:
         # Only where there is a reference: most results have none.
         if self.fidelity is not None:
             document["fidelity"] = self.fidelity.to_dict()
+        if self.scendi is not None:
+            document["scendi"] = self.scendi.to_dict()
         return document
 
     def log_dict(self, prefix: str = "divprism/") -> dict[str, float]:

@@ -6,10 +6,11 @@ from typing import Any
 from divprism.analysis.selection import select as select_outputs
 from divprism.cli.job import Job, command, flag
 from divprism.cli.messages import say
+from divprism.data.files import require_different
 from divprism.data.subsets import layout_of, rows_in
 from divprism.report.selection_tables import selection_records, selection_table
 
-_WITHOUT = ("interval", "unit", "num_permutations", "fail_under", "report", "details")
+_WITHOUT = ("interval", "unit", "num_permutations", "fail_under", "details")
 
 
 @command(*_WITHOUT, "output", "workers", "scheduler", "resume", "wide", "estimator", "truncation")
@@ -28,6 +29,7 @@ def select(
     ),
 ) -> None:
     """Choose a diverse subset of the outputs, and write it in the layout that they came in."""
+    require_different(filter(None, (subset, job.plot, job.report)))
     samples = job.read()
     layout = layout_of(job.source, samples, joined=job.prompts is not None)
     if subset is not None:

@@ -12,6 +12,8 @@ from divprism.analysis.convergence import converge
 from divprism.analysis.differences import Differences, Novelty
 from divprism.analysis.evaluation import SCHEMA, Evaluation, Results
 from divprism.analysis.groups import LabelGrouping, prompt_groups
+from divprism.analysis.mixture_result import Mixture
+from divprism.analysis.selection import Selection
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Gaussian
 from divprism.core.spectrum import Spectrum
@@ -23,6 +25,7 @@ from divprism.report.documents import Document
 from divprism.report.page import report_page
 from divprism.report.plots import rank_curve
 from divprism.report.repetition import ExactPrompts, side_by_side
+from divprism.report.selection_details import MAX_SHOWN, selection_details
 from divprism.report.thumbnails import preview
 from divprism.scores.bandwidth import BandwidthRule
 from divprism.scores.settings import Progress, Settings
@@ -54,7 +57,13 @@ class DetailOptions(TypedDict, total=False):
 
 
 def html_report(
-    result: Evaluation | Comparison | Mapping[str, Evaluation] | Differences | Novelty,
+    result: Evaluation
+    | Comparison
+    | Selection
+    | Mixture
+    | Mapping[str, Evaluation]
+    | Differences
+    | Novelty,
     labels: Any = None,
     **options: "Unpack[DetailOptions]",
 ) -> str:
@@ -65,11 +74,11 @@ def html_report(
 
     Parameters
     ----------
-    result : Evaluation, Comparison, Results, dict of Evaluation, Differences or Novelty
-        As `evaluate`, `compare`, `evaluate_models`, `diff` and `novelty` return them. The page of
-        the last two shows examples side by side.
+    result : Evaluation, Comparison, Results, dict of Evaluation, or another result
+        As `evaluate`, `compare`, `evaluate_models`, `select`, `mixture`, `diff` and `novelty`
+        return them. The page of the last two shows examples side by side.
     labels, **options
-        As in `details`; not of `diff` and `novelty`.
+        As in `details`. Of a selection, `max_thumbnails` only; of the three last, none.
 
     Examples
     --------
@@ -85,11 +94,17 @@ def html_report(
 
 
 def detailed(
-    result: Evaluation | Comparison | Mapping[str, Evaluation],
+    result: Evaluation | Comparison | Selection | Mixture | Mapping[str, Evaluation],
     labels: Any = None,
     **options: "Unpack[DetailOptions]",
 ) -> dict[str, Any]:
     """Return the result document with the `details` of each model; see `html_report`."""
+    if labels is not None and isinstance(result, Selection | Mixture):
+        raise ArgumentError("`labels` belong to an evaluation, and this result has no groups.")
+    if isinstance(result, Selection):
+        return selection_details(result, options.get("max_thumbnails", MAX_SHOWN))
+    if isinstance(result, Mixture):
+        return result.to_dict() | {"runtime": {}}
     results = _as_results(result)
     if labels is not None and len(results) > 1:
         raise ArgumentError(

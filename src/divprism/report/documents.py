@@ -365,6 +365,7 @@ _EVALUATION = all_of(
             "details": maybe(_DETAILS),
             "sensitivity": maybe(_SENSITIVITY),
             "fidelity": maybe(_FIDELITY),
+            "scendi": maybe(record({"value": positive})),
         },
     ),
     _check_split,

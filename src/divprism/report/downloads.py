@@ -11,11 +11,21 @@ from divprism.report.documents import Document, Documents
 from divprism.report.table import Cell, Column, Table
 from divprism.report.tables import differences_table
 
-__all__ = ["Download", "downloads_of"]
+__all__ = ["Download", "csv_file", "downloads_of", "json_file"]
 
 # Signs that a URL inside a quoted attribute may contain as they are: the others are written as %22.
 _SAFE = "/:,.;()[]{}=+*!~_-"
-_LISTED = ("scores", "baseline", "data", "settings", "embedders", "runtime", "warnings", "fidelity")
+_LISTED = (
+    "scores",
+    "baseline",
+    "data",
+    "settings",
+    "embedders",
+    "runtime",
+    "warnings",
+    "fidelity",
+    "scendi",
+)
 _OF_A_COMPARISON = (
     *("score", "ranks", "differences", "lengths", "length_correlation", "stable_range"),
     *("notes", "warnings"),
@@ -33,16 +43,26 @@ class Download:
 
 def downloads_of(main: Document, models: Documents) -> tuple[Download, ...]:
     """Return the scores as CSV and JSON, and the differences of a comparison as CSV."""
-    # Charsets, because spreadsheets and browsers would guess them otherwise.
-    scores = _scores(models).to_csv()
-    files = [Download("Every score, a row each", "scores.csv", _csv(scores))]
+    files = [csv_file("Every score, a row each", "scores.csv", _scores(models))]
     if "differences" in main:
-        differences = differences_table(main).to_csv()
-        files.append(Download("Differences of models", "differences.csv", _csv(differences)))
-    content = json.dumps(_plain(_without_details(main, models)), allow_nan=False)
-    address = f"data:application/json;charset=utf-8,{quote(content, safe=_SAFE)}"
-    files.append(Download("Scores, settings and data, without examples", "result.json", address))
+        differences = differences_table(main)
+        files.append(csv_file("Differences of models", "differences.csv", differences))
+    content = _without_details(main, models)
+    files.append(json_file("Scores, settings and data, without examples", "result.json", content))
     return tuple(files)
+
+
+def csv_file(title: str, name: str, table: Table) -> Download:
+    """Return a table as a CSV file."""
+    # Charsets, because spreadsheets and browsers would guess them otherwise.
+    content = quote(table.to_csv().encode("utf-8", "replace"), safe=_SAFE)
+    return Download(title, name, f"data:text/csv;charset=utf-8,{content}")
+
+
+def json_file(title: str, name: str, document: Document) -> Download:
+    """Return a document as a JSON file."""
+    content = quote(json.dumps(_plain(document), allow_nan=False), safe=_SAFE)
+    return Download(title, name, f"data:application/json;charset=utf-8,{content}")
 
 
 def _scores(models: Documents) -> Table:
@@ -58,10 +78,6 @@ def _scores(models: Documents) -> Table:
             numbers = (score["value"], *ends, score["standard_error"])
             rows.append((model, name, document["data"]["n"], *numbers))
     return Table(tuple(columns), tuple(rows))
-
-
-def _csv(text: str) -> str:
-    return f"data:text/csv;charset=utf-8,{quote(text.encode('utf-8', 'replace'), safe=_SAFE)}"
 
 
 def _without_details(main: Document, models: Documents) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The best mixture of models: tables of weights, and the verdict in a sentence."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from divprism.report.documents import Document
 from divprism.report.table import Cell, Column, Table
@@ -11,6 +11,7 @@ from divprism.scores.spec import score_spec
 __all__ = ["mixture_groups", "mixture_records", "mixture_table", "mixture_verdict"]
 
 _NOTHING = 0.005  # a gain that no one would pay for
+_MOST_NAMED = 5  # models that a sentence lists
 _SMALL = 0.005  # weight that is printed as zero
 
 
@@ -44,6 +45,19 @@ def _heaviest_first(weights: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(weights.items(), key=lambda item: -item[1])
 
 
+def _mixed(weights: Mapping[str, float], mark: Callable[[str], str] = str) -> str:
+    """Return the weights in words; of many models the heaviest, and the sum of the others."""
+    heavy = [item for item in _heaviest_first(weights) if item[1] >= _SMALL]
+    named = heavy
+    if len(heavy) > _MOST_NAMED:
+        named = heavy[: _MOST_NAMED - 1]
+    parts = [f"{weight:.0%} {mark(model)}" for model, weight in named]
+    others = heavy[len(named) :]
+    if others:
+        parts.append(f"{sum(weight for _, weight in others):.0%} of {len(others):,} others")
+    return ", ".join(parts)
+
+
 def mixture_verdict(document: Document) -> str:
     """Return what to mix, what that scores, and whether it is worth more than one model."""
     spec = score_spec(document["by"])
@@ -52,13 +66,9 @@ def mixture_verdict(document: Document) -> str:
     enough = _good_enough(document, "is")
     if document["gain"] <= 1 + _NOTHING:
         return f"no mixture{enough} is more diverse than {best} alone ({spec.title} {alone:.2f})"
-    parts = []
-    for model, weight in _heaviest_first(document["weights"]):
-        if weight >= _SMALL:
-            parts.append(f"{weight:.0%} {isolated(model)}")
-    score = document["score"]
+    mixed, score = _mixed(document["weights"], mark=isolated), document["score"]
     return (
-        f"the best mixture is {', '.join(parts)}: {spec.title} {score:.2f}, "
+        f"the best mixture is {mixed}: {spec.title} {score:.2f}, "
         f"{document['gain']:.2f} times that of the best single model{enough}, {best} ({alone:.2f})"
     )
 
@@ -121,10 +131,8 @@ def mixture_groups(document: Document, top: int = 10) -> Table | None:
     )
     rows: list[tuple[Cell, ...]] = []
     for group in groups[:top]:
-        heavy = [item for item in _heaviest_first(group["weights"]) if item[1] >= _SMALL]
-        mixed = ", ".join(f"{weight:.0%} {model}" for model, weight in heavy)
         figures = (group["gain"], group["chance"], group["score"])
-        rows.append((*figures, group["best"], mixed, group["group"]))
+        rows.append((*figures, group["best"], _mixed(group["weights"]), group["group"]))
     notes = ["gain: score of the best mixture for these prompts over that of the best model"]
     if len(groups) > top:
         notes.append(f"not shown: {number_of(len(groups) - top, 'more group')}")

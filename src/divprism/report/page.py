@@ -8,13 +8,16 @@ allows our own script, by its hash, and no address but `data:`.
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from divprism.errors import MissingExtraError
-from divprism.report.view import page_view
+from divprism.report.documents import visible_document
+from divprism.report.mixture_views import mixture_page
+from divprism.report.selection_views import selection_page
+from divprism.report.view import PageView, page_view
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -32,9 +35,10 @@ def report_page(*documents: Mapping[str, Any]) -> str:
     Parameters
     ----------
     *documents : dict
-        A result of one model, of several, or of a comparison, as `to_dict()` returns it or
-        `divprism score --format json` writes it. Results of `prompt_groups`, `converge` and
-        `bandwidth_sweep` may be given with it, unless the result has them under `details`.
+        A result of one model or of several, a comparison, a selection or a mixture, as `to_dict()`
+        returns it or `divprism score --format json` writes it. Results of `prompt_groups`,
+        `converge` and `bandwidth_sweep` may be given with scores, unless these have them under
+        `details`.
 
     Raises
     ------
@@ -43,10 +47,9 @@ def report_page(*documents: Mapping[str, Any]) -> str:
     """
     # jinja2 is asked for first: a missing package is reported before any work is done.
     _environment()
+    view = _view(documents)
     script = _asset("page.js")
-    return rendered(
-        "page.html", view=page_view(documents), script=script, script_hash=_hash(script)
-    )
+    return rendered("page.html", view=view, script=script, script_hash=_hash(script))
 
 
 def rendered(template: str, **values: Any) -> str:
@@ -56,6 +59,21 @@ def rendered(template: str, **values: Any) -> str:
     )
     # Half a surrogate pair, which a name of a file can hold, cannot be written as UTF-8.
     return page.encode("utf-8", "replace").decode()
+
+
+# Results with a page of their own, by a key that only they have.
+_PAGES: dict[str, Callable[[Mapping[str, Any]], PageView]] = {
+    "score_of_subset": selection_page,
+    "per_group": mixture_page,
+}
+
+
+def _view(documents: tuple[Mapping[str, Any], ...]) -> PageView:
+    if len(documents) == 1 and isinstance(documents[0], Mapping):
+        for key, page in _PAGES.items():
+            if key in documents[0]:
+                return page(visible_document(documents[0]))
+    return page_view(documents)
 
 
 @cache

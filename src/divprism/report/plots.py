@@ -8,7 +8,6 @@ import numpy as np
 
 from divprism.analysis.comparison import Comparison
 from divprism.analysis.evaluation import Evaluation
-from divprism.analysis.selection import Selection
 from divprism.data.wording import SIDES
 from divprism.errors import ArgumentError
 from divprism.report.documents import Document
@@ -38,7 +37,6 @@ __all__ = [
     "plot_comparison",
     "plot_evaluation",
     "plot_score",
-    "plot_selection",
     "rank_curve",
 ]
 
@@ -243,34 +241,6 @@ def plot_comparison(comparison: Comparison, ax: "Axes | None" = None) -> tuple[A
     """Plot the score of each model with its interval, the best on top."""
     figure, ax = new_axes(ax, height=1.2 + 0.32 * len(comparison.results))
     draw_ranking(ax, comparison.to_dict())
-    return figure, ax
-
-
-def plot_selection(selection: Selection, ax: "Axes | None" = None) -> tuple[Any, Any]:
-    """Plot the score after each choice; with groups, the mean over those that are as large."""
-    figure, ax = new_axes(ax)
-    spec = score_spec(selection.by)
-    curves = selection.curves
-    longest = max(map(len, curves), default=0)
-    if longest == 0:
-        raise ArgumentError("only near-copies were dropped: there is no order of choice to plot.")
-    means = []
-    for size in range(1, longest + 1):
-        reached = [math.log(curve[size - 1]) for curve in curves if len(curve) >= size]
-        means.append(math.exp(math.fsum(reached) / len(reached)))
-    with styled():
-        color = family_color(spec.family)
-        ax.plot(range(1, longest + 1), means, color=color, label="chosen")
-        random = selection.random
-        if random is not None:
-            low, high = random.mean - random.low, random.high - random.mean
-            ax.errorbar(
-                longest, random.mean, [[low], [high]], fmt="o", color=INK, label="random subsets"
-            )
-        ax.set_xlabel("outputs chosen")
-        ax.set_ylabel(spec.title)
-        ax.set_ylim(bottom=0)
-        ax.legend(frameon=False)
     return figure, ax
 
 

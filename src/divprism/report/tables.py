@@ -21,6 +21,7 @@ from divprism.report.fidelity_tables import (
 )
 from divprism.report.front_tables import front_cells, front_notes
 from divprism.report.kinds import ends_of, kinds_note, kinds_sentence, most_per_prompt
+from divprism.report.scendi_tables import scendi_columns, scendi_records, scendi_rows
 from divprism.report.table import SCORE, Cell, Column, Measured, Table
 from divprism.report.texts import number_of, ranked
 from divprism.report.words import (
@@ -103,6 +104,7 @@ def evaluation_table(document: Document, wide: bool = False) -> Table:
     for spec in _computed([document], wide):
         score = document["scores"][spec.name]
         rows.append((spec.name, score["value"], _error(spec, document), meaning_in(spec, document)))
+    rows += scendi_rows(document)
     rows += fidelity_rows(document)
     # Only the meaning may be left out: without it the table still answers the question.
     columns = (
@@ -186,14 +188,15 @@ def results_table(documents: Documents, wide: bool = False, ratios: bool = False
     if has_baseline:
         columns.append(_excess_column(ratios))
     beside, cells = fidelity_columns(documents)
-    columns += beside
+    prompted, explained = scendi_columns(documents)
+    columns += [*prompted, *beside]
     rows = []
     for model, document in documents.items():
         row: list[Cell] = [model, document["data"]["n"], document["data"]["prompts"]]
         row += [_cell_of(spec, document) for spec in specs]
         if has_baseline:
             row.append(_excess_cell(document, ratios))
-        rows.append((*row, *cells[model]))
+        rows.append((*row, *explained[model], *cells[model]))
     first = next(iter(documents.values()))
     notes = [
         *_inequality_note(documents),
@@ -204,6 +207,8 @@ def results_table(documents: Documents, wide: bool = False, ratios: bool = False
         *interval_note(documents),
         *fidelity_notes(first),
     ]
+    if prompted:
+        notes.append("scendi: diversity that prompts do not explain linearly; order 1")
     if has_baseline:
         notes.append(_excess_note(documents, ratios))
     every = [notice for document in documents.values() for notice in warnings_in(document)]
@@ -298,7 +303,8 @@ def scores_table(documents: Documents) -> Table:
             rest = [score[key] for key in ("standard_error", "entropy")]
             how = [score["order"], score["truncation"], score["method"]]
             rows.append((model, name, document["data"]["n"], score["value"], *ends, *rest, *how))
-        for name, value, error in fidelity_records(document):
+        beside = [(name, value, None) for name, value in scendi_records(document)]
+        for name, value, error in [*beside, *fidelity_records(document)]:
             size = document["data"]["n"]
             empty = (None,) * 4
             rows.append((model, name, size, value, *empty[:3], error, *empty))

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from divprism import __version__
 from divprism.errors import DataError
@@ -34,6 +34,7 @@ from divprism.report.repetition_views import (
     worst_section,
 )
 from divprism.report.scales import Scales, scales_of
+from divprism.report.scendi_tables import scendi_sentence
 from divprism.report.sections import (
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -77,7 +78,11 @@ from divprism.report.words import (
 )
 from divprism.scores.spec import SCORES
 
-__all__ = ["PageView", "page_view"]
+if TYPE_CHECKING:
+    from divprism.report.mixture_views import MixtureSection
+    from divprism.report.selection_views import SelectionSection
+
+__all__ = ["PageView", "page_view", "reproduce", "settings_of", "source_of", "warnings_of"]
 
 _LONGEST_TITLE = 110  # letters of the title of the page
 _BY_CHANCE = 0.05  # of pairs of equal models that differ clearly, at the default level
@@ -153,6 +158,8 @@ class PageView:
     downloads: tuple[Download, ...]
     reproduce: tuple[Step, ...]
     version: str
+    selection: "SelectionSection | None" = None
+    mixture: "MixtureSection | None" = None
 
 
 def page_view(documents: Sequence[Document]) -> PageView:
@@ -185,7 +192,7 @@ def page_view(documents: Sequence[Document]) -> PageView:
             overlap = overlap_section(main["overlap"])
     if main.get("side_by_side") is not None:
         beside = beside_section(main["side_by_side"], len(models))
-    warnings = _warnings(main, models)
+    warnings = warnings_of(main, models)
     title, subtitle = _titles(models)
     return PageView(
         title=title,
@@ -198,7 +205,7 @@ def page_view(documents: Sequence[Document]) -> PageView:
         beside=beside,
         models=tuple(sections),
         downloads=downloads_of(main, models),
-        reproduce=tuple(_reproduce(models)),
+        reproduce=tuple(reproduce(models)),
         version=__version__,
     )
 
@@ -331,15 +338,20 @@ def _with_parts(models: Documents, parts: Documents) -> Documents:
 def _titles(models: Documents) -> tuple[str, str]:
     """Return the title of the page, and where its numbers come from."""
     first = next(iter(models.values()))
-    # Without the folders of the machine: a page is often sent to others.
-    path = PurePath(first["data"].get("source") or "outputs")
-    source = fitted("/".join(path.parts[-2:]), _LONGEST_TITLE)
+    source = source_of(first)
     if len(models) > 1:
         return f"{len(models)} models", isolated(source)
     title = fitted(first["data"].get("model") or "", _LONGEST_TITLE) or source
     if title == source:
         return title, caption(first)
     return title, f"{isolated(source)}: {caption(first)}"
+
+
+def source_of(document: Document) -> str:
+    """Return the file or folder of a result, to be a title."""
+    # Without the folders of the machine: a page is often sent to others.
+    path = PurePath(document["data"].get("source") or "outputs")
+    return fitted("/".join(path.parts[-2:]), _LONGEST_TITLE)
 
 
 def _contents(
@@ -377,7 +389,7 @@ def _parts_of_contents(section: ModelSection) -> list[tuple[str, str]]:
     return parts
 
 
-def _warnings(main: Document, models: Documents) -> tuple[Warned, ...]:
+def warnings_of(main: Document, models: Documents) -> tuple[Warned, ...]:
     """Return the warnings of a result and of its models, each once."""
     # Models that were scored in one run share most warnings; a dict keeps their order.
     warned: dict[Warned, None] = {}
@@ -412,7 +424,7 @@ def _model_section(
         sentences=tuple(headline(document)),
         cards=tuple(score_card(spec, document) for spec in SCORES if spec.name in scores),
         # Not `remarks`: the sentences above have the baseline already.
-        remarks=tuple(map(sentence, interval_remarks(document))),
+        remarks=tuple(map(sentence, [*interval_remarks(document), *scendi_sentence(document)])),
         reference=reference_table(document),
         reference_notes=tuple(map(sentence, fidelity_notes(document))),
         factors=factors,
@@ -423,7 +435,7 @@ def _model_section(
         has_details=bool(details),
         # Several models with details would make a page too long to find anything in.
         is_folded=bool(name and details),
-        settings=tuple(_settings(document)),
+        settings=tuple(settings_of(document)),
     )
 
 
@@ -517,7 +529,7 @@ def _size_sentences(models: Documents) -> list[str]:
     ]
 
 
-def _settings(document: Document) -> list[tuple[str, str]]:
+def settings_of(document: Document) -> list[tuple[str, str]]:
     """Return the settings, the data, the embedders and the runtime, as names and values."""
     rows: list[tuple[str, Any]] = []
     for name, value in document["settings"].items():
@@ -540,11 +552,11 @@ def _settings(document: Document) -> list[tuple[str, str]]:
     return shown
 
 
-def _reproduce(models: Documents) -> list[Step]:
+def reproduce(models: Documents) -> list[Step]:
     """Return the command if there was one, the settings, and the hash of the data."""
     first = next(iter(models.values()))
     settings = {name: value for name, value in first["settings"].items() if value is not None}
-    if first["settings"].get("interval") is None:
+    if "scores" in first and first["settings"].get("interval") is None:
         # On the command line, 0 switches intervals off, and absence means the default level.
         settings["interval"] = 0
     steps = []
@@ -552,10 +564,13 @@ def _reproduce(models: Documents) -> list[Step]:
     if runtime.get("command"):
         version = runtime.get("divprism", __version__)
         steps.append(Step(f"With divprism {version}:", runtime["command"]))
+    use = "keep them in a file and pass it as --config FILE:"
+    if "scores" not in first:
+        # These commands have fewer flags than there are settings, and take those of a result.
+        use = "pass the JSON file of the downloads as --config FILE:"
     steps.append(
         Step(
-            "The settings, with every default resolved. On the command line, keep them in a file "
-            "and pass it as --config FILE:",
+            f"The settings, with every default resolved. On the command line, {use}",
             # Cleaned here because keys stay as they are in the file.
             visible(json.dumps(settings, indent=1, ensure_ascii=False)),
         )

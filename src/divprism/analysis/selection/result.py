@@ -138,7 +138,7 @@ class Selection:
         -------
         (Figure, Axes)
         """
-        from divprism.report.plots import plot_selection
+        from divprism.report.selection_plots import plot_selection
 
         return plot_selection(self, ax)
 
