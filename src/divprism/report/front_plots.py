@@ -104,9 +104,10 @@ def _name_points(ax: "Axes", points: Sequence[Document]) -> None:
     if len(named) > _MOST_LABELS:
         named = [point for point in named if point["standing"] == "front"][:_MOST_LABELS]
     names = distinct_names([point["model"] for point in named], _LETTERS)
+    figure: Any = ax.figure  # by its type it may also be a part of a figure, which cannot draw
     # The layout decides where the axes are, and so where data are on the page.
-    ax.figure.draw_without_rendering()  # type: ignore[union-attr]
-    scale = 72 / ax.figure.dpi
+    figure.draw_without_rendering()
+    scale = 72 / figure.dpi
     taken = _drawn(ax, points, scale)
     frame = ax.get_window_extent()
     inside = (frame.x0 * scale, frame.y0 * scale, frame.x1 * scale, frame.y1 * scale)
