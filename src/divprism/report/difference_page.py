@@ -15,7 +15,7 @@ from divprism.report.difference_tables import (
 from divprism.report.documents import Document
 from divprism.report.page import rendered
 from divprism.report.table import Table
-from divprism.report.texts import shortened, visible
+from divprism.report.texts import sentence, shortened, visible
 from divprism.report.thumbnails import thumbnail
 from divprism.report.words import entry_label
 
@@ -88,7 +88,7 @@ def _differences_view(result: Differences, document: Document, images: _Images) 
     title = f"{shortened(first, 40)} and {shortened(second, 40)}"
     return {
         "title": f"What {title} have more of",
-        "sentences": sentences,
+        "sentences": _in_full(sentences),
         "tables": tables,
         "modes": modes,
         "copies": [],
@@ -116,7 +116,7 @@ def _novelty_view(result: Novelty, document: Document, images: _Images) -> Docum
         )
     return {
         "title": "Outputs against a reference",
-        "sentences": sentences,
+        "sentences": _in_full(sentences),
         "tables": [_table_view(novelty_table(document), "Modes", sentences)],
         "modes": modes,
         "copies": copies,
@@ -161,6 +161,11 @@ def _mode_view(
     }
 
 
+def _in_full(notes: list[str]) -> list[str]:
+    """Notes as sentences, without the characters of names that nobody can see."""
+    return [sentence(visible(note)) for note in notes]
+
+
 def _table_view(table: Table, caption: str, said: list[str]) -> Document:
     """A table as plain texts for the template, which escapes them; without notes already said."""
     rows = []
@@ -173,6 +178,6 @@ def _table_view(table: Table, caption: str, said: list[str]) -> Document:
         "caption": caption,
         "columns": [{"title": visible(c.title), "is_text": c.is_text} for c in table.columns],
         "rows": rows,
-        "notes": [visible(note) for note in table.notes if note not in said],
+        "notes": _in_full([note for note in table.notes if note not in said]),
         "warnings": [visible(str(warning)) for warning in table.warnings],
     }

@@ -103,7 +103,7 @@ def difference_sentences(document: Document) -> list[str]:
         sides = []
         for model in (found["first"], found["second"]):
             count = sum(mode["model"] == model for mode in clear)
-            sides.append(f"{count} more in {model}")
+            sides.append(f"{model} has more of {count}")
         text = f"{len(clear)} of {modes} clear: {', '.join(sides)}"
     elif found["num_exchanges"] == 0:
         text = f"{modes}; without exchanges of the models none can be called clear"
