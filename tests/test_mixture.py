@@ -293,7 +293,7 @@ REFUSED = [
     ),
     (
         lambda m: dp.mixture(m, quality=[1, 2, 3], min_quality=0),
-        "`quality` must be a mapping of model to number, .*; got a list",
+        "`quality` must be a mapping with the names of `models`, the name of a column",
     ),
     (lambda m: dp.mixture(m, per_group=7, **KERNELS), '`per_group` must be "prompt", a mapping'),
     (lambda m: dp.mixture(m, per_group={}, **KERNELS), "must have a group for each prompt"),
@@ -332,6 +332,7 @@ def test_documents_tables_and_the_command(tmp_path):
     for name, samples in models.items():
         for x, t in zip(samples.outputs, samples.prompts, strict=True):
             rows.append({"model": name, "output": x.tolist(), "prompt": t.tolist()})
+            rows[-1]["judge"] = int(name[1:]) + len(rows) % 3
     file = tmp_path / "m.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     bandwidths = ("--bandwidth-x", "0.8", "--bandwidth-t", "0.9", "-q")
@@ -344,5 +345,14 @@ def test_documents_tables_and_the_command(tmp_path):
     wanted = ["--quality", "m0=1", "--quality", "m1=2", "--quality", "m2=3", "--min-quality", "3"]
     held = json.loads(CliRunner().invoke(app, [*call, *wanted, "--format", "json"]).stdout)
     assert held["weights"]["m2"] == pytest.approx(1)
-    for wrong in (["--quality", "m0"], ["--interval", "0"]):
+    # The means over the 15 outputs of each model are the numbers above.
+    by_field = ["--quality-field", "judge", "--min-quality", "2.5"]
+    given = [*wanted[:-1], "2.5"]
+    of_outputs, of_models = (
+        json.loads(CliRunner().invoke(app, [*call, *each, "--format", "json"]).stdout)
+        for each in (by_field, given)
+    )
+    assert of_outputs["weights"] == pytest.approx(of_models["weights"])
+    assert of_outputs["quality"] == pytest.approx(of_models["quality"]) == pytest.approx(2.5)
+    for wrong in (["--quality", "m0"], ["--interval", "0"], [*wanted, *by_field]):
         assert CliRunner().invoke(app, [*call, *wrong]).exit_code == 2

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from divprism.analysis.matched_models import matched_models
+from divprism.analysis.matched_models import MatchedModels, matched_models
 from divprism.analysis.mixture_result import GroupMixture, Mixture
 from divprism.analysis.mixture_solve import SolvedMixture, solved_mixture
 from divprism.analysis.model_states import ModelStates, refuse_truncation
 from divprism.analysis.overlap_errors import MIN_PROMPTS
 from divprism.analysis.simplex import allowed_mixtures
 from divprism.core.kernels.base import finite_number
+from divprism.data.quality import column_of_quality
 from divprism.data.readers.fields import Fields
 from divprism.data.readers.guards import shown
 from divprism.engines import blas_for
@@ -45,7 +46,7 @@ def mixture(
     *,
     by: str = "conditional_vendi",
     per_group: Groups = None,
-    quality: Mapping[str, float] | None = None,
+    quality: object = None,
     min_quality: float | None = None,
     prompt: str | None = None,
     output: str | None = None,
@@ -75,8 +76,9 @@ def mixture(
     per_group : "prompt", mapping or callable, optional
         Also the weights for each group of prompts: for each prompt ("prompt"), or for the groups
         that a mapping or a function gives to the text or the id of a prompt.
-    quality : mapping of model to float, optional
-        Quality of each model, the higher the better; with `min_quality`.
+    quality : mapping of model to float, or as in `evaluate`, optional
+        Quality of each model, the higher the better; with `min_quality`. A column, a function or
+        numbers for the outputs give the mean over those of a model that are compared.
     min_quality : float, optional
         Least mean quality of the mixture: the best mixture among those of at least that quality.
     prompt, output, model : str, optional
@@ -119,8 +121,9 @@ def mixture(
     """
     settings, resources = read_options(options, EvaluationOptions, "mixture")
     settings = _checked_settings(by, settings)
-    columns = Fields(output, prompt, model, suffix="")
-    kept = matched_models(models, settings, resources, columns)
+    columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
+    of_outputs = None if isinstance(quality, Mapping) else quality
+    kept = matched_models(models, settings, resources, columns, of_outputs)
     settings = replace(
         kept.settings,
         num_permutations=_or_default(kept.settings.num_permutations, _EXCHANGES),
@@ -128,7 +131,8 @@ def mixture(
     )
     is_conditional = "joint" in score_spec(by).terms
     states = ModelStates.of(kept, settings, resources, conditional=is_conditional)
-    corners, values = _corners(states.names, quality, min_quality)
+    by_model = _quality_by_model(quality, min_quality, kept)
+    corners, values = _corners(states.names, by_model, min_quality)
     groups = _groups_of(states, per_group)
     with blas_for(states.rows.size):
         solved = solved_mixture(states, settings, corners, errors=True)
@@ -202,19 +206,30 @@ def _too_few(states: ModelStates) -> tuple[Notice, ...]:
     return (Notice("too-few-for-interval", text),)
 
 
+def _quality_by_model(
+    quality: object, least: float | None, kept: MatchedModels
+) -> Mapping[Any, float] | None:
+    """The quality of each model, as it was given or as the mean over its outputs; None without."""
+    if isinstance(quality, Mapping):
+        return quality
+    # Samples may hold a quality that nobody asks for.
+    if quality is None and least is None:
+        return None
+    means = {}
+    for name, part in kept.given.items():
+        if part.quality is not None:
+            means[name] = float(part.quality.mean())
+    return means or None
+
+
 def _corners(
-    names: tuple[str, ...], quality: Mapping[str, float] | None, least: float | None
+    names: tuple[str, ...], quality: Mapping[Any, float] | None, least: float | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The corners of the weights that are allowed, as rows, and the quality of each model."""
     if (quality is None) != (least is None):
         raise ArgumentError("`quality` and `min_quality` must be given together, or neither.")
     if quality is None or least is None:
         return np.eye(len(names)), None
-    if not isinstance(quality, Mapping):
-        raise ArgumentError(
-            "`quality` must be a mapping of model to number, such as {'a': 0.5, 'b': 0.8}; got a "
-            f"{type(quality).__name__}."
-        )
     # Names of models may be numbers, such as checkpoints.
     quality = {str(name): value for name, value in quality.items()}
     missing = [name for name in names if name not in quality]

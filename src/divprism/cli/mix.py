@@ -25,6 +25,8 @@ def mix(
     """Mix models: which weights make their outputs together most diverse?"""
     if not job.interval:  # for score, 0 means no intervals
         raise ArgumentError("--interval must be above 0: the gain comes with an interval.")
+    if quality and job.quality_field is not None:
+        raise ArgumentError("--quality and --quality-field both give a quality; leave one out.")
     models = job.read_models([job.source, *(others or [])])
     options = {"settings": job.settings(next(iter(models.values()))), "memory": job.max_memory}
     result = job.run(
