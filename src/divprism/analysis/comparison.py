@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +17,11 @@ from divprism.analysis.model_states import refuse_truncation
 from divprism.analysis.overlap import overlap_of
 from divprism.analysis.overlap_result import Overlap
 from divprism.analysis.pareto_front import DIVERSITY, ParetoFront, front_of
+from divprism.analysis.saved import Saved
 from divprism.analysis.stability import Range, ScaledScores
-from divprism.data.files import write_text
 from divprism.data.quality import column_of_quality
 from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples, Text
-from divprism.data.wording import json_text
 from divprism.errors import ArgumentError, DataError, Notice
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
 from divprism.scores.spec import LABELS, QUALITY, SCORES, ScoreSpec, score_spec
@@ -44,7 +42,7 @@ _MIN_MODELS = 5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Saved):
     """Scores of several models on the same prompts.
 
     Attributes
@@ -176,14 +174,6 @@ class Comparison:
         if self.overlap is not None:
             document["overlap"] = self.overlap.to_dict()
         return document
-
-    def to_json(self) -> str:
-        """The result document as JSON text."""
-        return json_text(self.to_dict())
-
-    def save(self, path: str | Path) -> None:
-        """Write the result document to a JSON file, in one step."""
-        write_text(path, self.to_json() + "\n")
 
 
 def _plain_ranges(ranges: Mapping[str, Range]) -> dict[str, list[float]]:

@@ -17,7 +17,6 @@ Limits: `analysis/extrapolation.py`; what they say about a curve: `analysis/verd
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from divprism.analysis.inputs import (
     embed_model,
     with_rule_of,
 )
+from divprism.analysis.saved import Saved
 from divprism.analysis.subsets import Subsets
 from divprism.analysis.verdicts import (
     Criteria,
@@ -41,8 +41,6 @@ from divprism.analysis.verdicts import (
 from divprism.core.estimates import entropy_estimate
 from divprism.core.operators import Operator
 from divprism.core.spectrum import Spectrum
-from divprism.data.files import write_text
-from divprism.data.wording import json_text
 from divprism.engines import Resources
 from divprism.errors import Notice
 from divprism.estimators import Entropy
@@ -61,7 +59,7 @@ _EXACT = {"exact", "dual"}  # methods whose spectra serve all orders and truncat
 
 
 @dataclass(frozen=True, eq=False)
-class Convergence:
+class Convergence(Saved):
     """Scores against the number of samples. `print(convergence)` shows the table and the verdicts.
 
     Attributes
@@ -164,14 +162,6 @@ class Convergence:
             "embedders": list(self.embedders),
             "warnings": [notice.to_dict() for notice in self.warnings],
         }
-
-    def to_json(self) -> str:
-        """The result document as JSON text."""
-        return json_text(self.to_dict())
-
-    def save(self, path: str | Path) -> None:
-        """Write the result document to a JSON file, in one step."""
-        write_text(path, self.to_json() + "\n")
 
     def __repr__(self) -> str:
         from divprism.report.table import terminal_width

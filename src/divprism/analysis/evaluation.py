@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +12,10 @@ from divprism.analysis.baseline import ShuffledBaseline
 from divprism.analysis.bounds import Bound
 from divprism.analysis.intervals import Interval
 from divprism.analysis.reference import Fidelity
+from divprism.analysis.saved import Saved
 from divprism.analysis.sensitivity import Sensitivity
 from divprism.core.spectrum import Spectrum
-from divprism.data.files import write_text
 from divprism.data.samples import Samples
-from divprism.data.wording import json_text
 from divprism.errors import Notice
 from divprism.scores.scendi import ScendiScore
 from divprism.scores.score import Score
@@ -44,7 +42,7 @@ SHOWN_MODELS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Saved):
     """All scores of one set of outputs, and everything that is needed to compute them again.
 
     Every score of the table is an attribute: `evaluation.conditional_vendi`. It is None where the
@@ -231,17 +229,9 @@ class Evaluation:
             entry["bound"] = self.bounds[name].to_dict()
         return entry
 
-    def to_json(self) -> str:
-        """The result document as JSON text."""
-        return json_text(self.to_dict())
-
-    def save(self, path: str | Path) -> None:
-        """Write the result document to a JSON file, in one step."""
-        write_text(path, self.to_json() + "\n")
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Results(Mapping[str, Evaluation]):
+class Results(Mapping[str, Evaluation], Saved):
     """The evaluations of several models, or of one: a mapping from model to `Evaluation`.
 
     Attributes
@@ -324,14 +314,6 @@ class Results(Mapping[str, Evaluation]):
         for model, result in self.items():
             logged |= result.log_dict(f"{prefix}{model}/")
         return logged
-
-    def to_json(self) -> str:
-        """The result document as JSON text."""
-        return json_text(self.to_dict())
-
-    def save(self, path: str | Path) -> None:
-        """Write the result document to a JSON file, in one step."""
-        write_text(path, self.to_json() + "\n")
 
 
 def runtime_since(start: float) -> dict[str, Any]:

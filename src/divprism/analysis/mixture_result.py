@@ -1,12 +1,10 @@
 """Mixture: the best weights over models, as a result."""
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from divprism.analysis.evaluation import SCHEMA
-from divprism.data.files import write_text
-from divprism.data.wording import json_text
+from divprism.analysis.saved import Saved
 from divprism.errors import Notice
 from divprism.scores.settings import Settings
 
@@ -45,7 +43,7 @@ class GroupMixture:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Mixture:
+class Mixture(Saved):
     """The weights over models that maximise a score, with a certificate.
 
     Attributes
@@ -151,11 +149,3 @@ class Mixture:
             "notes": [note.to_dict() for note in self.notes],
             "warnings": [notice.to_dict() for notice in self.warnings],
         }
-
-    def to_json(self) -> str:
-        """The result document as JSON text."""
-        return json_text(self.to_dict())
-
-    def save(self, path: str | Path) -> None:
-        """Write the result document to a JSON file, in one step."""
-        write_text(path, self.to_json() + "\n")

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +11,7 @@ from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.homogeneity import Homogeneity
 from divprism.analysis.model_squares import ModelSquares, mean_within
 from divprism.analysis.overlap_errors import information_of_squares
-from divprism.data.files import write_text
-from divprism.data.wording import json_text
+from divprism.analysis.saved import Saved
 from divprism.errors import ArgumentError, Notice
 from divprism.scores.settings import Settings
 
@@ -128,7 +126,7 @@ class PromptOverlap:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Overlap:
+class Overlap(Saved):
     """How much models share: pairs of them, all together, and by prompt.
 
     Attributes
@@ -299,11 +297,3 @@ class Overlap:
             "notes": [note.to_dict() for note in self.notes],
             "warnings": [notice.to_dict() for notice in self.warnings],
         }
-
-    def to_json(self) -> str:
-        """The result document as JSON text."""
-        return json_text(self.to_dict())
-
-    def save(self, path: str | Path) -> None:
-        """Write the result document to a JSON file, in one step."""
-        write_text(path, self.to_json() + "\n")

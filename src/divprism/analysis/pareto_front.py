@@ -3,14 +3,12 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from divprism.analysis.evaluation import SHOWN_MODELS, Evaluation, Results
 from divprism.analysis.intervals import SAME_RATIO
 from divprism.analysis.model_ratios import Difference
-from divprism.data.files import write_text
-from divprism.data.wording import json_text
+from divprism.analysis.saved import Saved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +71,7 @@ def standing_below(dominated_by: Collection[str], clearly_dominated_by: Collecti
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ParetoFront:
+class ParetoFront(Saved):
     """Models by quality and diversity, and which of them are on the front.
 
     Attributes
@@ -146,14 +144,6 @@ class ParetoFront:
             "is_paired": self.is_paired,
             "points": points,
         }
-
-    def to_json(self) -> str:
-        """The result document as JSON text."""
-        return json_text(self.to_dict())
-
-    def save(self, path: str | Path) -> None:
-        """Write the result document to a JSON file, in one step."""
-        write_text(path, self.to_json() + "\n")
 
 
 def _listed(value: Any) -> Any:

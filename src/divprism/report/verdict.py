@@ -6,13 +6,6 @@ Sentences for a person who decides and reads no table. Texts from the data are i
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from divprism.report.differences import (
-    are_equal,
-    by_how_much,
-    chance_in_words,
-    counted_as,
-    range_in_words,
-)
 from divprism.report.documents import Document, Documents
 from divprism.report.kinds import apart, highest_per_kind, kinds_of
 from divprism.report.next_steps import (
@@ -22,6 +15,13 @@ from divprism.report.next_steps import (
     next_steps,
     steps_of_one,
     too_few_warning,
+)
+from divprism.report.pair_words import (
+    are_equal,
+    by_how_much,
+    chance_in_words,
+    counted_as,
+    range_in_words,
 )
 from divprism.report.pairs import Ranking, units_of
 from divprism.report.texts import isolated, number_of, share_in_words, shortened, significant

@@ -1,7 +1,6 @@
 """The result of `novelty`."""
 
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +8,8 @@ import numpy as np
 from divprism.analysis.differences.result import DifferenceMode, mode_document
 from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.groups.result import describe_row
-from divprism.data.files import write_text
+from divprism.analysis.saved import Saved
 from divprism.data.samples import Samples
-from divprism.data.wording import json_text
 from divprism.errors import Notice
 from divprism.scores.settings import Settings
 
@@ -46,7 +44,7 @@ class NearCopy:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Novelty:
+class Novelty(Saved):
     """What outputs hold that a reference does not, and near-copies of it.
 
     Attributes
@@ -173,14 +171,6 @@ class Novelty:
             "output": describe_row(self.samples["outputs"].outputs, copy.row),
             "item": describe_row(self.samples["reference"].outputs, copy.reference_row),
         }
-
-    def to_json(self) -> str:
-        """The result document as JSON text."""
-        return json_text(self.to_dict())
-
-    def save(self, path: str | Path) -> None:
-        """Write the result document to a JSON file, in one step."""
-        write_text(path, self.to_json() + "\n")
 
 
 def _finite(value: float) -> float | None:

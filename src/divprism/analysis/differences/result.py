@@ -1,14 +1,12 @@
 """The results of `diff` and `novelty`."""
 
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.groups.result import describe_row
-from divprism.data.files import write_text
+from divprism.analysis.saved import Saved
 from divprism.data.samples import Samples
-from divprism.data.wording import json_text
 from divprism.errors import Notice
 from divprism.scores.settings import Settings
 
@@ -132,7 +130,7 @@ class GroupDifference:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Differences:
+class Differences(Saved):
     """What two models have more of than each other, on the same prompts.
 
     Attributes
@@ -252,14 +250,6 @@ class Differences:
         if mode.model == self.second:
             other = self.first
         return mode_document(mode, self.samples, other, self.level)
-
-    def to_json(self) -> str:
-        """The result document as JSON text."""
-        return json_text(self.to_dict())
-
-    def save(self, path: str | Path) -> None:
-        """Write the result document to a JSON file, in one step."""
-        write_text(path, self.to_json() + "\n")
 
 
 def mode_document(

@@ -6,9 +6,8 @@ from typing import Any
 
 from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.groups.inside import Mode
-from divprism.data.files import write_text
+from divprism.analysis.saved import Saved
 from divprism.data.samples import Item, Media, Samples, Text
-from divprism.data.wording import json_text
 from divprism.errors import Notice
 from divprism.scores.score import Score
 from divprism.scores.settings import Settings
@@ -66,7 +65,7 @@ class PromptGroup:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PromptGroups:
+class PromptGroups(Saved):
     """Diversity group by group, the least diverse first and small groups last.
 
     Attributes
@@ -175,14 +174,6 @@ class PromptGroups:
             modes.append({"share": mode.share, "outputs": outputs})
         prompts = [describe_row(self.items.prompts, row) for row in group.prompts]
         return asdict(group) | {"prompts": prompts, "modes": modes}
-
-    def to_json(self) -> str:
-        """The result document as JSON text."""
-        return json_text(self.to_dict())
-
-    def save(self, path: str | Path) -> None:
-        """Write the result document to a JSON file, in one step."""
-        write_text(path, self.to_json() + "\n")
 
 
 def describe_row(side: Any, row: int) -> dict[str, Any]:

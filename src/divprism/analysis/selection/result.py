@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.groups.result import describe_row
+from divprism.analysis.saved import Saved
 from divprism.analysis.selection.scoring import RandomSubsets
-from divprism.data.files import write_text
 from divprism.data.samples import Samples
-from divprism.data.wording import json_text
 from divprism.errors import Notice
 from divprism.scores.settings import Settings
 
@@ -21,7 +20,7 @@ __all__ = ["Selection"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Selection:
+class Selection(Saved):
     """A diverse subset of outputs.
 
     Attributes
@@ -176,14 +175,6 @@ class Selection:
         if self.items.models is not None:
             entry["model"] = self.items.models[position]
         return entry
-
-    def to_json(self) -> str:
-        """The result document as JSON text."""
-        return json_text(self.to_dict())
-
-    def save(self, path: str | Path) -> None:
-        """Write the result document to a JSON file, in one step."""
-        write_text(path, self.to_json() + "\n")
 
     def write(self, path: str | Path) -> tuple[Notice, ...]:
         """Write the chosen outputs in the layout that they came in, in the order of the source.
