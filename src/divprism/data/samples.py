@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
@@ -118,18 +118,9 @@ class Text(Item):
 
 
 @dataclass(frozen=True)
-class Image(Item):
-    """An image: a file, or the encoded bytes that a table contains.
+class _Encoded(Item):
+    """An item that is one file, or the encoded bytes that a table contains."""
 
-    Attributes
-    ----------
-    source : Path or bytes
-        The image file, or its content.
-    where : str
-        Its name in messages.
-    """
-
-    modality: ClassVar[str] = "image"
     source: Path | bytes = field(repr=False)
     where: str = ""
     _target: Path | bytes = field(init=False, repr=False, compare=False, default=b"")
@@ -141,18 +132,13 @@ class Image(Item):
         # The dataclass is frozen, so this field cannot be assigned.
         object.__setattr__(self, "_target", target)
 
-    def content(self, num_frames: int = 0, stride: int = 0, sample_rate: int = 0) -> "PILImage":
-        """Return the decoded image in RGB."""
-        # Decoded at each call: thousands of decoded images would not fit in memory.
-        return open_image(_read_bytes(self._target, self.where), self.where)
-
     def digest(self) -> bytes:
         """Return the SHA-256 of the file."""
-        return hashlib.sha256(_read_bytes(self._target, self.where)).digest()
+        return hashlib.sha256(self._bytes()).digest()
 
-    def snapshot(self) -> "Image":
-        """Return the image with the bytes of its file, which may change at any time."""
-        return replace(self, source=_read_bytes(self._target, self.where))
+    def snapshot(self) -> Self:
+        """Return the item with the bytes of its file, which may change at any time."""
+        return replace(self, source=self._bytes())
 
     @property
     def label(self) -> str:
@@ -160,6 +146,29 @@ class Image(Item):
         if isinstance(self.source, Path):
             return str(self.source)
         return self.where
+
+    def _bytes(self) -> bytes:
+        return _read_bytes(self._target, self.where)
+
+
+@dataclass(frozen=True)
+class Image(_Encoded):
+    """An image: a file, or the encoded bytes that a table contains.
+
+    Attributes
+    ----------
+    source : Path or bytes
+        The image file, or its content.
+    where : str
+        Its name in messages.
+    """
+
+    modality: ClassVar[str] = "image"
+
+    def content(self, num_frames: int = 0, stride: int = 0, sample_rate: int = 0) -> "PILImage":
+        """Return the decoded image in RGB."""
+        # Decoded at each call: thousands of decoded images would not fit in memory.
+        return open_image(self._bytes(), self.where)
 
 
 @dataclass(frozen=True)
@@ -225,7 +234,7 @@ class Video(Item):
 
 
 @dataclass(frozen=True)
-class Audio(Item):
+class Audio(_Encoded):
     """A sound: a file, or the encoded bytes that a table contains.
 
     Attributes
@@ -237,41 +246,21 @@ class Audio(Item):
     """
 
     modality: ClassVar[str] = "audio"
-    source: Path | bytes = field(repr=False)
-    where: str = ""
-    _target: Path | bytes = field(init=False, repr=False, compare=False, default=b"")
 
     def __post_init__(self) -> None:
-        target: Path | bytes = self.source
-        if isinstance(target, Path):
-            target = _resolved(target)
-        elif not isinstance(target, bytes):
+        given: object = self.source
+        if not isinstance(given, Path | bytes):
             raise ArgumentError(
                 f"`source` of a sound must be a Path or the bytes of a file; got "
-                f"{type(target).__name__}. To score waveforms, {WAY_OUT_OF_WAVEFORMS}."
+                f"{type(given).__name__}. To score waveforms, {WAY_OUT_OF_WAVEFORMS}."
             )
-        object.__setattr__(self, "_target", target)
+        super().__post_init__()
 
     def content(
         self, num_frames: int = 0, stride: int = 0, sample_rate: int = 16_000
     ) -> np.ndarray:
         """Return the sound as one channel: floats (n,), `sample_rate` of them per second."""
-        return open_sound(_read_bytes(self._target, self.where), sample_rate, self.where)
-
-    def digest(self) -> bytes:
-        """Return the SHA-256 of the file."""
-        return hashlib.sha256(_read_bytes(self._target, self.where)).digest()
-
-    def snapshot(self) -> "Audio":
-        """Return the sound with the bytes of its file, which may change at any time."""
-        return replace(self, source=_read_bytes(self._target, self.where))
-
-    @property
-    def label(self) -> str:
-        """The path of the file, or where the bytes were read."""
-        if isinstance(self.source, Path):
-            return str(self.source)
-        return self.where
+        return open_sound(self._bytes(), sample_rate, self.where)
 
 
 Media: TypeAlias = Image | Video | Audio
