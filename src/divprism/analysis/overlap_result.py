@@ -221,7 +221,7 @@ class Overlap(Saved):
         """The prompts from the one on which models differ most to the one on which they agree most.
 
         At order 2, by the excess over exchanges of the outputs to the prompt. Only prompts with at
-        least two outputs of each model: one output of each tells nothing beyond chance.
+        least two outputs of each model: one output of each shows nothing beyond chance.
 
         Parameters
         ----------

@@ -24,7 +24,7 @@ def pareto(
 
     A model is dominated by another one that is at least as high in both scores and higher in one.
     It is clearly dominated where both differences are clear: the interval of each excludes 1. A
-    `Comparison` has differences that are paired by prompt, so it tells more models apart than
+    `Comparison` has differences that are paired by prompt, so it distinguishes more models than
     `Results`, whose intervals are taken as independent. Nothing is scored again; O(m^2) for m
     models.
 

@@ -91,8 +91,9 @@ def diff(
         With 2, only what is more than twice as frequent in the first model is its mode.
     modes_of : "outputs" or "pairs"
         "outputs": k = k_X, what one model makes more of over all prompts. "pairs": k = k_X x k_T,
-        what one model makes more of for similar prompts. Where the kernel tells all prompts apart,
-        these are modes of single prompts, which are small, and few outputs show little of them.
+        what one model makes more of for similar prompts. Where the kernel distinguishes all
+        prompts, these are modes of single prompts, which are small, and few outputs show little of
+        them.
         Either way the prompts of both models are the same, and exchanges stay within a prompt.
     grouping : Grouping, optional
         As in `prompt_groups`, without labels: the difference inside each group as well.

@@ -66,7 +66,7 @@ class _ByContent:
     def ranks(self, items: Samples) -> np.ndarray:
         """The position of each output in the order by content.
 
-        Equal pairs are told apart by their models and by the texts or files behind equal vectors.
+        Equal pairs are ordered by their models and by the texts or files behind equal vectors.
         """
         order = np.argsort(self.pairs, kind="stable")
         ranks = np.empty(order.size, int)
