@@ -27,7 +27,7 @@ import onnxruntime
 from measure import best, timed
 
 import divprism as dp
-from divprism.data.samples import Item
+from divprism.data.items import Item
 from divprism.embedders import _efficientnet
 from divprism.embedders.pipeline import embed_items
 

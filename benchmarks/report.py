@@ -18,7 +18,8 @@ import numpy as np
 import PIL.Image
 
 import divprism as dp
-from divprism.data.samples import Image, Samples
+from divprism.data.items import Image
+from divprism.data.samples import Samples
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from browser import chromium, show

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import divprism as dp
-from divprism.data.samples import Audio, texts
+from divprism.data.items import Audio, texts
 from divprism.data.sounds import encode_sound
 from divprism.embedders.pipeline import embed_items
 from experiments.world.sounds import INSTRUMENTS, RATE, REGISTERS, RHYTHMS, combinations, melody

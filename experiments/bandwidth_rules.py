@@ -19,7 +19,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 
 import divprism as dp
-from divprism.data.samples import texts
+from divprism.data.items import texts
 from divprism.report.table import Column, Table
 
 SCORES = ("conditional_vendi", "conditional_rke")

@@ -26,7 +26,7 @@ from scipy.stats import rankdata, spearmanr
 from validity import even_choice, read_lines, variety_rows
 
 import divprism as dp
-from divprism.data.samples import Image, texts
+from divprism.data.items import Image, texts
 from divprism.report.table import Column, Table
 
 NUM_LONG, NUM_FUNCTIONS, NUM_SENTENCES = 100, 200, 150

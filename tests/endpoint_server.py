@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from divprism.data.samples import texts
+from divprism.data.items import texts
 from divprism.embedders.cache import Cache
 from divprism.embedders.http import OpenAI
 from divprism.embedders.pipeline import embed_items

@@ -19,7 +19,7 @@ import pytest
 from sample_files import image_bytes, write
 
 import divprism as dp
-from divprism.data.samples import Image, texts
+from divprism.data.items import Image, texts
 from divprism.embedders import cache as cache_module
 from divprism.embedders.pipeline import embed_items
 
@@ -296,7 +296,7 @@ import numpy as np
 import divprism as dp
 from divprism.embedders import pipeline
 from divprism.embedders.pipeline import embed_items
-from divprism.data.samples import texts
+from divprism.data.items import texts
 pipeline._SHARD_ITEMS = 50
 log = open(sys.argv[2], "a")
 def slow(batch):

@@ -10,7 +10,7 @@ import divprism as dp
 from divprism.analysis import matching
 from divprism.analysis.comparison import Difference
 from divprism.core.validation import check_seed
-from divprism.data.samples import texts
+from divprism.data.items import texts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 KERNELS = {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.8)}

@@ -29,7 +29,7 @@ import onnx_files
 import pytest
 from sample_files import tone, wav_bytes
 
-from divprism.data.samples import MODALITIES, Audio, Image, Item, Video, texts
+from divprism.data.items import MODALITIES, Audio, Image, Item, Video, texts
 from divprism.embedders import _inception
 from divprism.embedders._bundled import EFFICIENTNET_LITE0
 from divprism.embedders._onnx_settings import OnnxSettings

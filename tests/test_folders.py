@@ -9,7 +9,7 @@ import pytest
 from sample_files import PROMPTS, image_bytes, jsonl, records, write, write_video
 
 import divprism as dp
-from divprism.data.samples import Image, Video
+from divprism.data.items import Image, Video
 
 
 def image_files(*names):

@@ -199,7 +199,7 @@ def test_a_grouping_that_was_asked_for_needs_no_note():
 
 
 def test_prompts_that_share_a_vector_are_not_counted_as_fewer_than_their_groups():
-    prompts = dp.data.samples.texts(["half full or empty", "half empty or full", "tea"] * 4)
+    prompts = dp.data.items.texts(["half full or empty", "half empty or full", "tea"] * 4)
     found = dp.prompt_groups(dp.Samples(np.eye(12), prompts), kernel_x=dp.Cosine()).to_dict()
     title = groups_listing(found).title
     assert title.startswith("12 pairs, 2 distinct prompt vectors, 3 groups")

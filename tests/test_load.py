@@ -12,8 +12,8 @@ import pytest
 from sample_files import ANSWERS, PROMPTS, image_bytes, jsonl, records, write, write_video
 
 import divprism as dp
-from divprism.data.samples import Image, Video
-from divprism.data.samples import texts as text_items
+from divprism.data.items import Image, Video
+from divprism.data.items import texts as text_items
 
 PAIRS = [
     (prompt, answer)

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from divprism.data.samples import Image, Samples, Video, texts
+from divprism.data.items import Image, Video, texts
+from divprism.data.samples import Samples
 from divprism.embedders._bundled import ALL_BUNDLED
 from divprism.embedders.cache import Cache
 from divprism.embedders.embedding import embed

@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from divprism.data.samples import Samples, texts
+from divprism.data.items import texts
+from divprism.data.samples import Samples
 from divprism.embedders._bundled import MULTILINGUAL_TOKENIZER, MULTILINGUAL_WEIGHTS
 from divprism.embedders._sentencepiece import Unigram
 from divprism.embedders.embedding import embed

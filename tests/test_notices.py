@@ -13,8 +13,8 @@ from sample_files import image_bytes, jsonl, write
 
 import divprism as dp
 from divprism.analysis.matching import match_prompts
+from divprism.data.items import texts
 from divprism.data.readers.content_checks import is_refusal
-from divprism.data.samples import texts
 from divprism.embedders.doubts import doubts_about
 
 PROMPTS = [f"Tell me something about {thing}" for thing in ("cats", "rivers", "tea", "Mars")]
@@ -398,11 +398,11 @@ def test_equal_models_get_no_note_on_their_numbers(tmp_path):
 def test_compare_keeps_outputs_by_their_content_whatever_the_seed_and_the_order():
     outputs = [f"{row['output']} and more" for row in answers("a", per_prompt=9)]
     prompts = np.repeat(np.arange(4), 9)
-    few = dp.Samples(dp.data.samples.texts(outputs[::3]), prompts[::3])
+    few = dp.Samples(dp.data.items.texts(outputs[::3]), prompts[::3])
     expected = None
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(36)
-        many = dp.Samples(dp.data.samples.texts([outputs[row] for row in order]), prompts[order])
+        many = dp.Samples(dp.data.items.texts([outputs[row] for row in order]), prompts[order])
         found = dp.compare({"few": few, "many": many}, kernel_x=dp.Gaussian(0.5), rng=seed)
         scores = float(found.results["few"].vendi), float(found.results["many"].vendi)
         expected = expected or scores
@@ -454,7 +454,7 @@ def test_models_without_prompts_are_not_advised_to_be_compared(tmp_path):
     assert "compare" not in line
 
 
-TEXTS = dp.data.samples.texts(["a", "b", "a", "b"])
+TEXTS = dp.data.items.texts(["a", "b", "a", "b"])
 FORMS = {
     "texts": TEXTS,
     "ids that are numbers": np.array([0, 1, 0, 1]),
@@ -480,7 +480,7 @@ def test_vectors_of_different_widths_are_refused_as_such():
 
 
 def test_prompts_that_differ_only_by_spelling_are_said_to():
-    other = dp.data.samples.texts([" A", "B ", " A", "B "])
+    other = dp.data.items.texts([" A", "B ", " A", "B "])
     models = {"first": dp.Samples(np.eye(4), TEXTS), "second": dp.Samples(np.eye(4), other)}
     with pytest.raises(dp.DataError, match="2 prompts differ only by case, white space or"):
         dp.compare(models)

@@ -25,8 +25,8 @@ from onnx import TensorProto, helper
 from onnx_files import SETTINGS, added, constant, export, graph, network, node
 from PIL import Image as Pillow
 
+from divprism.data.items import Audio, Image, Video
 from divprism.data.media import chosen_frames
-from divprism.data.samples import Audio, Image, Video
 from divprism.data.sounds import encode_sound
 from divprism.embedders import _mel, _onnx_process
 from divprism.embedders._onnx_settings import OnnxSettings

@@ -14,7 +14,7 @@ from report_cases import HOSTILE, KERNELS, four_detailed_prompts, four_prompts, 
 from sample_files import image_bytes, jsonl, write
 
 import divprism as dp
-from divprism.data.samples import Text
+from divprism.data.items import Text
 from divprism.report import report_page
 from divprism.report.details import detailed, details
 from divprism.report.repetition import ExactPrompts, side_by_side

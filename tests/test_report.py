@@ -18,7 +18,7 @@ from report_cases import HOSTILE, KERNELS, four_detailed_prompts, four_prompts, 
 from sample_files import image_bytes, jsonl, records, write
 
 import divprism as dp
-from divprism.data.samples import Image, Text, Video
+from divprism.data.items import Image, Text, Video
 from divprism.report import report_page
 from divprism.report.details import _add_thumbnails, detailed, details
 from divprism.report.page import _asset

@@ -13,7 +13,7 @@ from report_cases import HOSTILE
 from sample_files import image_bytes, jsonl, write
 
 import divprism as dp
-from divprism.data.samples import Text
+from divprism.data.items import Text
 
 NAME = 'it\'s "quoted" & <b>bold<'  # file systems accept every letter but a slash
 OPEN_ALL = "document.querySelectorAll('details').forEach(d => d.open = true)"

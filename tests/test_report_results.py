@@ -12,7 +12,7 @@ from report_cases import HOSTILE, run
 from sample_files import image_bytes, jsonl, write
 
 import divprism as dp
-from divprism.data.samples import Text
+from divprism.data.items import Text
 from divprism.errors import ArgumentError, DataError
 from divprism.report import report_page
 from divprism.report.details import detailed

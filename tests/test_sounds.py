@@ -25,7 +25,7 @@ from sample_files import (
 
 import divprism as dp
 from divprism.data import sounds
-from divprism.data.samples import Audio, Text
+from divprism.data.items import Audio, Text
 from divprism.data.sounds import encode_sound, is_sound, open_sound
 from divprism.embedders import doubts
 from divprism.embedders._bundled import SPEECH_EMBEDDING

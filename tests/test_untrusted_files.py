@@ -15,7 +15,7 @@ from sample_files import image_bytes, jsonl, records, write, write_video
 
 import divprism as dp
 from divprism import cli
-from divprism.data.samples import Image
+from divprism.data.items import Image
 
 GOOD = jsonl(records())
 LINE = GOOD.splitlines(keepends=True)

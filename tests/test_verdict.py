@@ -10,7 +10,7 @@ import pytest
 from report_cases import HOSTILE, alike, four_detailed_prompts
 
 import divprism as dp
-from divprism.data.samples import Text
+from divprism.data.items import Text
 from divprism.data.wording import plain_number
 from divprism.report import report_page
 from divprism.report.documents import models_of

@@ -19,9 +19,10 @@ from divprism.analysis.overlap_result import Overlap
 from divprism.analysis.pareto_front import DIVERSITY, ParetoFront, front_of
 from divprism.analysis.saved import Saved
 from divprism.analysis.stability import Range, ScaledScores
+from divprism.data.items import Text
 from divprism.data.quality import column_of_quality
 from divprism.data.readers.fields import Fields
-from divprism.data.samples import Samples, Text
+from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, DataError, Notice
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
 from divprism.scores.spec import LABELS, QUALITY, SCORES, ScoreSpec, score_spec

@@ -12,7 +12,8 @@ from divprism.core.arrays import Array, content_hashes, scrambled, single_hashes
 from divprism.core.kernels import Precomputed
 from divprism.core.operators import KernelOperator
 from divprism.core.tiles import row_blocks
-from divprism.data.samples import Samples, Text
+from divprism.data.items import Text
+from divprism.data.samples import Samples
 from divprism.scores.problem import Problem
 
 __all__ = ["ContentOrder", "prompts_of", "side_hashes"]

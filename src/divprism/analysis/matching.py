@@ -8,7 +8,8 @@ from itertools import combinations
 import numpy as np
 
 from divprism.core.arrays import to_numpy
-from divprism.data.samples import Item, Samples, Side, Text
+from divprism.data.items import Item, Text
+from divprism.data.samples import Samples, Side
 from divprism.data.wording import NOUNS, counted, hint_of_models, loose_spelling
 from divprism.errors import DataError, Notice
 

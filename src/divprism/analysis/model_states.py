@@ -18,7 +18,8 @@ from divprism.analysis.matched_models import MatchedModels
 from divprism.core.arrays import plain_mode
 from divprism.core.kernels import Categorical
 from divprism.core.operators import HadamardOperator, KernelOperator, Operator
-from divprism.data.samples import Samples, Side, Text
+from divprism.data.items import Text
+from divprism.data.samples import Samples, Side
 from divprism.engines import Resources
 from divprism.errors import ArgumentError
 from divprism.estimators import Question

@@ -12,13 +12,14 @@ from divprism.core.kernels import Categorical, Kernel
 from divprism.core.validation import as_numpy, check_pairing
 from divprism.data.columns import plain_column
 from divprism.data.dask_arrays import computed
+from divprism.data.items import WAY_OUT_OF_WAVEFORMS, Item, texts
 from divprism.data.media import media_kind
 from divprism.data.readers.content_checks import warn_about_content
 from divprism.data.readers.fields import Fields, Findings
 from divprism.data.readers.guards import is_url
 from divprism.data.readers.load import load_fields
 from divprism.data.readers.values import as_file, image_item, is_image
-from divprism.data.samples import WAY_OUT_OF_WAVEFORMS, Item, Samples, texts
+from divprism.data.samples import Samples
 from divprism.data.tables_in_memory import is_table, type_name
 from divprism.data.wording import NOUNS, counted, escaped
 from divprism.errors import ArgumentError, DataError

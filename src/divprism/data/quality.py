@@ -6,8 +6,9 @@ from typing import Any
 
 from divprism.core.validation import check_quality
 from divprism.data.columns import plain_column
+from divprism.data.items import Audio, Image, Text, Video
 from divprism.data.readers.guards import is_url
-from divprism.data.samples import Audio, Image, Samples, Side, Text, Video
+from divprism.data.samples import Samples, Side
 from divprism.data.wording import counted
 from divprism.errors import ArgumentError, DataError
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from divprism.data.items import Item, Text
 from divprism.data.readers.guards import shown
-from divprism.data.samples import Item, Text
 from divprism.data.wording import NOUNS, excerpts
 from divprism.embedders.base import Embedder
 from divprism.embedders.multilingual import Multilingual

@@ -12,9 +12,10 @@ import numpy as np
 from divprism.core.arrays import Array
 from divprism.data.files import write_together
 from divprism.data.inputs import as_arrays
+from divprism.data.items import WAY_OUT_OF_WAVEFORMS, Item, Text
 from divprism.data.parts import Shard
 from divprism.data.readers.embedded import EMBEDDING, is_written_by_embed
-from divprism.data.samples import WAY_OUT_OF_WAVEFORMS, Item, Samples, Text
+from divprism.data.samples import Samples
 from divprism.data.wording import NOUNS, SIDES, counted, escaped, json_text, reason
 from divprism.embedders.base import Content, Embedder
 from divprism.embedders.cache import Cache

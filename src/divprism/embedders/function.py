@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from divprism.core.arrays import Array, to_numpy
-from divprism.data.samples import MODALITIES
+from divprism.data.items import MODALITIES
 from divprism.embedders.base import Content, Embedder, check_at_least, check_rate
 from divprism.errors import ArgumentError, DataError
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 from divprism.core.tiles import row_blocks
-from divprism.data.samples import Item
+from divprism.data.items import Item
 from divprism.embedders.base import Embedder
 from divprism.embedders.cache import Cache
 from divprism.embedders.pipeline import embed_items

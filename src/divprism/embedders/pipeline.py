@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from divprism.data.items import Item
 from divprism.data.media import without_warnings
-from divprism.data.samples import Item
 from divprism.embedders.base import Embedder, Prepared, check_at_least
 from divprism.embedders.cache import Cache, Store
 from divprism.engines import Progress, cores

@@ -15,7 +15,7 @@ import numpy as np
 from divprism.core.kernels import Gaussian, Kernel
 from divprism.core.kernels.base import finite_number, positive_number
 from divprism.core.validation import check_order
-from divprism.data.samples import Text
+from divprism.data.items import Text
 from divprism.embedders.base import Embedder
 from divprism.embedders.embedding import EmbedderLike, resolve_embedder
 from divprism.embedders.pipeline import embed_items

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from divprism.analysis.differences import Differences, Novelty
-from divprism.data.samples import Item, Samples
+from divprism.data.items import Item
+from divprism.data.samples import Samples
 from divprism.report.difference_tables import (
     difference_sentences,
     differences_table,

@@ -17,7 +17,8 @@ from divprism.analysis.groups.grouping import FEWEST_OUTPUTS
 from divprism.analysis.groups.result import describe_row
 from divprism.analysis.matching import prompt_keys
 from divprism.core.arrays import is_torch_array, to_numpy
-from divprism.data.samples import Samples, Text
+from divprism.data.items import Text
+from divprism.data.samples import Samples
 from divprism.data.wording import loose_spelling
 from divprism.report.words import ERRORS_APART
 from divprism.scores.settings import Settings

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from divprism.data.items import Audio, Image, Item, Video
 from divprism.data.media import without_warnings
-from divprism.data.samples import Audio, Image, Item, Video
 
 __all__ = ["is_thumbnail", "is_waveform", "preview", "thumbnail", "waveform"]
 

@@ -12,7 +12,7 @@ from divprism.analysis.groups.kmeans import kmeans_labels
 from divprism.core.arrays import to_numpy
 from divprism.core.operators import KernelOperator, dense
 from divprism.core.validation import check_pairing, clean_ids
-from divprism.data.samples import Text
+from divprism.data.items import Text
 from divprism.engines import Resources, spell_bytes
 from divprism.errors import DataError, Notice
 from divprism.estimators.base import whole_number

@@ -7,7 +7,8 @@ from typing import Any
 from divprism.analysis.evaluation import SCHEMA
 from divprism.analysis.groups.inside import Mode
 from divprism.analysis.saved import Saved
-from divprism.data.samples import Item, Media, Samples, Text
+from divprism.data.items import Item, Media, Text
+from divprism.data.samples import Samples
 from divprism.errors import Notice
 from divprism.scores.score import Score
 from divprism.scores.settings import Settings

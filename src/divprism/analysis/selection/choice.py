@@ -19,7 +19,8 @@ from divprism.analysis.selection.scoring import (
 from divprism.analysis.selection.similarities import Similarities
 from divprism.core.arrays import scrambled
 from divprism.data.inputs import as_arrays
-from divprism.data.samples import Item, Samples, Text
+from divprism.data.items import Item, Text
+from divprism.data.samples import Samples
 from divprism.engines import Resources
 from divprism.errors import ArgumentError, DataError
 from divprism.scores.problem import Problem

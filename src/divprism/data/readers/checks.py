@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from divprism.data.items import Media
 from divprism.data.media import MEDIA_SUFFIXES, media_kind
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.folders import note_strays
 from divprism.data.readers.guards import Root, listing, shown
-from divprism.data.samples import Media, Samples
+from divprism.data.samples import Samples
 from divprism.data.wording import NOUNS, counted, excerpts
 from divprism.errors import DataError
 

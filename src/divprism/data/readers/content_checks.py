@@ -8,10 +8,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from divprism.data.items import Text
 from divprism.data.media import media_kind
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.guards import shown
-from divprism.data.samples import Samples, Side, Text
+from divprism.data.samples import Samples, Side
 from divprism.data.wording import NOUNS, agreeing, counted, excerpt, excerpts, loose_spelling
 
 __all__ = ["is_refusal", "warn_about_content"]

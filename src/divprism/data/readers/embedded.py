@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from divprism.data.files import read_file
+from divprism.data.items import Text, clean_text
 from divprism.data.parts import Shard, require_all
 from divprism.data.readers.guards import MAX_JSON, Root, parse_json, shown
 from divprism.data.readers.joined_arrays import read_shards
 from divprism.data.readers.records import model_name
 from divprism.data.readers.tables import Record, read_table
 from divprism.data.readers.values import Place, qualities_in
-from divprism.data.samples import Samples, Side, Text, clean_text
+from divprism.data.samples import Samples, Side
 from divprism.errors import ArgumentError, DataError, Notice
 
 __all__ = ["EMBEDDING", "are_embedded", "is_written_by_embed", "read_embedded"]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from divprism.data.items import Item
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.guards import shown
 from divprism.data.readers.shards import require_same_parts
-from divprism.data.samples import Item, Samples, Side
+from divprism.data.samples import Samples, Side
 from divprism.data.wording import agreeing, counted
 from divprism.errors import DataError
 

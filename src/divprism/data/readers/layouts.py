@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from divprism.data.items import Item, Media, Text, Video, clean_text
 from divprism.data.media import IMAGE_SUFFIXES, is_still, media_kind
 from divprism.data.readers.checks import check_one_kind, files_of, warn_case
 from divprism.data.readers.fields import Fields, Findings
@@ -26,7 +27,7 @@ from divprism.data.readers.natural_order import natural
 from divprism.data.readers.pairing import by_list, by_name
 from divprism.data.readers.tables import read_table
 from divprism.data.readers.values import as_file
-from divprism.data.samples import Item, Media, Samples, Side, Text, Video, clean_text
+from divprism.data.samples import Samples, Side
 from divprism.data.wording import NOUNS, counted
 from divprism.errors import DataError
 

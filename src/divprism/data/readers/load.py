@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
+from divprism.data.items import Item, texts
 from divprism.data.readers.content_checks import warn_about_content
 from divprism.data.readers.fields import Fields, Findings
 from divprism.data.readers.guards import shown
 from divprism.data.readers.source import Source
-from divprism.data.samples import Item, Samples, Side, texts
+from divprism.data.samples import Samples, Side
 from divprism.data.tables_in_memory import is_table, read_table_in_memory, type_name
 from divprism.data.wording import counted
 from divprism.errors import ArgumentError, DataError

@@ -5,10 +5,10 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from divprism.data.items import Item, Text, clean_text
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.guards import shown
 from divprism.data.readers.hidden_models import warn_about_file_names
-from divprism.data.samples import Item, Text, clean_text
 from divprism.data.wording import agreeing
 from divprism.errors import DataError
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from divprism.data.items import Item, clean_text, is_empty
 from divprism.data.readers.decoder import MAX_NAME
 from divprism.data.readers.dialects import dialect_of
 from divprism.data.readers.fields import (
@@ -34,7 +35,7 @@ from divprism.data.readers.values import (
     prompt_in,
     qualities_in,
 )
-from divprism.data.samples import Item, Samples, Side, clean_text, is_empty
+from divprism.data.samples import Samples, Side
 from divprism.errors import DataError
 
 __all__ = ["model_name", "samples_from_records", "side_from_records"]

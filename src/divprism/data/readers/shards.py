@@ -8,12 +8,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from divprism.data.items import Media
 from divprism.data.readers.arrays import ARRAY_SUFFIXES
 from divprism.data.readers.folders import MEDIA_SUFFIXES, name_without_numbers
 from divprism.data.readers.guards import Root, is_hidden, listing, shown
 from divprism.data.readers.natural_order import natural
 from divprism.data.readers.tables import TABLE_SUFFIXES, kind_of
-from divprism.data.samples import Media, Side
+from divprism.data.samples import Side
 from divprism.errors import DataError
 
 __all__ = [

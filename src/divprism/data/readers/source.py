@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from divprism.data.files import open_file
+from divprism.data.items import Item, is_empty
 from divprism.data.media import media_kind
 from divprism.data.readers.arrays import ARRAY_SUFFIXES, array_names, from_bytes, is_binary
 from divprism.data.readers.checks import check_one_kind, check_surplus
@@ -38,7 +39,7 @@ from divprism.data.readers.shards import (
 )
 from divprism.data.readers.tables import TABLE_SUFFIXES, Record, kind_of, read_table
 from divprism.data.readers.values import as_file
-from divprism.data.samples import Item, Samples, Side, is_empty
+from divprism.data.samples import Samples, Side
 from divprism.errors import ArgumentError, DataError
 
 __all__ = ["Source"]

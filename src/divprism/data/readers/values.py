@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from divprism.core.validation import MAX_QUALITY
+from divprism.data.items import Audio, Image, Item, Text, Video, clean_text
 from divprism.data.readers.guards import Root, is_url, shown
-from divprism.data.samples import Audio, Image, Item, Text, Video, clean_text
 from divprism.data.sounds import MAX_CHANNELS, MAX_RATE, MIN_RATE, encode_sound
 from divprism.data.wording import NOUNS
 from divprism.errors import DataError

@@ -19,11 +19,12 @@ import numpy as np
 
 from divprism.core.arrays import to_numpy
 from divprism.data.files import TEMPORARY, open_file, umask, write_whole
+from divprism.data.items import Item, Text
 from divprism.data.readers.embedded import EMBEDDING
 from divprism.data.readers.folders import find_table
 from divprism.data.readers.guards import Root, shown
 from divprism.data.readers.tables import kind_of
-from divprism.data.samples import Item, Samples, Text, files_of
+from divprism.data.samples import Samples, files_of
 from divprism.data.subsets.tables import is_copied, json_bytes, record_writer
 from divprism.data.wording import counted, escaped, reason
 from divprism.errors import ArgumentError, DataError, Notice

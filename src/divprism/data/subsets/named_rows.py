@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from divprism.data.files import read_file
+from divprism.data.items import Image, Item, Video
 from divprism.data.readers.guards import parse_json, shown
-from divprism.data.samples import Image, Item, Samples, Video
+from divprism.data.samples import Samples
 from divprism.errors import DataError
 
 __all__ = ["rows_in"]
