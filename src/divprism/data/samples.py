@@ -196,6 +196,7 @@ class Samples:
     def by_model(self) -> dict[str, "Samples"]:
         """Return the samples of each model, in order of first appearance.
 
+        >>> from divprism.data.items import texts
         >>> both = Samples(texts(["a", "b", "c"]), models=("first", "second", "first"))
         >>> {name: len(part) for name, part in both.by_model().items()}
         {'first': 2, 'second': 1}
