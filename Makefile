@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check
 
-.PHONY: demo test check lint audit bench docs figures loggers package papers clean
+.PHONY: demo test check lint audit bench docs figures loggers package pages papers clean
 
 # Python files that differ from the last commit, new ones included.
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- '*.py'; \
@@ -45,6 +45,10 @@ bench: $(VENV)/.bench
 # Runs the tutorials; a warning of Sphinx, such as a link that leads nowhere, is an error.
 docs: $(VENV)/.docs
 	$(VENV)/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+# Every command on the pages, in folders of generated files; installs what they install.
+pages: $(VENV)/.test
+	PYTHONPATH=tests $(VENV)/bin/python -m tools.check_pages
 
 # The wheel and the sdist, as they would be published.
 package: $(VENV)/.package

@@ -1,6 +1,7 @@
 """The pages that Sphinx builds: every public name, every page, warnings that exist.
 
-Whether the pages build, their links lead somewhere and the tutorials run is checked by `make docs`.
+Whether the pages build, their links lead somewhere and the tutorials run is checked by `make docs`,
+whether the commands run by `make pages`.
 """
 
 import importlib
@@ -13,6 +14,7 @@ import pytest
 import typer
 
 from divprism import cli
+from tools.shell_blocks import shell_blocks
 
 DOCS = Path(__file__).parent.parent / "docs"
 API = (DOCS / "reference" / "api.rst").read_text()
@@ -90,8 +92,8 @@ def test_examples_of_all_pages_are_collected():
 
 def _lines_of_shell(text):
     """Commands in blocks for a shell, and those inside a sentence."""
-    for block in re.findall(r"```(?:sh|bash|console)\n(.*?)```", text, re.DOTALL):
-        yield from re.findall(r"^(?:\$ )?(divprism .*)$", block, re.MULTILINE)
+    for block in shell_blocks(text):
+        yield from [command for command in block if command.startswith("divprism ")]
     yield from re.findall(r"`(divprism [^`]*)`", text)
 
 
