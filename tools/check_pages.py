@@ -10,6 +10,7 @@ with reasons. Workflows in YAML run step by step (`tools/workflow.py`). Blocks i
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from tools.shell_blocks import ROOT, blocks, pages, script, shell_blocks
 from tools.workflow import Workflow
 
 _LEFT_OUT = shutil.ignore_patterns(".*_cache", ".git", ".hypothesis", ".venv", "_build", "dist")
+_OPENAI_PORT = 11434
 _NEEDS_CHECKOUT = ("'.[", "experiments", "make ")
 
 
@@ -48,6 +50,8 @@ def make_environment(folder: Path) -> dict[str, str]:
     variables = {
         **os.environ,
         "DIVPRISM_CACHE": str(folder / "cache"),
+        # No command calls a server of somebody else.
+        "OPENAI_BASE_URL": f"http://localhost:{_OPENAI_PORT}/v1",
         "PATH": os.pathsep.join(programs),
         "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -76,16 +80,18 @@ def work_folder(page: str, commands: list[str], folder: Path, environment: dict[
 
 
 @contextmanager
-def endpoint_of(text: str) -> Iterator[None]:
-    """Serve the endpoint that a page names while its commands run."""
-    if f"localhost:{Endpoint.PORT}" not in text:
-        yield
-        return
-    server = Endpoint()
+def endpoints_of(text: str) -> Iterator[None]:
+    """Serve models at the ports of this machine that a page names, while its commands run."""
+    ports = {int(port) for port in re.findall(r"localhost:(\d+)", text)}
+    if "OPENAI_API_KEY" in text:
+        ports.add(_OPENAI_PORT)
+    servers = [Endpoint(port) for port in sorted(ports)]
     try:
         yield
     finally:
-        server.shutdown()
+        for server in servers:
+            server.shutdown()
+            server.server_close()
 
 
 def run_page(path: Path, folder: Path, environment: dict[str, str]) -> list[str]:
@@ -156,7 +162,7 @@ def main() -> None:
         folder = Path(name)
         environment = make_environment(folder)
         for path in chosen:
-            with endpoint_of(path.read_text()):
+            with endpoints_of(path.read_text()):
                 failures += run_page(path, folder, environment)
     if failures:
         raise SystemExit("These failed:\n\n" + "\n\n".join(failures))

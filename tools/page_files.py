@@ -100,6 +100,7 @@ def _network(folder: Path) -> None:
 
 def _rated(folder: Path) -> None:
     write_answers(folder, "answers.jsonl", {"clerk": "a", "poet": "b"}, stars=4)
+    (folder / "rubric.txt").write_text("Rate how clear the answer is.\n")
 
 
 def _many_outputs(folder: Path) -> None:
@@ -135,24 +136,41 @@ FILES: dict[str, Callable[[Path], None]] = {
 
 
 class Endpoint(ThreadingHTTPServer):
-    """The server of docs/how-to/endpoints.md: a vector for each text, at its port."""
+    """A server of models at a port that a page names: vectors of texts, and ratings of outputs."""
 
-    PORT = 11434
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", self.PORT), _Vectors)
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Models)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
-class _Vectors(BaseHTTPRequestHandler):
+def _vectors(request: dict) -> dict:
+    data = []
+    for index, text in enumerate(request["input"]):
+        vector = [float(text.count(letter)) for letter in "aeinorst"]
+        data.append({"object": "embedding", "index": index, "embedding": vector})
+    return {"object": "list", "data": data}
+
+
+def _rating(request: dict) -> dict:
+    """The answer of a judge, who likes short texts."""
+    length = len(request["messages"][-1]["content"])
+    message = {"role": "assistant", "content": str(max(0, 10 - length // 50))}
+    return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+
+
+def _reward(request: dict) -> dict:
+    length = len(request["messages"][-1]["content"])
+    return {"object": "list", "data": [{"index": 0, "probs": [1 / (1 + length / 100)]}]}
+
+
+_ANSWERS = {"/v1/embeddings": _vectors, "/v1/chat/completions": _rating, "/classify": _reward}
+
+
+class _Models(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = int(self.headers["Content-Length"])
-        texts = json.loads(self.rfile.read(length))["input"]
-        data = []
-        for index, text in enumerate(texts):
-            vector = [float(text.count(letter)) for letter in "aeinorst"]
-            data.append({"object": "embedding", "index": index, "embedding": vector})
-        body = json.dumps({"object": "list", "data": data}).encode()
+        answer = _ANSWERS[self.path](json.loads(self.rfile.read(length)))
+        body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
