@@ -25,6 +25,8 @@ from divprism.data.wording import differing_names, json_text
 from divprism.embedders import OpenAI
 from divprism.engines import cluster
 from divprism.errors import ArgumentError
+from divprism.judges import QualityModel
+from divprism.judges.chat import read_rubric
 from divprism.report import report_page
 from divprism.report.config_files import check_embedder
 from divprism.report.details import detailed
@@ -49,11 +51,14 @@ def flag(panel: str, default: object, text: str, *names: str, **more: Any) -> An
 
 # Flags about intervals and gates, which only scores of whole models have.
 ASSESSMENT = ("interval", "unit", "num_permutations", "fail_under", "report", "details")
+# Flags about models that rate outputs: commands without scores of quality have none of them.
+RATING = ("quality_from", "rubric", "judge_temperature")
 _PANELS = ("Input", "Scoring", "Embedding", "Output", "Advanced")  # in the order of the help
 _READ = (
     "prompts",
     "labels",
     "weights",
+    "rubric",
     "config",
     "reference",
     "keep",
@@ -194,6 +199,13 @@ class Job(Reading):
     form: str = _output("table", "Format of the result.", "--format", metavar="|".join(_FORMATS))
     output: Path | None = _output(None, "Write to this file instead of stdout.", "--output", "-o")
     wide: bool = _output(False, "Also show the scores of order 2 and other columns.", "--wide")
+    quality_from: str | None = _scoring(
+        None, "Model that rates the outputs, at an endpoint.", metavar="judge:MODEL|reward:MODEL"
+    )
+    rubric: Path | None = _scoring(None, "File with what a judge is to look at.")
+    judge_temperature: str | None = _advanced(
+        None, "Temperature of a judge, default 0.", metavar="NUMBER|server"
+    )
     fail_under: list[str] = _output([], "Exit with 5 if a score is lower: conditional_vendi=4.5.")
     plot: Path | None = _output(None, "Also save a plot to this file (.png, .svg or .pdf).")
     report: Path | None = _output(None, "Also write an HTML page to this file.")
@@ -234,7 +246,28 @@ class Job(Reading):
                 plain[f"kernel_{side}"] = self._kernel_without_bandwidth(side)
         if self.kernel_t == "gaussian" and getattr(samples.prompts, "ndim", 2) == 1:
             raise ArgumentError("--kernel-t gaussian needs vectors, and these prompts are ids.")
-        return replace(Settings.from_dict(plain), **self.embedders(samples))
+        chosen = Settings.from_dict(plain)
+        return replace(chosen, **self.embedders(samples), quality_from=self.quality_model())
+
+    def quality_model(self) -> QualityModel | None:
+        """The model that rates the outputs; None without one."""
+        of_judge: Document = {}
+        if self.rubric is not None:
+            of_judge["rubric"] = read_rubric(self.rubric)
+        if self.judge_temperature is not None:
+            of_judge["temperature"] = registry.temperature(self.judge_temperature)
+        if self.quality_from is None:
+            if of_judge:
+                raise ArgumentError(
+                    "--rubric and --judge-temperature are for a judge: add --quality-from "
+                    "judge:MODEL."
+                )
+            return None
+        if self.quality_field is not None:
+            raise ArgumentError("--quality-from and --quality-field both give a quality.")
+        if self.offline:
+            raise ArgumentError("--offline rules out --quality-from, which calls an endpoint.")
+        return registry.quality_model(self.quality_from, **of_judge)
 
     def _kernel_without_bandwidth(self, side: str) -> str | None:
         """The kernel, of a config without the bandwidth that a flag replaces."""
