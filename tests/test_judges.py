@@ -497,6 +497,22 @@ def test_the_table_and_the_page_name_the_judge(source, judging, tmp_path):
     assert "id: judge:m" in page.read_text()
 
 
+def test_a_judge_takes_the_place_of_a_quality_in_a_folder_of_vectors(source, judging, tmp_path):
+    rated = [row | {"stars": 1} for row in records()]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rated))
+    vectors = tmp_path / "vectors"
+    done = command("embed", source, "--quality-field", "stars", "-o", vectors)
+    assert done.exit_code == 0, done.stderr
+    texts = command("score", source, "--quality-from", "judge:m", "--format", "json")
+    done = command("score", vectors, "--quality-from", "judge:m", "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    means = [
+        json.loads(each.stdout)["models"]["one"]["scores"]["quality"]["value"]
+        for each in (texts, done)
+    ]
+    assert means[0] == means[1] != 1
+
+
 COMMANDS: dict[str, tuple[tuple[object, ...], str]] = {
     "both": (("--quality-field", "prompt"), "--quality-from and --quality-field both"),
     "offline": (("--offline",), "--offline rules out --quality-from"),

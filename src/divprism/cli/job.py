@@ -187,6 +187,13 @@ class Job(Reading):
     normalize: bool = _scoring(False, "Scale all vectors to norm one.", "--normalize")
     normalize_x: bool = _scoring(False, "Scale vectors of the outputs.", "--normalize-x")
     normalize_t: bool = _scoring(False, "Scale vectors of the prompts.", "--normalize-t")
+    quality_from: str | None = _scoring(
+        None, "Model that rates the outputs, at an endpoint.", metavar="judge:MODEL|reward:MODEL"
+    )
+    rubric: Path | None = _scoring(None, "File with what a judge is to look at.")
+    judge_temperature: str | None = _advanced(
+        None, "Temperature of a judge, default 0.", metavar="NUMBER|server"
+    )
     estimator: str = _advanced("auto", "How spectra are computed; see divprism ls estimators.")
     rng: int = _advanced(0, "Seed of everything random.")
     max_memory: str | None = _advanced(None, "Limit, e.g. 4GB; default: half of the free memory.")
@@ -199,13 +206,6 @@ class Job(Reading):
     form: str = _output("table", "Format of the result.", "--format", metavar="|".join(_FORMATS))
     output: Path | None = _output(None, "Write to this file instead of stdout.", "--output", "-o")
     wide: bool = _output(False, "Also show the scores of order 2 and other columns.", "--wide")
-    quality_from: str | None = _scoring(
-        None, "Model that rates the outputs, at an endpoint.", metavar="judge:MODEL|reward:MODEL"
-    )
-    rubric: Path | None = _scoring(None, "File with what a judge is to look at.")
-    judge_temperature: str | None = _advanced(
-        None, "Temperature of a judge, default 0.", metavar="NUMBER|server"
-    )
     fail_under: list[str] = _output([], "Exit with 5 if a score is lower: conditional_vendi=4.5.")
     plot: Path | None = _output(None, "Also save a plot to this file (.png, .svg or .pdf).")
     report: Path | None = _output(None, "Also write an HTML page to this file.")
@@ -224,6 +224,15 @@ class Job(Reading):
         require_different(targets)
         if self.details and self.form != "json":
             raise ArgumentError("--details adds to the JSON document: it needs --format json.")
+
+    def read(
+        self, source: str | None = None, written: Sequence[Path] = (), **changed: object
+    ) -> Samples:
+        """The samples, without the quality that a folder of vectors may hold if a model rates."""
+        samples = super().read(source, written, **changed)
+        if self.quality_from is not None and self.quality_field is None:
+            return replace(samples, quality=None)
+        return samples
 
     def run(self, function: Callable[..., R], data: object, **options: object) -> R:
         """Call a library function that scores, on a cluster if the flags name one."""

@@ -58,7 +58,7 @@ class Service:
         The address if the variable is not set; empty if it has to be set.
     needs_key : bool
         Whether a request without a key is refused before it is sent.
-    headers : dict
+    headers : tuple of (str, str)
         Further headers, and the variables that hold their values.
     """
 

@@ -3,7 +3,6 @@
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar
 
 from divprism.embedders._answer import UnusableAnswerError
@@ -67,6 +66,7 @@ class QualityModel(ABC):
     max_bytes: int = field(default=_MAX_BYTES, kw_only=True)
     # The address that was asked, recorded for results: no choice, so it is no part of equality.
     _asked: str = field(default="", init=False, repr=False, compare=False)
+    _pace: Pace = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_model_name(self.model)
@@ -81,6 +81,8 @@ class QualityModel(ABC):
             check_seconds(name, getattr(self, name))
         if self.requests_per_minute is not None:
             check_seconds("requests_per_minute", self.requests_per_minute, minimum=1e-3)
+        # Here and not when it is first used: threads would make several.
+        object.__setattr__(self, "_pace", Pace(self.requests_per_minute))
 
     @property
     def name(self) -> str:
@@ -156,7 +158,3 @@ class QualityModel(ABC):
     def asked_at(self, address: str) -> None:
         """Record the address that was asked."""
         object.__setattr__(self, "_asked", address)
-
-    @cached_property
-    def _pace(self) -> Pace:
-        return Pace(self.requests_per_minute)
