@@ -265,7 +265,7 @@ JUDGED: dict[str, tuple[Respond, type, str]] = {
     ),
     "401": (sends(b"{}", 401), MISSING, "does not accept the key in OPENAI_API_KEY"),
     "404": (sends(b"{}", 404), MISSING, "it has no chat model m, or OPENAI_BASE_URL is not its"),
-    "429": (sends(b"{}", 429), MISSING, "answered 429, 1 times in a row. `quality` also takes"),
+    "429": (sends(b"{}", 429), MISSING, "answered 429, 1 times in a row. Numbers in a column"),
     "400": (
         sends(b'{"error": {"message": "Unsupported value: temperature"}}', 400),
         DATA, "answered 400 to texts for m: Unsupported value: temperature",
@@ -536,6 +536,12 @@ def test_flags_that_do_not_fit_are_refused_before_a_request(case, source, judgin
     done = command("score", source, "--quality-from", "judge:m", *flags)
     assert done.exit_code != 0
     assert message in " ".join(done.stderr.split())
+    assert not judging.seen
+
+
+def test_a_mixture_is_asked_for_its_least_quality_first(source, judging):
+    done = command("mix", source, "--quality-from", "judge:m")
+    assert "--quality-from needs --min-quality" in done.stderr
     assert not judging.seen
 
 

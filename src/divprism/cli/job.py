@@ -188,7 +188,7 @@ class Job(Reading):
     normalize_x: bool = _scoring(False, "Scale vectors of the outputs.", "--normalize-x")
     normalize_t: bool = _scoring(False, "Scale vectors of the prompts.", "--normalize-t")
     quality_from: str | None = _scoring(
-        None, "Model that rates the outputs, at an endpoint.", metavar="judge:MODEL|reward:MODEL"
+        None, "Have outputs rated at an endpoint: judge:NAME, reward:NAME.", metavar="MODEL"
     )
     rubric: Path | None = _scoring(None, "File with what a judge is to look at.")
     judge_temperature: str | None = _advanced(

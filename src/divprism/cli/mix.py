@@ -30,6 +30,8 @@ def mix(
             raise ArgumentError(
                 f"--quality and --quality-{flag_name} both give a quality; leave one out."
             )
+    if job.quality_from is not None and min_quality is None:
+        raise ArgumentError("--quality-from needs --min-quality: how good mixtures have to be.")
     models = job.read_models([job.source, *(others or [])])
     settings = job.settings(next(iter(models.values())))
     options = {"settings": settings, "memory": job.max_memory}

@@ -24,7 +24,7 @@ __all__ = ["QualityModel", "UnusableRatingError"]
 
 # A server without keys is as frequent as one with: the judge of a cluster, a model on this machine.
 _OWN = Service("QUALITY_BASE_URL", "QUALITY_API_KEY", needs_key=False)
-_WAY_OUT = "`quality` also takes numbers, a column or a function."
+_WAY_OUT = "Numbers in a column need no endpoint."
 _MAX_BYTES = 1 << 20  # of an answer: one number, and what servers add to it
 _MOST_AT_ONCE = 64
 
