@@ -61,7 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.seen.append(
             {"method": self.command, "path": self.path, "headers": dict(self.headers)}
         )
-        self.server.seen[-1]["content"] = content
+        self.server.seen[-1] |= {"content": content, "thread": threading.get_ident()}
         self.server.respond(self)
         self.close_connection = True
 

@@ -20,6 +20,7 @@ from report_cases import KERNELS
 
 import divprism as dp
 from divprism.embedders._answer import UnusableAnswerError, read_message, read_vectors
+from divprism.embedders._key import Key
 from divprism.report.config_files import ALLOWED, check_value, read_config
 from divprism.report.details import detailed
 from divprism.report.page import report_page
@@ -162,6 +163,23 @@ def _check_answer(content, _):
     _check_vectors(vectors)
 
 
+def _rating():
+    """An answer of a judge and of a reward model in one."""
+    message = {"role": "assistant", "content": "7"}
+    rewards = [{"index": 0, "label": "LABEL_0", "probs": [0.5], "num_classes": 1}]
+    return {"choices": [{"index": 0, "message": message}], "data": rewards}
+
+
+def _check_rating(content, _):
+    try:
+        judged = dp.Judge("m").read(content, Key("sk-of-the-fuzzer"))
+        rewarded = dp.RewardModel("m").read(content, Key("sk-of-the-fuzzer"))
+    except UnusableAnswerError as error:
+        raise dp.DataError(f"the answer is unusable: {error}") from None
+    assert 0 <= judged <= 10
+    assert 0 <= rewarded <= 1e9
+
+
 def _check_vectors(vectors):
     assert vectors.shape[0] == len(TEXTS)
     assert np.isfinite(vectors).all()
@@ -259,5 +277,6 @@ KINDS = [
     Kind("config", "configs", _written(_config), _JSON, _check_config, 2),
     Kind("result-as-config", "configs", _written(_evaluation), _JSON, _check_config),
     Kind("answer", "endpoints", _written(_answer), _JSON, _check_answer, 2),
+    Kind("rating", "endpoints", _written(_rating), _JSON, _check_rating),
     Kind("http", "endpoints", _http, _changed_http, _check_http),
 ]

@@ -1630,7 +1630,7 @@ def test_no_secret_is_in_the_description(monkeypatch):
 
 def test_requests_are_spaced(openai_api, monkeypatch):
     slept = []
-    monkeypatch.setattr("divprism.embedders.http.time.sleep", slept.append)
+    monkeypatch.setattr("divprism.embedders._requests.time.sleep", slept.append)
     embedder = OpenAI("plain", requests_per_minute=6.0)
     for _ in range(3):
         embedder.embed_batch(["a"])

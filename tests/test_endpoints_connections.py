@@ -349,7 +349,7 @@ def test_waits_are_bounded_whatever_the_server_asks_for(status, header, endpoint
         waits.append(seconds)
         clock[0] += seconds
 
-    monkeypatch.setattr("divprism.embedders.http.time.sleep", sleep)
+    monkeypatch.setattr("divprism.embedders._requests.time.sleep", sleep)
     for case, value in RETRY_AFTER.items():
         headers = {} if value is None else {header: value}
         lines = "".join(f"{name}: {text}\r\n" for name, text in headers.items())

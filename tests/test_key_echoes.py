@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from divprism.embedders._answer import read_message
 from divprism.embedders._key import Key, plain_words
-from divprism.embedders.http import _quote
+from divprism.embedders._requests import quoted
 
 KEY = "sk-proj-Zx81QwLpT0vNm7RbYc5"
 
@@ -47,7 +48,8 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_no_encoding_of_the_key_is_printed(name):
     encoded = ENCODINGS[name](KEY)
-    message = _quote(json.dumps({"error": {"message": f"bad key: {encoded}"}}).encode(), Key(KEY))
+    body = json.dumps({"error": {"message": f"bad key: {encoded}"}}).encode()
+    message = quoted(read_message(body), Key(KEY))
     assert all(encoded[start : start + 8] not in message for start in range(len(encoded) - 7))
     assert message.startswith(("bad key", "its message is not shown"))
 

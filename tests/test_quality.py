@@ -337,7 +337,10 @@ REFUSED = [
     ([1e308] * 4, r"`quality` must be at most 1e\+09; entry 0 is 1e\+308. Divide all qualities"),
     ([5e-324] * 4, r"`quality` must have a mean of at least 1e-100, and the largest is 4.9"),
     ("stars", r"`quality` names a column of a table or file, but `x` is a numpy.ndarray"),
-    ("https://example.com/score", r"`quality` is a URL, and no endpoint is asked for scores"),
+    (
+        "https://example.com/score",
+        r"`quality` is a URL, which names no model: pass dp.Judge",
+    ),
     (lambda x, t: None, r"the function `quality` returned None"),
     (lambda x, t: [1.0], r"`quality` must have one number per output, shape \(4,\); got shape"),
 ]

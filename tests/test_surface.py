@@ -27,6 +27,7 @@ ROOMS = [
     "estimators",
     "data",
     "embedders",
+    "judges",
     "scores",
     "analysis",
     "report",

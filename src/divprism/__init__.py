@@ -8,6 +8,7 @@ __version__ = "0.1.0"  # first, so that the rooms can import it while this packa
 
 from divprism import embedders as _embedders
 from divprism import estimators as _estimators
+from divprism import judges as _judges
 from divprism.analysis.bandwidth_sweep import BandwidthSweep, bandwidth_sweep
 from divprism.analysis.baseline import ShuffledBaseline, shuffled_baseline
 from divprism.analysis.comparison import Comparison, Difference, compare
@@ -74,6 +75,7 @@ from divprism.errors import (
     Notice,
 )
 from divprism.estimators import *  # noqa: F403  # a new estimator is public
+from divprism.judges import *  # noqa: F403
 from divprism.scores import functions as _functions
 from divprism.scores.bandwidth import (
     BandwidthRule,
@@ -171,6 +173,7 @@ __all__ = [
 __all__ += _embedders.__all__
 __all__ += _estimators.__all__
 __all__ += _functions.__all__
+__all__ += _judges.__all__
 __all__ += _kernels.__all__
 
 

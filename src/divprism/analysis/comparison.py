@@ -9,7 +9,7 @@ import numpy as np
 
 from divprism.analysis.assess import assess_models
 from divprism.analysis.evaluation import SCHEMA, SHOWN_MODELS, Evaluation, Results
-from divprism.analysis.inputs import with_rule_of
+from divprism.analysis.inputs import with_quality_model, with_rule_of
 from divprism.analysis.intervals import SamplingError
 from divprism.analysis.matched_models import matched_models
 from divprism.analysis.model_ratios import Difference, differences_of
@@ -212,10 +212,10 @@ def compare(
         Whether to add what the models share (see `dp.overlap`).
     prompt, output, model : str, optional
         Columns of the tables or files, recognised by their names if not given.
-    quality : str, callable, array (n,), or mapping of name to array, optional
-        How good each output is, as in `evaluate`: the name of a column, a function, or numbers; for
-        a mapping of models a mapping to numbers. Adds scores, and the `front` of the models that no
-        other one exceeds in both quality and diversity (`pareto`).
+    quality : str, callable, QualityModel, array (n,), or mapping of name to array, optional
+        How good each output is, as in `evaluate`: the name of a column, a function, a model to ask,
+        or numbers; for a mapping of models a mapping to numbers. Adds scores, and the `front` of
+        the models that no other one exceeds in both quality and diversity (`pareto`).
     interval : float, optional
         Level of all intervals; default 0.95.
     **options
@@ -238,13 +238,14 @@ def compare(
     ({'free': (1, 1), 'fixed': (2, 2)}, 2.0)
     """
     spec = score_spec(by, "by")
-    settings, resources = read_options(options, EvaluationOptions, "compare")
+    settings, resources = read_options(options, EvaluationOptions, "compare", rates=True)
     # A ranking without errors would hide ties, so intervals are always computed.
     if settings.interval is None:
         settings = replace(settings, interval=_LEVEL)
     _require_no_labels(spec)
     if overlap:
         refuse_truncation(settings, "overlap")
+    settings = with_quality_model(settings, quality)
     columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
     kept = matched_models(models, settings, resources, columns, quality)
     settings = kept.settings

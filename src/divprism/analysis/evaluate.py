@@ -12,9 +12,11 @@ from divprism.analysis.evaluation import Evaluation, Results, runtime_since
 from divprism.analysis.inputs import (
     embed_samples,
     pool_bandwidths,
+    rate_samples,
     read_samples,
     require_one_model,
     require_some_quality,
+    with_quality_model,
     with_rule_of,
 )
 from divprism.analysis.matching import inequality_warnings
@@ -104,11 +106,12 @@ def evaluate(
         is an evaluation for each model, by the rules of `evaluate_models`.
     weights : array (n,), optional
         Sample weights that sum to one. Default: equal.
-    quality : array (n,), str or callable, optional
+    quality : array (n,), str, callable or QualityModel, optional
         How good each output is, numbers of at least zero: an array, the name of a column of the
-        table or file `x`, or a function that gets the outputs and the prompts (lists of strings or
-        paths, or arrays) and returns them. Adds `quality`, their mean, and its products with
-        diversity, `quality_conditional_vendi` and `quality_vendi` (docs/how-to/quality.md).
+        table or file `x`, a function that gets the outputs and the prompts (lists of strings or
+        paths, or arrays) and returns them, or a model to ask, `Judge` or `RewardModel`. Adds
+        `quality`, their mean, and its products with diversity, `quality_conditional_vendi` and
+        `quality_vendi` (docs/how-to/quality.md).
     reference : as `x`, optional
         Real data, embedded as the outputs are; adds `fidelity`: kernel distance, recall and
         coverage, in-batch similarity and, where one model embedded outputs and prompts, alignment.
@@ -161,7 +164,8 @@ def evaluate(
     [20.0, 5.0, 4.0]
     """
     start = time.perf_counter()
-    settings, resources = read_options(options, EvaluationOptions, "evaluate")
+    settings, resources = read_options(options, EvaluationOptions, "evaluate", rates=True)
+    settings = with_quality_model(settings, quality)
     columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
     # The prompt kernel decides whether texts are embedded or compared as ids.
     samples = read_samples(x, t, settings.kernel_t, columns, quality)
@@ -176,6 +180,7 @@ def evaluate(
     require_one_model(samples, "an evaluation is")
     if reference is not None and weights is not None:
         raise ArgumentError("`reference` does not go with `weights`: its metrics have none.")
+    samples, settings = rate_samples(samples, settings, resources)
     embedded, settings = embed_samples(samples, settings, resources)
     fidelity = None
     if reference is not None:
@@ -210,7 +215,7 @@ def evaluate_models(
         Prompts kept in another file.
     prompt, output, model : str, optional
         Columns of the table or file, recognised by their names if not given.
-    quality : array (n,), str or callable, optional
+    quality : array (n,), str, callable or QualityModel, optional
         As in `evaluate`; a function is called once, with the outputs of all models.
     reference : as in `evaluate`, optional
         Real data, the same for all models.
@@ -222,7 +227,8 @@ def evaluate_models(
     Results
         An Evaluation for each model, in order of first appearance.
     """
-    settings, resources = read_options(options, EvaluationOptions, "evaluate_models")
+    settings, resources = read_options(options, EvaluationOptions, "evaluate_models", rates=True)
+    settings = with_quality_model(settings, quality)
     columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
     samples = read_samples(x, t, settings.kernel_t, columns, quality)
     samples.require_models(model_keyword(x))
@@ -235,6 +241,7 @@ def _evaluate_each(
     samples: Samples, reference: object, settings: Settings, resources: Resources
 ) -> Results:
     """The evaluation of each model of some samples."""
+    samples, settings = rate_samples(samples, settings, resources)
     by_model = samples.by_model()
     require_some_quality(by_model)
     unequal = inequality_warnings(by_model)

@@ -16,6 +16,8 @@ from divprism.data.wording import counted
 from divprism.embedders.embedding import embed, resolve_embedder
 from divprism.engines import Resources
 from divprism.errors import ArgumentError, DataError
+from divprism.judges import QualityModel
+from divprism.judges.asking import rated
 from divprism.scores.departures import departures, open_sides
 from divprism.scores.normalization import normalized
 from divprism.scores.problem import choose_truncation
@@ -28,10 +30,12 @@ __all__ = [
     "embed_samples",
     "named_model",
     "pool_bandwidths",
+    "rate_samples",
     "read_samples",
     "require_model",
     "require_one_model",
     "require_some_quality",
+    "with_quality_model",
     "with_rule_of",
     "with_truncation",
 ]
@@ -42,10 +46,42 @@ def read_samples(
 ) -> Samples:
     """The samples that a user passes, with the quality of each output if that is given.
 
-    A column that `quality` names is one of `columns`.
+    A column that `quality` names is one of `columns`. `rate_samples` asks a model that rates.
     """
     samples = as_samples(x, t, kernel_t, columns)
+    if isinstance(quality, QualityModel):
+        # Asked later, when everything else has been accepted.
+        return replace(samples, quality=None)
     return with_quality(samples, quality, are_given=isinstance(x, Samples))
+
+
+def with_quality_model(settings: Settings, quality: object) -> Settings:
+    """Settings with the model that rates the outputs, if `quality` is one.
+
+    Numbers, a column or a function take the place of the model of earlier settings.
+    """
+    if isinstance(quality, QualityModel):
+        return replace(settings, quality_from=quality)
+    if quality is not None:
+        return replace(settings, quality_from=None)
+    return settings
+
+
+def rate_samples(
+    samples: Samples, settings: Settings, resources: Resources
+) -> tuple[Samples, Settings]:
+    """The samples with the ratings of the model in the settings, if there is one.
+
+    A quality that the samples hold already is kept, and the settings then name no model.
+    """
+    if settings.quality_from is None:
+        return samples, settings
+    if samples.quality is not None:
+        return samples, replace(settings, quality_from=None)
+    # A copy for each result: it records the address that was asked.
+    model = replace(settings.quality_from)
+    found = rated(samples, model, cache=resources.cache, progress=resources.progress)
+    return found, replace(settings, quality_from=model)
 
 
 def require_some_quality(by_model: Mapping[str, Samples]) -> None:

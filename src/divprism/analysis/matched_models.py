@@ -9,6 +9,7 @@ import numpy as np
 from divprism.analysis.inputs import (
     embed_samples,
     pool_bandwidths,
+    rate_samples,
     read_samples,
     require_some_quality,
 )
@@ -20,6 +21,7 @@ from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples
 from divprism.engines import Resources
 from divprism.errors import ArgumentError, DataError, Notice
+from divprism.judges import QualityModel
 from divprism.scores.settings import Settings
 
 __all__ = ["MatchedModels", "matched_models"]
@@ -75,6 +77,7 @@ def matched_models(
     _require_one_quality(given)
     kept, notes = match_prompts(given, model_keyword(models))
     compared = {model: part.select(kept[model]) for model, part in given.items()}
+    compared, notices, settings = _rated(compared, settings, resources)
     require_some_quality(compared)
     # Outputs that are left out take part in the choice of bandwidths, so that it is the choice of
     # `evaluate_models`, and a model has the same score in both.
@@ -86,10 +89,10 @@ def matched_models(
     settings = pool_bandwidths(embedded, settings)
     return MatchedModels(
         given=compared,
-        embedded=_matched(embedded, kept),
+        embedded=_matched(embedded, kept, compared),
         settings=settings,
-        notes=(*notes, *embedded.notes),
-        warnings=embedded.warnings,
+        notes=(*notes, *(each for each in notices if each.severity == "note"), *embedded.notes),
+        warnings=(*embedded.warnings, *(each for each in notices if each.severity != "note")),
     )
 
 
@@ -125,12 +128,13 @@ def _split_models(models: object, columns: Fields, quality: object) -> dict[str,
 
 def _quality_of(name: object, models: Mapping[Any, object], quality: object) -> object:
     """The quality of the outputs of one source among several."""
-    if quality is None or isinstance(quality, str) or callable(quality):
+    if quality is None or isinstance(quality, str | QualityModel) or callable(quality):
         return quality
     if not isinstance(quality, Mapping):
         raise ArgumentError(
-            "`quality` must be a mapping with the names of `models`, the name of a column or a "
-            f"function, where `models` is a mapping; got a {type(quality).__name__}."
+            "`quality` must be a mapping with the names of `models`, the name of a column, a "
+            "function, or a model that rates, where `models` is a mapping; "
+            f"got a {type(quality).__name__}."
         )
     differing = [each for each in (*models, *quality) if (each in models) != (each in quality)]
     if differing:
@@ -151,12 +155,40 @@ def _require_one_quality(given: Mapping[str, Samples]) -> None:
         )
 
 
-def _matched(embedded: Samples, kept: Mapping[str, list[int]]) -> dict[str, Samples]:
-    """The outputs of each model that are compared."""
+def _rated(
+    compared: dict[str, Samples], settings: Settings, resources: Resources
+) -> tuple[dict[str, Samples], tuple[Notice, ...], Settings]:
+    """The outputs that are compared, rated by the model in the settings if there is one.
+
+    Outputs that were left out are not rated: their ratings would not enter any number.
+    """
+    if settings.quality_from is None:
+        return compared, (), settings
+    # The texts of vectors, which a model that rates reads.
+    texts = {model: part.given or part for model, part in compared.items()}
+    if any(part.quality is not None for part in compared.values()):
+        texts = compared
+    pooled = replace(_pool(texts), warnings=())
+    found, settings = rate_samples(pooled, settings, resources)
+    if settings.quality_from is None or found.quality is None:
+        return compared, (), settings
+    rated, start = {}, 0
+    for model, part in compared.items():
+        rated[model] = replace(part, quality=found.quality[start : start + len(part)])
+        start += len(part)
+    return rated, (*found.notes, *found.warnings), settings
+
+
+def _matched(
+    embedded: Samples, kept: Mapping[str, list[int]], compared: Mapping[str, Samples]
+) -> dict[str, Samples]:
+    """The vectors of the outputs of each model that are compared, with the quality of these."""
     matched = {}
     for model, part in embedded.by_model().items():
         # Notes about embedding and files are given once, for all models.
-        matched[model] = replace(part.select(kept[model]), notes=(), warnings=())
+        matched[model] = replace(
+            part.select(kept[model]), notes=(), warnings=(), quality=compared[model].quality
+        )
     return matched
 
 

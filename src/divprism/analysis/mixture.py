@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from divprism.analysis.inputs import with_quality_model
 from divprism.analysis.matched_models import MatchedModels, matched_models
 from divprism.analysis.mixture_result import GroupMixture, Mixture
 from divprism.analysis.mixture_solve import SolvedMixture, solved_mixture
@@ -24,6 +25,7 @@ from divprism.data.readers.fields import Fields
 from divprism.data.readers.guards import shown
 from divprism.engines import blas_for
 from divprism.errors import ArgumentError, Notice
+from divprism.judges import QualityModel
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
 from divprism.scores.spec import score_spec
 
@@ -37,6 +39,7 @@ Groups = str | Mapping[Any, str] | Callable[[str], str] | None
 MIXED = ("conditional_vendi", "conditional_rke", "vendi", "rke")
 """Scores that a mixture can maximise."""
 
+_TOGETHER = "`quality` and `min_quality` must be given together, or neither."
 _LEVEL = 0.95  # default level of the interval
 _EXCHANGES = 99  # default number of exchanges at order 1, of which few are needed
 
@@ -119,8 +122,14 @@ def mixture(
     >>> round(best.score, 6), best.best, round(best.gain, 6)
     (3.0, 'two', 1.5)
     """
-    settings, resources = read_options(options, EvaluationOptions, "mixture")
+    settings, resources = read_options(options, EvaluationOptions, "mixture", rates=True)
     settings = _checked_settings(by, settings)
+    settings = with_quality_model(settings, quality)
+    if min_quality is None:
+        # Before anything is asked, which may cost money.
+        if isinstance(quality, QualityModel):
+            raise ArgumentError(_TOGETHER)
+        settings = replace(settings, quality_from=None)
     columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
     of_outputs = None if isinstance(quality, Mapping) else quality
     kept = matched_models(models, settings, resources, columns, of_outputs)
@@ -227,7 +236,7 @@ def _corners(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The corners of the weights that are allowed, as rows, and the quality of each model."""
     if (quality is None) != (least is None):
-        raise ArgumentError("`quality` and `min_quality` must be given together, or neither.")
+        raise ArgumentError(_TOGETHER)
     if quality is None or least is None:
         return np.eye(len(names)), None
     # Names of models may be numbers, such as checkpoints.

@@ -3,7 +3,7 @@
 from divprism.analysis.bandwidth_sweep import bandwidth_sweep
 from divprism.analysis.convergence import converge as converge_samples
 from divprism.analysis.inputs import named_model
-from divprism.cli.job import ASSESSMENT, Job, command, flag
+from divprism.cli.job import ASSESSMENT, RATING, Job, command, flag
 from divprism.errors import ArgumentError
 from divprism.report.tables import convergence_table, curves_table, sweep_table
 from divprism.scores.registry import numbers_of
@@ -11,7 +11,7 @@ from divprism.scores.registry import numbers_of
 # A sweep sets the kernels itself, and computes all eigenvalues of matrices of --max-rows rows.
 _NOT_SWEPT = ("kernel_x", "kernel_t", "bandwidth_x", "bandwidth_t", "estimator", "max_memory")
 _ONE_MACHINE = ("workers", "scheduler", "resume")  # subsets are small
-_UNUSED = ("quality_field",)  # curves are those of diversity
+_UNUSED = ("quality_field", *RATING)  # curves are those of diversity
 
 
 @command(*(name for name in ASSESSMENT if name != "unit"), *_ONE_MACHINE, *_UNUSED)

@@ -11,7 +11,7 @@ from divprism.analysis.differences import diff as diff_models
 from divprism.analysis.differences import novelty as novelty_of
 from divprism.analysis.differences.compared import MODES_OF
 from divprism.cli.config import typed
-from divprism.cli.job import Job, command, flag
+from divprism.cli.job import RATING, Job, command, flag
 from divprism.cli.messages import say
 from divprism.data.files import check_target, require_different, write_text
 from divprism.errors import ArgumentError
@@ -33,7 +33,7 @@ _GROUPINGS: dict[str, library.Grouping] = {
 _NOT_USED = ("order", "truncation", "estimator", "fail_under", "plot", "details", "report", "wide")
 
 
-@command(*_NOT_USED, "workers", "scheduler", "resume")
+@command(*_NOT_USED, *RATING, "workers", "scheduler", "resume")
 def diff(
     job: Job,
     other: str | None = typer.Argument(None, metavar="IN2", help="Outputs of a second model."),

@@ -6,7 +6,7 @@ from typing import Any
 
 from divprism.analysis import groups as library
 from divprism.analysis.inputs import named_model
-from divprism.cli.job import ASSESSMENT, Job, command, flag
+from divprism.cli.job import ASSESSMENT, RATING, Job, command, flag
 from divprism.data.readers import read_arrays
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
@@ -22,7 +22,7 @@ _WAYS: dict[str, Callable[[int], library.Grouping | None]] = {
 }
 
 
-@command(*ASSESSMENT, "quality_field", "plot", "workers", "scheduler", "resume")
+@command(*ASSESSMENT, "quality_field", *RATING, "plot", "workers", "scheduler", "resume")
 def groups(
     job: Job,
     by: str = flag("Scoring", "auto", "How to group prompts.", metavar="|".join([*_WAYS, "FIELD"])),

@@ -25,6 +25,8 @@ from divprism.data.wording import differing_names, json_text
 from divprism.embedders import OpenAI
 from divprism.engines import cluster
 from divprism.errors import ArgumentError
+from divprism.judges import QualityModel
+from divprism.judges.chat import read_rubric
 from divprism.report import report_page
 from divprism.report.config_files import check_embedder
 from divprism.report.details import detailed
@@ -49,11 +51,14 @@ def flag(panel: str, default: object, text: str, *names: str, **more: Any) -> An
 
 # Flags about intervals and gates, which only scores of whole models have.
 ASSESSMENT = ("interval", "unit", "num_permutations", "fail_under", "report", "details")
+# Flags about models that rate outputs: commands without scores of quality have none of them.
+RATING = ("quality_from", "rubric", "judge_temperature")
 _PANELS = ("Input", "Scoring", "Embedding", "Output", "Advanced")  # in the order of the help
 _READ = (
     "prompts",
     "labels",
     "weights",
+    "rubric",
     "config",
     "reference",
     "keep",
@@ -182,6 +187,13 @@ class Job(Reading):
     normalize: bool = _scoring(False, "Scale all vectors to norm one.", "--normalize")
     normalize_x: bool = _scoring(False, "Scale vectors of the outputs.", "--normalize-x")
     normalize_t: bool = _scoring(False, "Scale vectors of the prompts.", "--normalize-t")
+    quality_from: str | None = _scoring(
+        None, "Have outputs rated at an endpoint: judge:NAME, reward:NAME.", metavar="MODEL"
+    )
+    rubric: Path | None = _scoring(None, "File with what a judge is to look at.")
+    judge_temperature: str | None = _advanced(
+        None, "Temperature of a judge, default 0.", metavar="NUMBER|server"
+    )
     estimator: str = _advanced("auto", "How spectra are computed; see divprism ls estimators.")
     rng: int = _advanced(0, "Seed of everything random.")
     max_memory: str | None = _advanced(None, "Limit, e.g. 4GB; default: half of the free memory.")
@@ -213,6 +225,15 @@ class Job(Reading):
         if self.details and self.form != "json":
             raise ArgumentError("--details adds to the JSON document: it needs --format json.")
 
+    def read(
+        self, source: str | None = None, written: Sequence[Path] = (), **changed: object
+    ) -> Samples:
+        """The samples, without the quality that a folder of vectors may hold if a model rates."""
+        samples = super().read(source, written, **changed)
+        if self.quality_from is not None and self.quality_field is None:
+            return replace(samples, quality=None)
+        return samples
+
     def run(self, function: Callable[..., R], data: object, **options: object) -> R:
         """Call a library function that scores, on a cluster if the flags name one."""
         with cluster(self.scheduler, self.workers) as engine:
@@ -234,7 +255,28 @@ class Job(Reading):
                 plain[f"kernel_{side}"] = self._kernel_without_bandwidth(side)
         if self.kernel_t == "gaussian" and getattr(samples.prompts, "ndim", 2) == 1:
             raise ArgumentError("--kernel-t gaussian needs vectors, and these prompts are ids.")
-        return replace(Settings.from_dict(plain), **self.embedders(samples))
+        chosen = Settings.from_dict(plain)
+        return replace(chosen, **self.embedders(samples), quality_from=self.quality_model())
+
+    def quality_model(self) -> QualityModel | None:
+        """The model that rates the outputs; None without one."""
+        of_judge: Document = {}
+        if self.rubric is not None:
+            of_judge["rubric"] = read_rubric(self.rubric)
+        if self.judge_temperature is not None:
+            of_judge["temperature"] = registry.temperature(self.judge_temperature)
+        if self.quality_from is None:
+            if of_judge:
+                raise ArgumentError(
+                    "--rubric and --judge-temperature are for a judge: add --quality-from "
+                    "judge:MODEL."
+                )
+            return None
+        if self.quality_field is not None:
+            raise ArgumentError("--quality-from and --quality-field both give a quality.")
+        if self.offline:
+            raise ArgumentError("--offline rules out --quality-from, which calls an endpoint.")
+        return registry.quality_model(self.quality_from, **of_judge)
 
     def _kernel_without_bandwidth(self, side: str) -> str | None:
         """The kernel, of a config without the bandwidth that a flag replaces."""

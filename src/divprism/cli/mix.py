@@ -25,16 +25,22 @@ def mix(
     """Mix models: which weights make their outputs together most diverse?"""
     if not job.interval:  # for score, 0 means no intervals
         raise ArgumentError("--interval must be above 0: the gain comes with an interval.")
-    if quality and job.quality_field is not None:
-        raise ArgumentError("--quality and --quality-field both give a quality; leave one out.")
+    for flag_name, given in (("field", job.quality_field), ("from", job.quality_from)):
+        if quality and given is not None:
+            raise ArgumentError(
+                f"--quality and --quality-{flag_name} both give a quality; leave one out."
+            )
+    if job.quality_from is not None and min_quality is None:
+        raise ArgumentError("--quality-from needs --min-quality: how good mixtures have to be.")
     models = job.read_models([job.source, *(others or [])])
-    options = {"settings": job.settings(next(iter(models.values()))), "memory": job.max_memory}
+    settings = job.settings(next(iter(models.values())))
+    options = {"settings": settings, "memory": job.max_memory}
     result = job.run(
         mixture,
         models,
         by=by,
         per_group="prompt" if per_prompt else None,
-        quality=_numbers(quality),
+        quality=_numbers(quality) or settings.quality_from,
         min_quality=min_quality,
         **options,
     )

@@ -39,7 +39,7 @@ def score(
         gates,
         labels=labels is not None,
         prompts=samples.prompts is not None,
-        quality=samples.quality is not None,
+        quality=samples.quality is not None or job.quality_from is not None,
     )
     options: dict[str, object] = {"settings": job.settings(samples), "memory": job.max_memory}
     for name, path in (("labels", labels), ("weights", weights)):

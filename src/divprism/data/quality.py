@@ -24,8 +24,9 @@ def column_of_quality(quality: object) -> str | None:
         return None
     if is_url(quality):
         raise ArgumentError(
-            "`quality` is a URL, and no endpoint is asked for scores: pass a function of the "
-            "outputs and the prompts that calls it."
+            "`quality` is a URL, which names no model: pass dp.Judge(MODEL) or "
+            "dp.RewardModel(MODEL), with the address in QUALITY_BASE_URL, or a function that "
+            "calls it."
         )
     return quality
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from divprism.data.strict_json import refuse_constant, unique_keys
 
-__all__ = ["UnusableAnswerError", "read_message", "read_vectors"]
+__all__ = ["UnusableAnswerError", "parse_answer", "read_message", "read_vectors"]
 
 # An answer has two containers and about ten strings per text. Parsing makes an object of up to 200
 # bytes of each, so far larger numbers of them are refused before.
@@ -31,7 +31,7 @@ def read_vectors(body: bytes, count: int) -> np.ndarray:
         If the answer is not JSON, its indices do not number the texts, or its vectors are not
         finite numbers of one length.
     """
-    answer = _parsed(body, count)
+    answer = parse_answer(body, count, "a list of vectors")
     entries = None
     if isinstance(answer, dict):
         entries = answer.get("data")
@@ -52,7 +52,7 @@ def read_message(body: bytes) -> str:
     if len(body) > _MAX_MESSAGE_BYTES:
         return ""
     try:
-        answer = _parsed(body, 1)
+        answer = parse_answer(body, 1, "a message")
     except UnusableAnswerError:
         return ""
     # OpenAI: {"error": {"message": ...}}; others: {"error": ...}, {"message": ...}, {"detail": ...}
@@ -64,10 +64,17 @@ def read_message(body: bytes) -> str:
     return ""
 
 
-def _parsed(body: bytes, count: int) -> Any:
+def parse_answer(body: bytes, count: int, expected: str) -> Any:
+    """Return an answer about `count` texts as JSON; `expected` is what it should be.
+
+    Raises
+    ------
+    UnusableAnswerError
+        If it is not JSON, repeats a key, or has far more parts than such an answer.
+    """
     limit = _MAX_PARTS_PER_TEXT * (count + _MAX_PARTS_PER_TEXT)
     if max(body.count(b"{") + body.count(b"["), body.count(b'"')) > limit:
-        raise UnusableAnswerError("it is not a list of vectors")
+        raise UnusableAnswerError(f"it is not {expected}")
     try:
         return json.loads(
             body.decode("utf-8-sig"),

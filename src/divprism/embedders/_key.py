@@ -103,6 +103,10 @@ class Key:
         """Return the value of the header `Authorization`."""
         return f"Bearer {self._text}"
 
+    def is_empty(self) -> bool:
+        """Whether there is no key, as for servers that ask for none."""
+        return not self._text
+
     def is_part_of(self, text: str) -> bool:
         """Whether a text contains the whole key, and the key is long enough to be a secret."""
         return len(self._text) >= _MIN_SECRET and self._text in text

@@ -36,6 +36,7 @@ __all__ = [
     "check_folder",
     "embed",
     "embed_into_cache",
+    "resolve_cache",
     "resolve_embedder",
     "save_embedded",
 ]
@@ -96,7 +97,7 @@ def embed(
             "`samples` must be Samples: use dp.load, or dp.Samples(outputs=[...]); "
             f"got {type(samples).__name__}."
         )
-    vector_cache, cache_notes = _resolve_cache(cache)
+    vector_cache, cache_notes = resolve_cache(cache)
     report = as_progress(progress)
     sides = {"x": samples.outputs, "t": samples.prompts}
     notes = [*samples.notes, *cache_notes]
@@ -165,7 +166,7 @@ def embed_into_cache(
     DataError
         If the cache cannot be written.
     """
-    kept, notes = _resolve_cache(cache)
+    kept, notes = resolve_cache(cache)
     if kept is None:
         why = "; ".join(map(str, notes)) or "vectors are not kept without a cache"
         raise ArgumentError(f"{why}; give a folder for them as `output`.")
@@ -189,7 +190,7 @@ def embed_into_cache(
     return embedded
 
 
-def _resolve_cache(cache: Cache | str | Path | bool | None) -> tuple[Cache | None, list[Notice]]:
+def resolve_cache(cache: Cache | str | Path | bool | None) -> tuple[Cache | None, list[Notice]]:
     """Return the cache, or None and a note if nothing can be kept."""
     if cache is False:
         return None, []

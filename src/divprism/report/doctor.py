@@ -47,7 +47,8 @@ if torch.backends.mps.is_available():
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([\w-]+)""")
 _PYTHON = re.compile(r"""python_version\s*(<=|>=|<|>)\s*['"](\d+\.\d+)""")
 _LONGEST_IMPORT = 120  # seconds; from a slow disk, torch takes some twenty
-_SECRETS = ("OPENAI_API_KEY", "HF_TOKEN")  # only whether they are set
+_ADDRESSES = ("OPENAI_BASE_URL", "QUALITY_BASE_URL")  # only the host
+_SECRETS = ("OPENAI_API_KEY", "QUALITY_API_KEY", "HF_TOKEN")  # only whether they are set
 
 
 def installation() -> Iterator[str]:
@@ -201,8 +202,9 @@ def _environment() -> Iterator[str]:
     for name in _VARIABLES:
         if name in os.environ:
             yield f"{name} is {visible(os.environ[name])!r}"
-    if "OPENAI_BASE_URL" in os.environ:
-        yield f"OPENAI_BASE_URL is {_address(os.environ['OPENAI_BASE_URL'])}"
+    for name in _ADDRESSES:
+        if name in os.environ:
+            yield f"{name} is {_address(os.environ[name])}"
     for name in _SECRETS:
         if name in os.environ:
             yield f"{name} is set"

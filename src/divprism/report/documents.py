@@ -157,7 +157,8 @@ SETTINGS = record(
         "bandwidth_rule": _MAYBE_TEXT,
         "order": _check_order,
         "truncation": maybe(whole(1)),
-    }
+    },
+    {"quality_from": maybe(record({"id": text}))},
 )
 _EMBEDDERS = list_of(record({"side": one_of("x", "t"), "id": text}))
 

@@ -545,6 +545,8 @@ def kernel_notes(document: Document) -> list[str]:
         if bandwidth is not None:
             parts.append(f"bandwidth {bandwidth:.6g}")
         notes.append(f"{noun}: {', '.join(parts)}")
+    if settings.get("quality_from"):
+        notes.append(f"quality: rated by {settings['quality_from']['id']}")
     explained = _formulas(settings)
     if settings["bandwidth_rule"] is not None:
         rule = registry.short_rule(settings["bandwidth_rule"])

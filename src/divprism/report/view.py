@@ -533,6 +533,8 @@ def settings_of(document: Document) -> list[tuple[str, str]]:
     """Return the settings, the data, the embedders and the runtime, as names and values."""
     rows: list[tuple[str, Any]] = []
     for name, value in document["settings"].items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key}: {part}" for key, part in value.items())
         rows.append((name.replace("_", " "), value))
     for name, value in document["data"].items():
         # Only settings need all digits, to be used again.

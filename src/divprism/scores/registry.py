@@ -34,6 +34,7 @@ from divprism.embedders import (
 from divprism.embedders.transformer_models import ALIASES
 from divprism.errors import ArgumentError
 from divprism.estimators import Estimator
+from divprism.judges import Judge, QualityModel, RewardModel
 from divprism.scores.bandwidth import DistinctPrompts, MedianDistance, StableScore
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "EMBEDDERS",
     "ESTIMATORS",
     "KERNELS",
+    "QUALITY_MODELS",
     "embedder",
     "formula",
     "is_registered",
@@ -51,7 +53,10 @@ __all__ = [
     "parse",
     "plugins",
     "spell",
+    "temperature",
     "purpose",
+    "quality_model",
+    "quality_model_of",
     "truncation",
     "without_bandwidth",
 ]
@@ -93,6 +98,9 @@ EMBEDDERS: dict[str, type[Embedder]] = {
 
 Short names of models are in `ALIASES`.
 """
+
+QUALITY_MODELS: dict[str, type[QualityModel]] = {kind.kind: kind for kind in (Judge, RewardModel)}
+"""Models that rate outputs, by the name before the colon; the text after it is their model."""
 
 # Names that stand for embedders elsewhere, and why there are none here.
 _REFUSED = {
@@ -358,6 +366,58 @@ def embedder(text: str, **options: Any) -> Embedder:
         values = {key: value for key, value in values.items() if key in fields}
     created: Embedder = kind(**values)
     return created
+
+
+def quality_model(text: str, **of_judge: Any) -> QualityModel:
+    """The model that rates outputs that a spelling stands for; a judge has further fields.
+
+    >>> quality_model("judge:qwen3:8b").model
+    'qwen3:8b'
+    """
+    name, _, model = text.partition(":")
+    if name not in QUALITY_MODELS or not model:
+        spellings = " or ".join(f"{kind}:MODEL" for kind in QUALITY_MODELS)
+        raise ArgumentError(f"`quality_from` must be {spellings}; got {text[:80]!r}.")
+    if not of_judge:
+        return QUALITY_MODELS[name](model)
+    if name != Judge.kind:
+        given = " and ".join(f"`{field}`" for field in of_judge)
+        raise ArgumentError(f"{given} would be for a judge, and {text[:80]!r} is none.")
+    return Judge(model, **of_judge)
+
+
+def temperature(text: str) -> float | None:
+    """The temperature of a judge as it is typed; None for that of the server.
+
+    >>> temperature("0.5"), temperature("server")
+    (0.5, None)
+    """
+    if text == "server":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentError(
+            f"--judge-temperature must be a number, or server; got {text[:80]!r}."
+        ) from None
+
+
+def quality_model_of(plain: object) -> QualityModel:
+    """The model that rates outputs from a spelling, or from what `QualityModel.to_dict` returns.
+
+    The address in it is that of an earlier run; requests go to the one in the environment.
+
+    >>> quality_model_of(Judge("m", temperature=None).to_dict()) == Judge("m", temperature=None)
+    True
+    """
+    if isinstance(plain, str):
+        return quality_model(plain)
+    if not isinstance(plain, dict) or not isinstance(plain.get("id"), str):
+        raise ArgumentError(f"`quality_from` must be a name, or an object with one; got {plain!r}.")
+    chosen = quality_model(plain["id"])
+    fields = {field.name for field in dataclasses.fields(chosen) if field.init}
+    given = {name: value for name, value in plain.items() if name in fields - {"model"}}
+    return dataclasses.replace(chosen, **given)
 
 
 def _plugin(name: str, text: str) -> Any:

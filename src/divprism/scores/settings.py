@@ -24,6 +24,7 @@ from divprism.embedders import Embedder
 from divprism.engines import Progress, Resources, as_engine, as_progress, checked_folder
 from divprism.errors import ArgumentError
 from divprism.estimators import Auto, Estimator
+from divprism.judges import QualityModel
 from divprism.scores import registry
 from divprism.scores.bandwidth import BandwidthRule, DistinctPrompts, StableScore
 from divprism.scores.presets import PRESETS, Preset, check_preset
@@ -110,6 +111,8 @@ class Settings:
     auto_truncation : bool
         Whether the truncation is still to be chosen from the data (see `scores.truncation`). In a
         result it has been.
+    quality_from : QualityModel or None
+        The model that rated the outputs, or that is asked to, if no quality is given otherwise.
     """
 
     kernel_x: Kernel | None = None
@@ -128,6 +131,7 @@ class Settings:
     normalize_x: bool = False
     normalize_t: bool = False
     auto_truncation: bool = False
+    quality_from: QualityModel | None = None
 
     def __post_init__(self) -> None:
         for side in ("x", "t"):
@@ -151,6 +155,9 @@ class Settings:
         self._set("preset", check_preset(self.preset))
         for name in ("normalize_x", "normalize_t"):
             self._set(name, _check_switch(getattr(self, name), name))
+        if self.quality_from is not None:
+            example = 'dp.Judge("gpt-4o-mini")'
+            _check_instance(self.quality_from, QualityModel, "quality_from", example)
         if self.interval is not None:
             self._set("interval", check_level(self.interval))
         if self.num_permutations is not None:
@@ -230,6 +237,9 @@ class Settings:
         plain["preset"] = self.preset
         plain["normalize_x"] = self.normalize_x
         plain["normalize_t"] = self.normalize_t
+        # Only where there is one: most results have no quality.
+        if self.quality_from is not None:
+            plain["quality_from"] = self.quality_from.to_dict()
         return plain
 
     def _embedders_to_dict(self) -> dict[str, str | None]:
@@ -277,6 +287,8 @@ class Settings:
         if "bandwidth_rule" in values:
             text = values["bandwidth_rule"]
             values["bandwidth_rule"] = registry.parse(text, rules, "bandwidth rule")
+        if "quality_from" in values:
+            values["quality_from"] = registry.quality_model_of(values["quality_from"])
         if "estimator" in values:
             values["estimator"] = registry.parse(values["estimator"], estimators, "estimator")
         return cls(**values)
@@ -372,11 +384,12 @@ _RESOURCE_NAMES = ("memory", "engine", "progress", "cache", "num_workers", "resu
 
 
 def read_options(
-    options: Mapping[str, Any], accepted: type, function: str
+    options: Mapping[str, Any], accepted: type, function: str, *, rates: bool = False
 ) -> tuple[Settings, Resources]:
     """Settings and resources from the keywords of a public function.
 
     `accepted` is the typed dictionary of its keywords. Keywords override the fields of `settings`.
+    A function that takes a quality has `rates`; for others the model that rates is dropped.
     """
     # Python cannot check **options at run time, so this repeats what it does for named arguments.
     # The annotations of a TypedDict, unlike those of other classes, include those of its bases.
@@ -406,6 +419,8 @@ def read_options(
     if given.get("bandwidth_rule") is not None:
         given = _without_chosen(base) | given
     settings = replace(base, **given)
+    if not rates:
+        settings = replace(settings, quality_from=None)
     # Here and not in `Settings`: analyses compute some of their scores without truncation.
     is_open = settings.truncation is None and not settings.auto_truncation
     if is_open and settings.paper is not None:

@@ -12,7 +12,9 @@ from divprism.analysis.groups.result import describe_row
 from divprism.analysis.inputs import (
     embed_samples,
     pool_bandwidths,
+    rate_samples,
     read_samples,
+    with_quality_model,
     with_rule_of,
 )
 from divprism.analysis.selection.choice import MOST_OF_ALL, Choice, exact_prompts
@@ -90,7 +92,7 @@ def select(
     per : "prompt" or "model", optional
         Choose k outputs of each distinct prompt, or of each model, by the score inside the group.
         Groups with fewer than k outputs are chosen whole.
-    quality : array (n,), str or callable, optional
+    quality : array (n,), str, callable or QualityModel, optional
         As in `evaluate`: a number of at least 0 for each output, higher for better. The objective
         is then log(mean quality) + log(score).
     keep, drop : iterable of int, optional
@@ -128,11 +130,13 @@ def select(
     ([0, 1, 2], 3.0)
     """
     spec = score_spec(by, "by")
-    settings, resources = read_options(options, EmbeddedPairOptions, "select")
+    settings, resources = read_options(options, EmbeddedPairOptions, "select", rates=True)
     request = Request.of(spec, k, per, near_duplicates, settings)
+    settings = with_quality_model(settings, quality)
     columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
     items = as_arrays(read_samples(x, t, settings.kernel_t, columns, quality))
     _require_groups(items, per)
+    items, settings = rate_samples(items, settings, resources)
     rows = Rows.of(items, keep, drop)
     embedded, settings = embed_samples(items, settings, resources)
     pooled = settings
