@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -78,6 +79,16 @@ def test_relative_distances_are_those_of_a_plain_computation():
         others = np.delete(apart[nearest], item)
         inside.append(apart[item].min() / np.sort(others)[2])
     assert found.threshold == pytest.approx(np.sort(inside)[0], rel=1e-9)
+
+
+def test_outputs_that_landmarks_miss_are_counted_however_large_the_reference(monkeypatch):
+    basis = sys.modules["divprism.analysis.differences.basis"]
+    monkeypatch.setattr(basis, "_EXACT", 10)
+    monkeypatch.setattr(basis, "_LANDMARKS", 30)
+    x, reference = 9 * normal(40, 0), normal(600, 1) / 10
+    found = dp.novelty(x, reference, kernel_x=dp.Gaussian(1.0), **QUICK)
+    assert 0.8 < found.unseen < 1
+    assert [notice.code for notice in found.warnings] == ["modes-unseen"]
 
 
 # --- near-copies
@@ -163,7 +174,10 @@ def test_neighbours_in_blocks_are_those_of_all_distances(monkeypatch, are_same):
         ({"ratio": -1.0}, "`ratio` must be positive"),
         ({"kernel_x": dp.Polynomial(2)}, "`kernel_x` must be Gaussian or Cosine"),
         ({"reference": np.eye(6)[:2]}, "`reference` must have at least 3 items; got 2"),
-        ({"reference": np.eye(5)}, "`reference` must have rows of the width of the outputs"),
+        ({"reference": np.eye(5)}, "`reference` has 5 numbers in a row and the outputs have 6"),
+        ({"reference": np.ones(9)}, "`reference` must have shape"),
+        ({"reference": np.full((9, 6), np.inf)}, "9 of 9 rows of `reference` contain NaN"),
+        ({"ratio": 1e9}, "`ratio` must be at most 1,000,000"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_in_a_sentence(options, message):
@@ -302,6 +316,7 @@ def _mean_color(images):
         (("one.jsonl", "--reference", "real.jsonl", "--modes-of", "pairs"), 2, "needs two models"),
         (("one.jsonl", "two.jsonl", "--modes-of", "rows"), 2, "--modes-of must be pairs"),
         (("one.jsonl", "two.jsonl", "--report", "one.jsonl"), 2, "one.jsonl"),
+        (("one.jsonl", "two.jsonl", "--interval", "0"), 2, "--interval must be above 0"),
     ],
 )
 def test_the_command_refuses_in_one_sentence(files, arguments, code, message):

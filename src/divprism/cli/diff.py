@@ -53,6 +53,8 @@ def diff(
     """Find what one model makes that another one, or real data, do not hold."""
     if group_by is not None and group_by not in _GROUPINGS:
         raise ArgumentError(f"--group-by must be {', '.join(_GROUPINGS)}; got {group_by!r}.")
+    if not job.interval:  # for score, 0 means no intervals
+        raise ArgumentError("--interval must be above 0: a clear mode is one with an interval.")
     if page is not None:
         check_target(page)
         require_different([page, *filter(None, [job.output])])

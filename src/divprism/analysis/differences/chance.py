@@ -8,7 +8,7 @@ import numpy as np
 
 from divprism.analysis.differences.states import States
 
-__all__ = ["Chance"]
+__all__ = ["Chance", "total_of"]
 
 _TESTED = 200  # widest directions in which exchanged samples are compared
 _TESTED_ENTRIES = 1 << 25  # and their features: of many points, fewer directions
@@ -54,12 +54,12 @@ class Chance:
             differences.append((features * masses[:, None]).T @ features)
         return cls(values, np.array(differences))
 
-    def p_of_total(self) -> float | None:
-        """Share of exchanges with at least the given sum of positive eigenvalues."""
+    def p_of_total(self, *, is_symmetric: bool) -> float | None:
+        """Share of exchanges with at least the given total (see `total_of`)."""
         if not len(self.exchanged):
             return None
-        given = float(np.maximum(self.given, 0).sum())
-        return _share_above(given, np.maximum(self.all_values, 0).sum(axis=1))
+        given = float(total_of(self.given, is_symmetric=is_symmetric))
+        return _share_above(given, total_of(self.all_values, is_symmetric=is_symmetric))
 
     def p_of_modes(
         self, signs: Sequence[int], count: int, *, is_symmetric: bool
@@ -113,6 +113,18 @@ class Chance:
             return self.all_values
         parts = self.exchanged[:, kept[:, None], kept[None, :]]
         return np.array([np.linalg.eigvalsh(part) for part in parts])
+
+
+def total_of(values: np.ndarray, *, is_symmetric: bool) -> np.ndarray:
+    """The sum of the positive eigenvalues in each row; with `is_symmetric` of either sign.
+
+    Both sums are equal where all directions are seen. Where some are left out, both are too small,
+    and the larger one is nearer to the truth, whichever sample is called the first.
+    """
+    positive = np.maximum(values, 0).sum(axis=-1)
+    if not is_symmetric:
+        return np.asarray(positive)
+    return np.asarray(np.maximum(positive, np.maximum(-values, 0).sum(axis=-1)))
 
 
 def _share_above(given: float, drawn: np.ndarray) -> float:
