@@ -135,6 +135,13 @@ def test_commands_keep_what_their_pages_need(tmp_path):
         assert again.read_bytes() == page.read_bytes(), result
 
 
+def test_examples_do_not_share_a_class_with_the_lists_of_other_pages():
+    """A grid of examples would spread settings and downloads over three columns."""
+    page = dp.html_report(a_diff())
+    assert 'class="examples"' in page
+    assert '<div class="pairs"' not in page and "\n.pairs { display" not in page
+
+
 # --- names
 
 

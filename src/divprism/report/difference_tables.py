@@ -140,7 +140,7 @@ def _mode_notes(found: Document) -> list[str]:
     ]
     if found["num_exchanges"]:
         notes.append(
-            "p: chance of any mode this large if both were the same; clear: p is at most "
+            "p-value: chance of any mode this large if both were the same; clear: it is at most "
             f"{1 - found['level']:.2g} and the interval excludes 0"
         )
     if found["ratio"] != 1:
