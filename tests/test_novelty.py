@@ -11,6 +11,7 @@ from command_line import run
 from sample_files import image_bytes, jsonl, write
 
 import divprism as dp
+from divprism.analysis.differences.chance import Chance
 from divprism.core.nearest import nearest_rows
 
 QUICK = {"num_permutations": 19}
@@ -89,6 +90,15 @@ def test_outputs_that_landmarks_miss_are_counted_however_large_the_reference(mon
     found = dp.novelty(x, reference, kernel_x=dp.Gaussian(1.0), **QUICK)
     assert 0.8 < found.unseen < 1
     assert [notice.code for notice in found.warnings] == ["modes-unseen"]
+
+
+@pytest.mark.parametrize(("of_reference", "p_value"), [(-5.0, 0.05), (-1.5, 0.5)])
+def test_what_the_reference_has_more_of_is_left_out_only_if_it_is_real(of_reference, p_value):
+    """Exchanges reach 2 in its direction: of the novel mode, 1 is rare only if that is real."""
+    exchanged = np.tile(np.diag([2.0, 0.0]), (19, 1, 1))
+    exchanged[::2] *= -1  # ten of them
+    chance = Chance(np.array([of_reference, 1.0]), exchanged)
+    assert chance.p_of_modes((1,), 1, is_symmetric=True)[1][0] == p_value
 
 
 # --- near-copies

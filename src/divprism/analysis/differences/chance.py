@@ -81,9 +81,15 @@ class Chance:
         for number in np.argsort(-np.abs(self.given), kind="stable"):
             value = float(self.given[number])
             sign = -1 if value < 0 else 1
+            share = min(1.0, times * _share_above(abs(value), drawn[sign]))
+            next_p = max(so_far, share)
             if sign in signs:
-                so_far = max(so_far, min(1.0, times * _share_above(abs(value), drawn[sign])))
-                found[sign].append(so_far)
+                found[sign].append(next_p)
+            elif next_p > _STEPS_WHILE:
+                # The side that is not asked for: a direction that may be chance stays, because
+                # exchanges are large in it by chance too.
+                continue
+            so_far = next_p
             if min(map(len, found.values())) >= count:
                 break
             if so_far <= _STEPS_WHILE and np.count_nonzero(left) > 1:
@@ -100,10 +106,10 @@ class Chance:
         With `is_symmetric` the largest of both sides.
         """
         values = self._eigenvalues(left)
-        largest = {sign: (sign * values).max(axis=1) for sign in signs}
+        largest = {sign: (sign * values).max(axis=1) for sign in (1, -1)}
         if is_symmetric and len(signs) > 1:
             both = np.abs(values).max(axis=1)
-            return dict.fromkeys(signs, both)
+            return dict.fromkeys((1, -1), both)
         return largest
 
     def _eigenvalues(self, left: np.ndarray) -> np.ndarray:
