@@ -67,6 +67,34 @@ def _sweep():
     return dp.bandwidth_sweep(rng.normal(size=(40, 2)), rng.normal(size=(40, 2))).to_dict()
 
 
+def _selection():
+    return detailed(dp.select(*_pairs(), k=5, **KERNELS))
+
+
+def _mixture():
+    return detailed(dp.mixture(_models(), per_group="prompt", **KERNELS))
+
+
+def _overlap():
+    return detailed(dp.overlap(_models(), **KERNELS))
+
+
+def _differences():
+    groups = dp.ExactPromptGrouping()
+    models, reference = _models(), np.eye(40)[:20]
+    found = dp.diff(models, reference=reference, num_modes=3, num_permutations=9, **KERNELS)
+    grouped = dp.diff(models, grouping=groups, num_permutations=9, **KERNELS).to_dict()
+    document = detailed(found)
+    document["differences"]["groups"] = grouped["differences"]["groups"]
+    return document
+
+
+def _novelty():
+    x, _ = _pairs()
+    found = dp.novelty(x, np.eye(40)[:20], num_modes=3, num_permutations=9, kernel_x=dp.Cosine())
+    return detailed(found)
+
+
 def _config():
     return {
         "order": 1.0,
@@ -117,7 +145,7 @@ def _render(document, *details):
     check_text(page)
     if "scores" in document:
         _render_table(evaluation_table(document, wide=True))
-    elif "models" in document:
+    elif isinstance(document.get("models"), dict):
         _render_table(results_table(document["models"], wide=True))
 
 
@@ -267,6 +295,11 @@ RESULTS = [
         ("evaluation", _evaluation, _check_report),
         ("comparison", _comparison, _check_report),
         ("detailed", _detailed, _check_report),
+        ("selection", _selection, _check_report),
+        ("mixture", _mixture, _check_report),
+        ("overlap", _overlap, _check_report),
+        ("differences", _differences, _check_report),
+        ("novelty", _novelty, _check_report),
         ("groups", _groups, _check_detail),
         ("curves", _curves, _check_detail),
         ("sweep", _sweep, _check_detail),

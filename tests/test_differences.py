@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import divprism as dp
+from divprism.report.difference_tables import difference_sentences
 
 BY_KIND = {"kernel_x": dp.Cosine(), "kernel_t": dp.Categorical()}
 QUICK = {"num_permutations": 19}
@@ -72,6 +73,7 @@ def test_equal_samples_have_no_difference(modes_of):
     assert found.modes == ()
     assert found.total == pytest.approx(0, abs=1e-9)
     assert found.p_value == 1
+    assert "no modes: neither sample has more of anything" in repr(found)
 
 
 def test_models_with_nothing_in_common_are_at_distance_one():
@@ -216,6 +218,52 @@ def test_copies_of_all_outputs_change_no_mode():
     assert [mode.eigenvalue for mode in twice.modes] == pytest.approx(values, abs=1e-9)
 
 
+COPIES = np.random.default_rng(5).standard_normal((7, 4))
+
+
+def with_copies(seed, num_prompts, each):
+    """Outputs of seven kinds, so that the models have many outputs in common."""
+    t = np.repeat(np.arange(num_prompts), each)
+    rng = np.random.default_rng(seed)
+    return dp.Samples(COPIES[rng.integers(0, 7, t.size)], t)
+
+
+@pytest.mark.parametrize(("num_prompts", "each"), [(6, 8), (24, 3), (15, 1)])
+@pytest.mark.parametrize("modes_of", ["pairs", "outputs"])
+def test_copies_that_models_share_do_not_tell_them_apart(num_prompts, each, modes_of):
+    """Neither the order of rows nor that of the models changes p-values, halves and intervals."""
+    a, b = (with_copies(seed, num_prompts, each) for seed in (0, 1))
+    right = dp.diff(a, b, modes_of=modes_of, **WIDE, **QUICK)
+    rng = np.random.default_rng(0)
+    shuffled = [part.select(rng.permutation(len(part))) for part in (a, b)]
+    there = dp.diff(*shuffled, modes_of=modes_of, **WIDE, **QUICK)
+    back = dp.diff(b, a, modes_of=modes_of, **WIDE, **QUICK)
+    for found in (there, back):
+        assert found.p_value == right.p_value
+        assert found.baseline == pytest.approx(right.baseline, abs=1e-9)
+        sign = 1 if found is there else -1
+        sizes = [round(abs(mode.eigenvalue), 9) for mode in right.modes]
+        for size, one, other in zip(sizes, right.modes, found.modes, strict=True):
+            # Modes with equal eigenvalues have any order.
+            if sizes.count(size) == 1 and size != sizes[-1]:
+                assert other.p_value == one.p_value
+                assert sign * other.held_out == pytest.approx(one.held_out, abs=1e-7)
+
+
+def test_a_reference_changes_no_p_value(monkeypatch):
+    """Directions that only real data have are none in which models are compared."""
+    monkeypatch.setattr(sys.modules["divprism.analysis.differences.chance"], "_TESTED", 4)
+    (a, _), (b, _) = world(1), world(2, planted=0.3)
+    reference = 3 + 6 * np.random.default_rng(0).standard_normal((300, 6))
+    right = dp.diff(a, b, **WIDE, **QUICK)
+    found = dp.diff(a, b, reference=reference, **WIDE, **QUICK)
+    assert found.p_value == right.p_value
+    for one, other in zip(right.modes, found.modes, strict=True):
+        assert other.eigenvalue == pytest.approx(one.eigenvalue, abs=1e-9)
+        assert other.held_out == pytest.approx(one.held_out, abs=1e-7)
+        assert other.p_value == one.p_value
+
+
 # --- landmarks
 
 
@@ -249,6 +297,17 @@ def test_few_landmarks_find_large_modes_and_say_what_they_miss(monkeypatch):
     assert [notice.code for notice in found.warnings if notice.code == "modes-unseen"]
 
 
+def test_landmarks_give_one_total_in_both_directions(monkeypatch):
+    (a, _), (b, _) = world(1, spread=1.0), world(2, planted=0.3, spread=1.0)
+    monkeypatch.setattr(basis_module(), "_EXACT", 10)
+    monkeypatch.setattr(basis_module(), "_LANDMARKS", 40)
+    there = dp.diff(a, b, **WIDE, **QUICK)
+    back = dp.diff(b, a, **WIDE, **QUICK)
+    assert back.total == pytest.approx(there.total, abs=1e-9)
+    assert back.baseline == pytest.approx(there.baseline, abs=1e-9)
+    assert back.p_value == there.p_value
+
+
 # --- chance
 
 
@@ -276,6 +335,58 @@ def test_no_exchanges_give_no_p_values_and_nothing_is_clear():
     assert found.clear_modes == ()
     assert all(mode.p_value is None for mode in found.modes)
     assert "without exchanges" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"num_permutations": 9}, "10 modes; with 9 exchanges no p-value can be 0.05 or less"),
+        ({"num_permutations": 19}, "none of 10 modes is clear: samples of one model differ this"),
+    ],
+)
+def test_the_reason_why_no_mode_is_clear_is_the_right_one(options, text):
+    (a, _), (b, _) = world(1), world(2)
+    assert text in " ".join(repr(dp.diff(a, b, **WIDE, **options)).split())
+
+
+def test_a_mode_that_other_data_do_not_show_is_no_chance_of_one_model():
+    """Of one output of each model there is no other half."""
+    found = dp.diff(of_kinds([9, 0, 0, 0]), of_kinds([0, 9, 0, 0]), **BY_KIND, **QUICK)
+    document = found.to_dict()
+    for mode in document["differences"]["modes"]:
+        mode["clear"] = False
+    [text, _] = difference_sentences(document)
+    assert text == "none of 2 modes is clear: on other data, differences this large may be chance"
+
+
+# --- halves
+
+
+@pytest.mark.parametrize("unit", [None, "pair", "prompt"])
+@pytest.mark.parametrize("modes_of", ["pairs", "outputs"])
+def test_each_half_has_outputs_of_both_models_where_each_prompt_has_one(unit, modes_of):
+    """Kinds that have nothing in common differ as much on either half."""
+    t = ["a digit"] * 12
+    if modes_of == "outputs":
+        t = np.arange(12)
+    a, b = (dp.Samples(np.eye(2)[[kind] * 12], t) for kind in (0, 1))
+    found = dp.diff(a, b, unit=unit, modes_of=modes_of, **BY_KIND, **QUICK)
+    values = [(mode.eigenvalue, mode.held_out) for mode in found.modes]
+    assert np.allclose(values, [(1, 1), (-1, -1)])
+
+
+def test_a_mode_of_pairs_of_a_single_prompt_is_found():
+    """Exchanging all of a prompt changes no eigenvalue of modes that are of one prompt each."""
+    rng = np.random.default_rng(0)
+    t = np.repeat(np.arange(24), 12)
+    a, b = rng.integers(0, 4, (2, t.size))
+    b[(t == 7) & (rng.random(t.size) < 0.9)] = 4
+    parts = [dp.Samples(np.eye(5)[kinds], t) for kinds in (a, b)]
+    found = dp.diff(*parts, modes_of="pairs", **BY_KIND, **QUICK)
+    assert found.unit == "pair"
+    mode = found.modes[0]
+    assert mode in found.clear_modes and {t[example.row] for example in mode.examples} == {7}
+    assert dp.diff(*parts, modes_of="pairs", unit="prompt", **BY_KIND, **QUICK).p_value == 1
 
 
 # --- groups
@@ -324,6 +435,8 @@ def test_texts_come_with_their_prompts():
 
 
 SAMPLES = dp.Samples(np.eye(4), np.arange(4))
+IDS = dp.Samples(np.arange(4), np.arange(4))
+OF_IDS = {"kernel_x": dp.Categorical(), "kernel_t": dp.Categorical()}
 
 
 @pytest.mark.parametrize(
@@ -331,6 +444,7 @@ SAMPLES = dp.Samples(np.eye(4), np.arange(4))
     [
         (lambda: dp.diff(SAMPLES, SAMPLES, modes_of="rows"), "`modes_of` must be pairs or outputs"),
         (lambda: dp.diff(SAMPLES, SAMPLES, ratio=0), "`ratio` must be positive and finite"),
+        (lambda: dp.diff(SAMPLES, SAMPLES, ratio=1e7), "`ratio` must be at most 1,000,000; got"),
         (lambda: dp.diff(SAMPLES, SAMPLES, num_modes=0), "`num_modes` must be a whole number"),
         (lambda: dp.diff(SAMPLES, SAMPLES, first="a"), "leave out `b`, or them"),
         (lambda: dp.diff({"a": SAMPLES}), "a difference needs two models; got one"),
@@ -352,6 +466,22 @@ SAMPLES = dp.Samples(np.eye(4), np.arange(4))
         (
             lambda: dp.diff(SAMPLES, SAMPLES, reference=np.eye(3), **BY_KIND),
             "`reference` has 3 numbers in a row",
+        ),
+        (
+            lambda: dp.diff(SAMPLES, SAMPLES, reference=np.ones(4), **BY_KIND),
+            "`reference` must have shape",
+        ),
+        (
+            lambda: dp.diff(SAMPLES, SAMPLES, reference=np.ones((0, 4)), **BY_KIND),
+            "`reference` must have at least one row",
+        ),
+        (
+            lambda: dp.diff(SAMPLES, SAMPLES, reference=np.full((2, 4), np.nan), **BY_KIND),
+            "2 of 2 rows of `reference` contain NaN",
+        ),
+        (
+            lambda: dp.diff(IDS, IDS, reference=np.arange(4), **OF_IDS),
+            "`reference` needs outputs that are vectors",
         ),
         (
             lambda: dp.diff(SAMPLES, SAMPLES, kernel_x=dp.Precomputed()),

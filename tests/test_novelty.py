@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from command_line import run
 from sample_files import image_bytes, jsonl, write
 
 import divprism as dp
+from divprism.analysis.differences.chance import Chance
 from divprism.core.nearest import nearest_rows
 
 QUICK = {"num_permutations": 19}
@@ -78,6 +80,25 @@ def test_relative_distances_are_those_of_a_plain_computation():
         others = np.delete(apart[nearest], item)
         inside.append(apart[item].min() / np.sort(others)[2])
     assert found.threshold == pytest.approx(np.sort(inside)[0], rel=1e-9)
+
+
+def test_outputs_that_landmarks_miss_are_counted_however_large_the_reference(monkeypatch):
+    basis = sys.modules["divprism.analysis.differences.basis"]
+    monkeypatch.setattr(basis, "_EXACT", 10)
+    monkeypatch.setattr(basis, "_LANDMARKS", 30)
+    x, reference = 9 * normal(40, 0), normal(600, 1) / 10
+    found = dp.novelty(x, reference, kernel_x=dp.Gaussian(1.0), **QUICK)
+    assert 0.8 < found.unseen < 1
+    assert [notice.code for notice in found.warnings] == ["modes-unseen"]
+
+
+@pytest.mark.parametrize(("of_reference", "p_value"), [(-5.0, 0.05), (-1.5, 0.5)])
+def test_what_the_reference_has_more_of_is_left_out_only_if_it_is_real(of_reference, p_value):
+    """Exchanges reach 2 in its direction: of the novel mode, 1 is rare only if that is real."""
+    exchanged = np.tile(np.diag([2.0, 0.0]), (19, 1, 1))
+    exchanged[::2] *= -1  # ten of them
+    chance = Chance(np.array([of_reference, 1.0]), exchanged)
+    assert chance.p_of_modes((1,), 1, is_symmetric=True)[1][0] == p_value
 
 
 # --- near-copies
@@ -163,7 +184,10 @@ def test_neighbours_in_blocks_are_those_of_all_distances(monkeypatch, are_same):
         ({"ratio": -1.0}, "`ratio` must be positive"),
         ({"kernel_x": dp.Polynomial(2)}, "`kernel_x` must be Gaussian or Cosine"),
         ({"reference": np.eye(6)[:2]}, "`reference` must have at least 3 items; got 2"),
-        ({"reference": np.eye(5)}, "`reference` must have rows of the width of the outputs"),
+        ({"reference": np.eye(5)}, "`reference` has 5 numbers in a row and the outputs have 6"),
+        ({"reference": np.ones(9)}, "`reference` must have shape"),
+        ({"reference": np.full((9, 6), np.inf)}, "9 of 9 rows of `reference` contain NaN"),
+        ({"ratio": 1e9}, "`ratio` must be at most 1,000,000"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_in_a_sentence(options, message):
@@ -302,6 +326,7 @@ def _mean_color(images):
         (("one.jsonl", "--reference", "real.jsonl", "--modes-of", "pairs"), 2, "needs two models"),
         (("one.jsonl", "two.jsonl", "--modes-of", "rows"), 2, "--modes-of must be pairs"),
         (("one.jsonl", "two.jsonl", "--report", "one.jsonl"), 2, "one.jsonl"),
+        (("one.jsonl", "two.jsonl", "--interval", "0"), 2, "--interval must be above 0"),
     ],
 )
 def test_the_command_refuses_in_one_sentence(files, arguments, code, message):

@@ -1,6 +1,5 @@
 """`divprism diff`: what one model makes that another one, or real data, do not hold."""
 
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -12,10 +11,7 @@ from divprism.analysis.differences import novelty as novelty_of
 from divprism.analysis.differences.compared import MODES_OF
 from divprism.cli.config import typed
 from divprism.cli.job import RATING, Job, command, flag
-from divprism.cli.messages import say
-from divprism.data.files import check_target, require_different, write_text
 from divprism.errors import ArgumentError
-from divprism.report.difference_page import difference_page
 from divprism.report.difference_tables import (
     difference_records,
     differences_table,
@@ -30,7 +26,7 @@ _GROUPINGS: dict[str, library.Grouping] = {
     "kmeans": library.KMeansGrouping(10),
 }
 # Flags that have nothing to act on: entropies, gates, plots and clusters.
-_NOT_USED = ("order", "truncation", "estimator", "fail_under", "plot", "details", "report", "wide")
+_NOT_USED = ("order", "truncation", "estimator", "fail_under", "plot", "wide")
 
 
 @command(*_NOT_USED, *RATING, "workers", "scheduler", "resume")
@@ -48,16 +44,13 @@ def diff(
     ),
     quantile: float = flag("Scoring", 0.01, "Share of false near-copies to accept."),
     num_examples: int = flag("Output", 3, "Examples of each mode in the JSON and page.", min=1),
-    page: Path | None = flag("Output", None, "Also write an HTML page to this file.", "--report"),
 ) -> None:
     """Find what one model makes that another one, or real data, do not hold."""
     if group_by is not None and group_by not in _GROUPINGS:
         raise ArgumentError(f"--group-by must be {', '.join(_GROUPINGS)}; got {group_by!r}.")
-    if page is not None:
-        check_target(page)
-        require_different([page, *filter(None, [job.output])])
-    written = list(filter(None, [page]))
-    source: Any = job.read_models([job.source, other or job.source], written)
+    if not job.interval:  # for score, 0 means no intervals
+        raise ArgumentError("--interval must be above 0: a clear mode is one with an interval.")
+    source: Any = job.read_models([job.source, other or job.source])
     samples, num_models = next(iter(source.values())), len(source)
     if other is None:
         source, num_models = samples, len(set(samples.models or ()))
@@ -66,12 +59,12 @@ def diff(
     real = None
     if reference is not None:
         others: Any = ["prompts", "prompt_kind", "prompt_field", "model_field", "limit"]  # of IN
-        real = job.read(reference, written, **dict.fromkeys(others))
+        real = job.read(reference, (), **dict.fromkeys(others))
     if other is None and real is not None and second is None:
         _refuse_flags(job, ("modes_of", "group_by"), "two models")
         options |= {"reference": real, "model": first, "quantile": quantile}
         found = job.run(novelty_of, samples, **options)
-        _show(job, found, novelty_table, novelty_records, page)
+        _show(job, found, novelty_table, novelty_records)
         return
     if num_models < 2:
         raise ArgumentError("name two models: another source, --model-field, or --reference.")
@@ -83,7 +76,7 @@ def diff(
     table = differences_table
     if group_by is not None:
         table = groups_of_differences_table
-    _show(job, result, table, difference_records, page)
+    _show(job, result, table, difference_records)
 
 
 def _refuse_flags(job: Job, names: tuple[str, ...], needed: str) -> None:
@@ -93,12 +86,6 @@ def _refuse_flags(job: Job, names: tuple[str, ...], needed: str) -> None:
             raise ArgumentError(f"--{name.replace('_', '-')} needs {needed}.")
 
 
-def _show(
-    job: Job, result: Differences | Novelty, table: Any, records: Any, page: Path | None
-) -> None:
-    """Print the result, and write its page."""
+def _show(job: Job, result: Differences | Novelty, table: Any, records: Any) -> None:
     document = result.to_dict()
     job.show(result, document, table(document), records(document))
-    if page is not None:
-        write_text(page, difference_page(result))
-        say([f"wrote {page}; open it in a browser"], job.quiet)

@@ -209,7 +209,7 @@ class Job(Reading):
     fail_under: list[str] = _output([], "Exit with 5 if a score is lower: conditional_vendi=4.5.")
     plot: Path | None = _output(None, "Also save a plot to this file (.png, .svg or .pdf).")
     report: Path | None = _output(None, "Also write an HTML page to this file.")
-    details: bool = _output(False, "Add spectra, curves and groups to the JSON.", "--details")
+    details: bool = _output(False, "Add all that a page shows to the JSON.", "--details")
 
     def __post_init__(self) -> None:
         if self.form not in (None, *_FORMATS):  # None where a command has no such flag

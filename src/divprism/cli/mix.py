@@ -8,7 +8,7 @@ from divprism.data.readers.guards import shown
 from divprism.errors import ArgumentError
 from divprism.report.mixture_tables import mixture_groups, mixture_records, mixture_table
 
-_LEFT_OUT = ("unit", "fail_under", "details", "plot", "truncation", "preset", "wide")
+_LEFT_OUT = ("unit", "fail_under", "plot", "truncation", "preset", "wide")
 _ONE_PROCESS = ("workers", "scheduler", "resume")
 
 

@@ -10,7 +10,7 @@ from divprism.data.files import require_different
 from divprism.data.subsets import layout_of, rows_in
 from divprism.report.selection_tables import selection_records, selection_table
 
-_WITHOUT = ("interval", "unit", "num_permutations", "fail_under", "details")
+_WITHOUT = ("interval", "unit", "num_permutations", "fail_under")
 
 
 @command(*_WITHOUT, "output", "workers", "scheduler", "resume", "wide", "estimator", "truncation")

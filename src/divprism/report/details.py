@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from divprism.analysis.differences import Differences, Novelty
 from divprism.analysis.evaluation import SCHEMA, Evaluation, Results
 from divprism.analysis.groups import LabelGrouping, prompt_groups
 from divprism.analysis.mixture_result import Mixture
+from divprism.analysis.overlap_result import Overlap
 from divprism.analysis.selection import Selection
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Gaussian
@@ -20,7 +21,8 @@ from divprism.core.spectrum import Spectrum
 from divprism.data.samples import Samples
 from divprism.errors import ArgumentError, DataError
 from divprism.estimators.base import whole_number
-from divprism.report.difference_page import difference_page
+from divprism.report.difference_details import difference_details
+from divprism.report.difference_views import MAX_IMAGES
 from divprism.report.documents import Document
 from divprism.report.page import report_page
 from divprism.report.plots import rank_curve
@@ -43,6 +45,20 @@ _MAX_POINTS = 150  # of a spectrum: more cannot be distinguished in a plot
 _FEW_UNITS = 20  # prompts; of fewer, a random subset of pairs represents the data better
 
 
+Reported: TypeAlias = (
+    Evaluation
+    | Comparison
+    | Mapping[str, Evaluation]
+    | Selection
+    | Mixture
+    | Overlap
+    | Differences
+    | Novelty
+)
+"""A result with a page."""
+_WITHOUT_SCORES = (Selection, Mixture, Overlap, Differences, Novelty)
+
+
 class DetailOptions(TypedDict, total=False):
     """Keywords of `details`."""
 
@@ -57,13 +73,7 @@ class DetailOptions(TypedDict, total=False):
 
 
 def html_report(
-    result: Evaluation
-    | Comparison
-    | Selection
-    | Mixture
-    | Mapping[str, Evaluation]
-    | Differences
-    | Novelty,
+    result: Reported,
     labels: Any = None,
     **options: "Unpack[DetailOptions]",
 ) -> str:
@@ -75,10 +85,11 @@ def html_report(
     Parameters
     ----------
     result : Evaluation, Comparison, Results, dict of Evaluation, or another result
-        As `evaluate`, `compare`, `evaluate_models`, `select`, `mixture`, `diff` and `novelty`
-        return them. The page of the last two shows examples side by side.
+        As `evaluate`, `compare`, `evaluate_models`, `select`, `mixture`, `overlap`, `diff` and
+        `novelty` return them. The page of the last two shows examples side by side.
     labels, **options
-        As in `details`. Of a selection, `max_thumbnails` only; of the three last, none.
+        As in `details`. Of a selection and of the last two, `max_thumbnails` only; of a mixture
+        and an overlap, none.
 
     Examples
     --------
@@ -88,23 +99,19 @@ def html_report(
     >>> "amount to 20 distinct outputs" in page
     True
     """
-    if isinstance(result, Differences | Novelty):
-        return difference_page(result)
     return report_page(detailed(result, labels, **options))
 
 
 def detailed(
-    result: Evaluation | Comparison | Selection | Mixture | Mapping[str, Evaluation],
+    result: Reported,
     labels: Any = None,
     **options: "Unpack[DetailOptions]",
 ) -> dict[str, Any]:
     """Return the result document with the `details` of each model; see `html_report`."""
-    if labels is not None and isinstance(result, Selection | Mixture):
-        raise ArgumentError("`labels` belong to an evaluation, and this result has no groups.")
-    if isinstance(result, Selection):
-        return selection_details(result, options.get("max_thumbnails", MAX_SHOWN))
-    if isinstance(result, Mixture):
-        return result.to_dict() | {"runtime": {}}
+    if isinstance(result, _WITHOUT_SCORES):
+        if labels is not None:
+            raise ArgumentError("`labels` belong to an evaluation, and this result has no groups.")
+        return _without_scores(result, options.get("max_thumbnails"))
     results = _as_results(result)
     if labels is not None and len(results) > 1:
         raise ArgumentError(
@@ -128,6 +135,17 @@ def detailed(
     if beside is not None:
         _add_thumbnails_beside(beside, exact, _thumbnails_beside(total))
     return document | {"models": documents, "side_by_side": beside}
+
+
+def _without_scores(
+    result: Selection | Mixture | Overlap | Differences | Novelty, most: int | None
+) -> dict[str, Any]:
+    """Return the document of a result with a page of its own, with at most so many images."""
+    if isinstance(result, Selection):
+        return selection_details(result, MAX_SHOWN if most is None else most)
+    if isinstance(result, Differences | Novelty):
+        return difference_details(result, MAX_IMAGES if most is None else most)
+    return result.to_dict() | {"runtime": {}}
 
 
 def _as_results(result: object) -> Results:

@@ -98,18 +98,30 @@ def difference_sentences(document: Document) -> list[str]:
     """Whether two models differ, by how much, and what of it is clear."""
     found = document["differences"]
     clear = [mode for mode in found["modes"] if mode["clear"]]
-    modes = number_of(len(found["modes"]), "mode")
+    text = _without_clear_modes(found)
     if clear:
         sides = []
         for model in (found["first"], found["second"]):
             count = sum(mode["model"] == model for mode in clear)
             sides.append(f"{model} has more of {count}")
+        modes = number_of(len(found["modes"]), "mode")
         text = f"{len(clear)} of {modes} clear: {', '.join(sides)}"
-    elif found["num_exchanges"] == 0:
-        text = f"{modes}; without exchanges of the models none can be called clear"
-    else:
-        text = f"none of {modes} is clear: models that are the same differ this much by chance"
     return [text, _total_sentence(found, "the models")]
+
+
+def _without_clear_modes(found: Document) -> str:
+    """Why no mode is clear."""
+    if not found["modes"]:
+        return "no modes: neither sample has more of anything"
+    modes = number_of(len(found["modes"]), "mode")
+    level, count = round(1 - found["level"], 9), found["num_exchanges"]
+    if count == 0:
+        return f"{modes}; without exchanges none can be called clear"
+    if 1 / (1 + count) > level:
+        return f"{modes}; with {number_of(count, 'exchange')} no p-value can be {level:g} or less"
+    if any(mode["p_value"] is not None and mode["p_value"] <= level for mode in found["modes"]):
+        return f"none of {modes} is clear: on other data, differences this large may be chance"
+    return f"none of {modes} is clear: samples of one model differ this much by chance"
 
 
 def _total_sentence(found: Document, samples: str) -> str:
@@ -128,7 +140,7 @@ def _mode_notes(found: Document) -> list[str]:
     ]
     if found["num_exchanges"]:
         notes.append(
-            "p: chance of any mode this large if both were the same; clear: p is at most "
+            "p-value: chance of any mode this large if both were the same; clear: it is at most "
             f"{1 - found['level']:.2g} and the interval excludes 0"
         )
     if found["ratio"] != 1:
@@ -238,8 +250,11 @@ def novelty_sentences(document: Document) -> list[str]:
     found, data = document["novelty"], document["data"]
     clear = sum(mode["clear"] for mode in found["modes"])
     modes = number_of(len(found["modes"]), "mode")
+    text = _without_clear_modes(found)
+    if clear:
+        text = f"{clear} of {modes} clear: what the outputs have more of than the reference"
     sentences = [
-        f"{clear} of {modes} clear: what the outputs have more of than the reference",
+        text,
         _total_sentence(found, "outputs with the reference")
         + f"; entropic novelty (KEN) {found['ken']:.3g} nats",
     ]

@@ -72,17 +72,52 @@ def visible_values(node: Any, depth: int = 0) -> Any:
     return node
 
 
+# Parts of a result that name models in values, which keys name elsewhere; and where they do.
+_NAMING_PARTS = ("differences", "overlap", "front", "per_group")
+_NAMING_KEYS = (
+    "first",
+    "second",
+    "model",
+    "models",
+    "best",
+    "dominated_by",
+    "clearly_dominated_by",
+)
+
+
 def visible_document(document: Any) -> Any:
-    """Return a result as `visible_values` does, with names of models as its keys have them."""
+    """Return a result as `visible_values` does, with names of models as its keys have them.
+
+    Otherwise a difference would be about a model that no key names. Where names are shown, they
+    are replaced by ones that can be read (`distinct_names`).
+    """
     cleaned = visible_values(document)
-    if not isinstance(cleaned, dict) or not isinstance(cleaned.get("differences"), list):
+    if not isinstance(cleaned, dict):
         return cleaned
-    # Otherwise a difference would be about a model that no key names.
-    for given, difference in zip(document["differences"], cleaned["differences"], strict=True):
-        for key in ("first", "second"):
-            if isinstance(difference, dict) and isinstance(difference.get(key), str):
-                difference[key] = given[key]
+    for part in _NAMING_PARTS:
+        if part in cleaned:
+            _restore_names(document[part], cleaned[part])
+    # An overlap or a mixture that stands alone.
+    if "homogeneity" in cleaned or "per_group" in cleaned:
+        _restore_names(document, cleaned)
     return cleaned
+
+
+def _restore_names(given: Any, cleaned: Any) -> None:
+    """Put names of models into cleaned values as they were given."""
+    if isinstance(cleaned, list):
+        for before, after in zip(given, cleaned, strict=True):
+            _restore_names(before, after)
+    if not isinstance(cleaned, dict):
+        return
+    for before, value in given.items():
+        key = str(before)
+        if key not in _NAMING_KEYS:
+            _restore_names(value, cleaned[key])
+        elif isinstance(value, str):
+            cleaned[key] = value
+        elif isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
+            cleaned[key] = list(value)
 
 
 _NUMBER = number()
@@ -160,7 +195,7 @@ SETTINGS = record(
     },
     {"quality_from": maybe(record({"id": text}))},
 )
-_EMBEDDERS = list_of(record({"side": one_of("x", "t"), "id": text}))
+EMBEDDERS = list_of(record({"side": one_of("x", "t"), "id": text}))
 
 
 def _check_split(value: Any, path: str) -> None:
@@ -181,7 +216,7 @@ def _check_pair(value: Any, path: str) -> None:
 
 
 # Previews are not checked here: one that is not of ours is left out (`is_thumbnail`).
-_ENTRY = record(
+ENTRY = record(
     {"row": whole()},
     {"text": _MAYBE_TEXT, "file": _MAYBE_TEXT, "where": _MAYBE_TEXT, "id": _MAYBE_TEXT},
 )
@@ -198,8 +233,8 @@ _GROUP = all_of(
             "rarefied_error": maybe(_ERROR),
             "small": boolean,
             "num_prompts": whole(),
-            "prompts": list_of(_ENTRY),
-            "modes": list_of(record({"share": _NUMBER, "outputs": list_of(_ENTRY)})),
+            "prompts": list_of(ENTRY),
+            "modes": list_of(record({"share": _NUMBER, "outputs": list_of(ENTRY)})),
         }
     ),
     _check_pair,
@@ -223,7 +258,7 @@ _GROUPS = record(
         "settings": SETTINGS,
     },
     {
-        "embedders": _EMBEDDERS,
+        "embedders": EMBEDDERS,
         "warnings": NOTICES,
         "prompt_vendi": maybe(positive),
         "num_hidden": whole(),
@@ -302,7 +337,7 @@ _CONVERGENCE = all_of(
     ),
     _check_curves,
 )
-_REPEATED = record({"output": _ENTRY, "count": whole(1)})
+_REPEATED = record({"output": ENTRY, "count": whole(1)})
 _LEAST_DIVERSE = record(
     {
         "vendi": positive,
@@ -310,14 +345,14 @@ _LEAST_DIVERSE = record(
         "num_outputs": whole(1),
         "is_sampled": boolean,
         "num_prompts": whole(1),
-        "prompts": list_of(_ENTRY, 1),
+        "prompts": list_of(ENTRY, 1),
     },
     # Absent from results of earlier versions.
     {
         "worst": list_of(
             record(
                 {
-                    "prompt": _ENTRY,
+                    "prompt": ENTRY,
                     "vendi": positive,
                     "size": whole(1),
                     "repeated": maybe(_REPEATED),
@@ -358,7 +393,7 @@ _EVALUATION = all_of(
                 },
             ),
             "settings": SETTINGS,
-            "embedders": _EMBEDDERS,
+            "embedders": EMBEDDERS,
             "runtime": record({}, {"command": _MAYBE_TEXT, "divprism": text}),
             "warnings": NOTICES,
         },
@@ -431,13 +466,13 @@ _CELL = record(
     {
         "vendi": maybe(positive),
         "size": whole(1),
-        "outputs": list_of(all_of(_ENTRY, record({"count": whole(1)}))),
+        "outputs": list_of(all_of(ENTRY, record({"count": whole(1)}))),
     }
 )
 _BESIDE = record(
     {
         "prompts": list_of(
-            record({"prompt": _ENTRY, "reason": text, "models": mapping_of(_CELL)}), 1
+            record({"prompt": ENTRY, "reason": text, "models": mapping_of(_CELL)}), 1
         ),
         "num_prompts": whole(1),
     }

@@ -86,6 +86,8 @@ def check_overlap(document: Document, models: Collection[str]) -> None:
             refuse(path, "a pair that occurs once", pair["models"])
         seen.add(members)
         _check_ends(pair, f"overlap.pairs[{index}]", document["joint"])
+    if sorted(document["joint"]["models"]) != sorted(names):
+        refuse("overlap.joint.models", "the models of the result", document["joint"]["models"])
     _check_ends(document["joint"], "overlap.joint", document["joint"])
     if len(seen) != len(names) * (len(names) - 1) // 2:
         refuse("overlap.pairs", "a list of all pairs of models", len(seen))

@@ -14,8 +14,14 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from divprism.errors import MissingExtraError
+from divprism.report.difference_views import (
+    differences_page,
+    is_of_differences,
+    novelty_page,
+)
 from divprism.report.documents import visible_document
 from divprism.report.mixture_views import mixture_page
+from divprism.report.overlap_page import overlap_page
 from divprism.report.selection_views import selection_page
 from divprism.report.view import PageView, page_view
 
@@ -35,10 +41,10 @@ def report_page(*documents: Mapping[str, Any]) -> str:
     Parameters
     ----------
     *documents : dict
-        A result of one model or of several, a comparison, a selection or a mixture, as `to_dict()`
-        returns it or `divprism score --format json` writes it. Results of `prompt_groups`,
-        `converge` and `bandwidth_sweep` may be given with scores, unless these have them under
-        `details`.
+        A result of one model or of several, a comparison, a selection, a mixture, an overlap,
+        differences or novelty, as `to_dict()` returns it or `divprism score --format json` writes
+        it. Results of `prompt_groups`, `converge` and `bandwidth_sweep` may be given with scores,
+        unless these have them under `details`.
 
     Raises
     ------
@@ -47,6 +53,12 @@ def report_page(*documents: Mapping[str, Any]) -> str:
     """
     # jinja2 is asked for first: a missing package is reported before any work is done.
     _environment()
+    if len(documents) == 1 and isinstance(documents[0], Mapping):
+        [document] = documents
+        if is_of_differences(document):
+            return rendered("differences.html", view=differences_page(document))
+        if "novelty" in document:
+            return rendered("differences.html", view=novelty_page(document))
     view = _view(documents)
     script = _asset("page.js")
     return rendered("page.html", view=view, script=script, script_hash=_hash(script))
@@ -65,6 +77,7 @@ def rendered(template: str, **values: Any) -> str:
 _PAGES: dict[str, Callable[[Mapping[str, Any]], PageView]] = {
     "score_of_subset": selection_page,
     "per_group": mixture_page,
+    "homogeneity": overlap_page,
 }
 
 

@@ -95,7 +95,12 @@ def _measured(score: Document | None) -> Measured | None:
 
 def warnings_in(document: Document) -> tuple[Notice, ...]:
     """Return the warnings of a result document."""
-    return tuple(Notice(**warning) for warning in document.get("warnings", ()))
+    # By name: a document from a file may have other keys as well.
+    keys = ("code", "text", "severity")
+    warnings = []
+    for warning in document.get("warnings", ()):
+        warnings.append(Notice(**{key: warning[key] for key in keys}))
+    return tuple(warnings)
 
 
 def evaluation_table(document: Document, wide: bool = False) -> Table:

@@ -14,6 +14,7 @@ __all__ = ["is_thumbnail", "is_waveform", "preview", "thumbnail", "waveform"]
 _SIDE = 160  # pixels of the longer side
 # At this quality an image takes about 6 kB of the page, so 240 of them take 1.5 MB.
 _QUALITY = 72
+_LONGEST = 100_000  # letters in base64; ours, even of noise, have less than half
 _JPEG_START = b"\xff\xd8\xff"
 _BARS = 64  # of a waveform
 _FULL = 100  # height of the loudest bar
@@ -77,11 +78,11 @@ def thumbnail(item: Item) -> str | None:
 
 
 def is_thumbnail(text: object) -> bool:
-    """Return whether a value is base64 of bytes that begin as a JPEG does.
+    """Return whether a value is base64 of bytes that begin as a JPEG does, no longer than ours.
 
     Result documents come from files: whatever else stands there must not enter the page.
     """
-    if not isinstance(text, str):
+    if not isinstance(text, str) or len(text) > _LONGEST:
         return False
     try:
         # Without `validate` letters outside of the alphabet are skipped, and markup could hide

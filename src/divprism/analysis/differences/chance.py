@@ -8,7 +8,7 @@ import numpy as np
 
 from divprism.analysis.differences.states import States
 
-__all__ = ["Chance"]
+__all__ = ["Chance", "total_of"]
 
 _TESTED = 200  # widest directions in which exchanged samples are compared
 _TESTED_ENTRIES = 1 << 25  # and their features: of many points, fewer directions
@@ -54,12 +54,12 @@ class Chance:
             differences.append((features * masses[:, None]).T @ features)
         return cls(values, np.array(differences))
 
-    def p_of_total(self) -> float | None:
-        """Share of exchanges with at least the given sum of positive eigenvalues."""
+    def p_of_total(self, *, is_symmetric: bool) -> float | None:
+        """Share of exchanges with at least the given total (see `total_of`)."""
         if not len(self.exchanged):
             return None
-        given = float(np.maximum(self.given, 0).sum())
-        return _share_above(given, np.maximum(self.all_values, 0).sum(axis=1))
+        given = float(total_of(self.given, is_symmetric=is_symmetric))
+        return _share_above(given, total_of(self.all_values, is_symmetric=is_symmetric))
 
     def p_of_modes(
         self, signs: Sequence[int], count: int, *, is_symmetric: bool
@@ -81,9 +81,15 @@ class Chance:
         for number in np.argsort(-np.abs(self.given), kind="stable"):
             value = float(self.given[number])
             sign = -1 if value < 0 else 1
+            share = min(1.0, times * _share_above(abs(value), drawn[sign]))
+            next_p = max(so_far, share)
             if sign in signs:
-                so_far = max(so_far, min(1.0, times * _share_above(abs(value), drawn[sign])))
-                found[sign].append(so_far)
+                found[sign].append(next_p)
+            elif next_p > _STEPS_WHILE:
+                # The side that is not asked for: a direction that may be chance stays, because
+                # exchanges are large in it by chance too.
+                continue
+            so_far = next_p
             if min(map(len, found.values())) >= count:
                 break
             if so_far <= _STEPS_WHILE and np.count_nonzero(left) > 1:
@@ -100,10 +106,10 @@ class Chance:
         With `is_symmetric` the largest of both sides.
         """
         values = self._eigenvalues(left)
-        largest = {sign: (sign * values).max(axis=1) for sign in signs}
+        largest = {sign: (sign * values).max(axis=1) for sign in (1, -1)}
         if is_symmetric and len(signs) > 1:
             both = np.abs(values).max(axis=1)
-            return dict.fromkeys(signs, both)
+            return dict.fromkeys((1, -1), both)
         return largest
 
     def _eigenvalues(self, left: np.ndarray) -> np.ndarray:
@@ -113,6 +119,18 @@ class Chance:
             return self.all_values
         parts = self.exchanged[:, kept[:, None], kept[None, :]]
         return np.array([np.linalg.eigvalsh(part) for part in parts])
+
+
+def total_of(values: np.ndarray, *, is_symmetric: bool) -> np.ndarray:
+    """The sum of the positive eigenvalues in each row; with `is_symmetric` of either sign.
+
+    Both sums are equal where all directions are seen. Where some are left out, both are too small,
+    and the larger one is nearer to the truth, whichever sample is called the first.
+    """
+    positive = np.maximum(values, 0).sum(axis=-1)
+    if not is_symmetric:
+        return np.asarray(positive)
+    return np.asarray(np.maximum(positive, np.maximum(-values, 0).sum(axis=-1)))
 
 
 def _share_above(given: float, drawn: np.ndarray) -> float:

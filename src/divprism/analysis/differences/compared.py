@@ -16,6 +16,7 @@ from divprism.analysis.units import units_of
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels.base import positive_number
 from divprism.core.operators import KernelOperator, Operator
+from divprism.core.validation import clean_rows
 from divprism.data.samples import Samples
 from divprism.engines import Resources
 from divprism.errors import ArgumentError, DataError
@@ -23,7 +24,15 @@ from divprism.estimators.base import whole_number
 from divprism.scores.problem import Problem, pose
 from divprism.scores.settings import Settings
 
-__all__ = ["LEVEL", "MODES_OF", "NUM_EXCHANGES", "Compared", "Wanted"]
+__all__ = [
+    "LEVEL",
+    "MODES_OF",
+    "NUM_EXCHANGES",
+    "Compared",
+    "Wanted",
+    "checked_ratio",
+    "reference_rows",
+]
 
 MODES_OF = ("pairs", "outputs")
 """What modes are of: pairs of an output and its prompt, or outputs whatever their prompts."""
@@ -32,6 +41,8 @@ LEVEL = 0.95
 """Level of the intervals unless one is given."""
 NUM_EXCHANGES = 99
 """Random exchanges of the models unless a number is given."""
+_LARGEST_RATIO = 1e6
+_REAL = "reference"  # the argument, in messages
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ class Wanted:
         return cls(
             num_modes=whole_number(num_modes, "num_modes", 1),
             num_examples=whole_number(num_examples, "num_examples", 1),
-            ratio=positive_number(ratio, "ratio"),
+            ratio=checked_ratio(ratio),
             modes_of=modes_of,
             num_exchanges=exchanges,
             level=level or LEVEL,
@@ -135,7 +146,7 @@ class Compared:
             side=side,
             x=problem.x,
             prompts=PromptSide(problem.t, items, vectors, resources),
-            unit=units_of(problem, settings.unit)[0],
+            unit=_unit(problem, settings.unit, wanted),
             order=ContentOrder.of(problem, pooled),
             ratio=wanted.ratio,
             is_of_pairs=wanted.modes_of == "pairs",
@@ -160,13 +171,15 @@ class Compared:
         landmarks = None
         if Basis.needs_landmarks(operator.size):
             landmarks = first_points(index, ranks[rows])
+        is_compared = self.side[rows] != 0
+        masses = np.bincount(index[is_compared], minlength=operator.size) / is_compared.sum()
         whole = self.unit == "prompt" and strata.size > 1
         counts = np.bincount(codes[self.side[rows] == 1])
         # The kernel of pairs may take prompts for unrelated: modes of one half of them are then
         # none of the other half.
         split_inside = not whole or (self.is_of_pairs and int(counts.min()) > 1)
         return States(
-            basis=Basis.of(operator, landmarks, self.resources),
+            basis=Basis.of(operator, masses, landmarks, self.resources),
             index=index,
             side=self.side[rows],
             ratio=self.ratio,
@@ -198,20 +211,55 @@ def _points(problem: Problem, wanted: Wanted) -> tuple[Operator, np.ndarray]:
     return problem.joint, np.unique(codes, return_inverse=True)[1]
 
 
+def _unit(problem: Problem, unit: str | None, wanted: Wanted) -> str:
+    """What is exchanged and resampled: "prompt" or "pair"."""
+    assert problem.t is not None
+    fewest = int(np.bincount(problem.t.index).min()) // 2  # both models have the same number
+    if unit is None and wanted.modes_of == "pairs" and fewest > 1:
+        # A mode of pairs may be one of a single prompt. Exchanging all outputs of this prompt
+        # changes no eigenvalue, and its difference does not carry over to other prompts.
+        return "pair"
+    return units_of(problem, unit)[0]
+
+
 def _with_reference(
     reference: object, pooled: Samples, problem: Problem, settings: Settings, resources: Resources
 ) -> tuple[Operator, np.ndarray]:
     """The outputs of both models and real data as points of one operator."""
-    rows = to_numpy(embed_reference(reference, pooled, settings, resources))
+    rows = reference_rows(reference, pooled, settings, resources)
     outputs: Any = to_numpy(pooled.outputs)
-    if rows.shape[1] != outputs.shape[1]:
-        raise DataError(
-            f"`reference` has {rows.shape[1]:,} numbers in a row and the outputs have "
-            f"{outputs.shape[1]:,}; embed both by the same model."
-        )
     alone = replace(settings, kernel_t=None, kernel_x=problem.settings.kernel_x)
     both = pose(np.concatenate([outputs, rows]), settings=alone, resources=resources)
     return both.x, both.x.index
+
+
+def reference_rows(
+    reference: object, embedded: Samples, settings: Settings, resources: Resources
+) -> np.ndarray:
+    """Real data as vectors of the width of the outputs."""
+    outputs: Any = embedded.outputs
+    if outputs.ndim != 2:
+        raise DataError(
+            "`reference` needs outputs that are vectors, texts or media, and these are ids: give a "
+            "row of numbers for each."
+        )
+    # Checked here, so that a message names the reference and counts its own rows.
+    rows = to_numpy(clean_rows(embed_reference(reference, embedded, settings, resources), _REAL))
+    if rows.shape[1] != outputs.shape[1]:
+        raise DataError(
+            f"`{_REAL}` has {rows.shape[1]:,} numbers in a row and the outputs have "
+            f"{outputs.shape[1]:,}; embed both by the same model."
+        )
+    return rows
+
+
+def checked_ratio(ratio: object) -> float:
+    """The ratio, or an ArgumentError."""
+    number = positive_number(ratio, "ratio")
+    # Beyond, rounding errors of the second state are larger than modes of the first.
+    if number > _LARGEST_RATIO:
+        raise ArgumentError(f"`ratio` must be at most {_LARGEST_RATIO:,.0f}; got {ratio!r}.")
+    return number
 
 
 def _prompt_items(matched: MatchedModels) -> Any:

@@ -7,12 +7,14 @@ import numpy as np
 from divprism.analysis.differences.measured import Measured
 from divprism.analysis.differences.result import DifferenceMode, ModeExample
 from divprism.analysis.differences.states import States
+from divprism.errors import Notice
 
-__all__ = ["MakeExample", "described"]
+__all__ = ["MakeExample", "described", "unseen_warnings"]
 
 MakeExample = Callable[[int, int, float], ModeExample]
 """side, row of the states, squared cosine with the mode -> the example."""
 
+_MUCH_UNSEEN = 0.1  # of the outputs, from which a warning says so
 _CLEAR = 0.5  # share of the largest cosine below which an output is no example of a mode
 
 
@@ -76,3 +78,14 @@ def _typical_rows(
     order = order[np.sort(firsts)][:count]
     largest = float(sign * loadings[order[0]])
     return np.asarray(order[sign * loadings[order] >= _CLEAR * largest])
+
+
+def unseen_warnings(unseen: float) -> tuple[Notice, ...]:
+    """A warning where landmarks miss much of the outputs."""
+    if unseen <= _MUCH_UNSEEN:
+        return ()
+    text = (
+        f"landmarks miss {unseen:.0%} of the outputs, so modes may be larger than shown and the "
+        "total is a lower bound: use a larger bandwidth, or a part of the data."
+    )
+    return (Notice("modes-unseen", text),)

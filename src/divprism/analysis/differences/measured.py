@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.analysis.differences.chance import Chance
+from divprism.analysis.differences.chance import Chance, total_of
 from divprism.analysis.differences.states import States
 from divprism.engines import blas_for
 
 __all__ = ["HeldOut", "Measured", "Modes", "Total", "measure"]
 
 _SPECTRA = 5  # exchanges of which all eigenvalues are computed, for the mean of their sums
-_ROUNDING = 1e-9  # eigenvalues of samples with the same items differ by no more
+_ROUNDING = 1e-9  # eigenvalues of samples with the same items differ by no more, of states of one
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,18 +134,23 @@ def _measure(
     signed = [states.on_points(row_weights) for row_weights in (weights, *found_on, *drawn)]
     moments = states.basis.moments(signed)
     values, vectors = np.linalg.eigh(moments[0])
-    modes = tuple(_leading(values, vectors, sign, num_modes) for sign in signs)
+    rounding = _ROUNDING * max(1.0, states.ratio)
+    modes = tuple(_leading(values, vectors, sign, num_modes, rounding) for sign in signs)
     loadings, held_out = {}, {}
     for side in modes:
         loadings[side.sign] = states.basis.loadings(side.directions)[states.index]
         held_out[side.sign] = _held_out(states, side, moments[1:3], second, level)
-    sums = [float(np.maximum(np.linalg.eigvalsh(each), 0).sum()) for each in moments[3:]]
+    # Of novelty, the side of the reference is not asked for, and totals are those of the outputs.
+    is_symmetric = states.ratio == 1 and len(signs) > 1
+    spectra = [np.linalg.eigvalsh(moment) for moment in moments[3:]]
+    sums = [float(total_of(each, is_symmetric=is_symmetric)) for each in spectra]
     chance = Chance.of(states, weights, exchanges)
     p_values = chance.p_of_modes(signs, num_modes, is_symmetric=states.ratio == 1)
-    positive = values[values > _ROUNDING][::-1]
+    positive = values[values > rounding][::-1]
     # Rounding may leave a sum of 1e-15 where the states are equal.
-    value = min(1.0, float(positive.sum()))
-    total = Total(value, *_mean(sums), chance.p_of_total())
+    clean = np.where(np.abs(values) > rounding, values, 0.0)
+    value = min(1.0, float(total_of(clean, is_symmetric=is_symmetric)))
+    total = Total(value, *_mean(sums), chance.p_of_total(is_symmetric=is_symmetric))
     return Measured(
         states=states,
         modes=modes,
@@ -157,10 +162,12 @@ def _measure(
     )
 
 
-def _leading(values: np.ndarray, vectors: np.ndarray, sign: int, count: int) -> Modes:
-    """The eigenpairs of one sign, the largest first."""
+def _leading(
+    values: np.ndarray, vectors: np.ndarray, sign: int, count: int, rounding: float
+) -> Modes:
+    """The eigenpairs of one sign above rounding errors, the largest first."""
     order = np.argsort(-sign * values, kind="stable")[:count]
-    order = order[sign * values[order] > _ROUNDING]
+    order = order[sign * values[order] > rounding]
     return Modes(sign, values[order], vectors[:, order])
 
 
@@ -187,7 +194,7 @@ def _held_out(
     agreement = np.zeros(count)
     for moment, rows in zip(moments, measured_on, strict=True):
         values, vectors = np.linalg.eigh(moment)
-        found = _leading(values, vectors, modes.sign, count)
+        found = _leading(values, vectors, modes.sign, count, _ROUNDING * max(1.0, states.ratio))
         # By rank, and not by likeness to the modes of all data: the other half has taken part in
         # these, and choosing by them would make its difference larger as well.
         kept = found.values.size

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from divprism.analysis.differences.compared import Compared, Wanted
-from divprism.analysis.differences.described import described
+from divprism.analysis.differences.described import described, unseen_warnings
 from divprism.analysis.differences.measured import Measured
 from divprism.analysis.differences.result import (
     DifferenceMode,
@@ -17,7 +17,6 @@ from divprism.analysis.differences.result import (
     GroupDifference,
     ModeExample,
 )
-from divprism.analysis.differences.states import States
 from divprism.analysis.groups import LabelGrouping
 from divprism.analysis.groups.grouping import Grouping, Membership
 from divprism.analysis.inputs import as_samples
@@ -27,7 +26,7 @@ from divprism.core.kernels import Precomputed
 from divprism.core.operators import KernelOperator
 from divprism.data.inputs import model_keyword
 from divprism.data.readers.fields import Fields
-from divprism.errors import ArgumentError, DataError, Notice
+from divprism.errors import ArgumentError, DataError
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
 
 if TYPE_CHECKING:
@@ -76,6 +75,9 @@ def diff(
     pairs, the modes in the span of 1,000 landmarks (Nystrom), O(n) in time and memory. Shares in a
     direction are exact then too, and `unseen` is the share of the outputs outside of that span.
 
+    The order of rows, and which model is called the first, change nothing beyond rounding, except
+    that modes with equal eigenvalues are any directions of their common span, in any order.
+
     Parameters
     ----------
     a, b : Samples, path, table
@@ -88,7 +90,8 @@ def diff(
     num_examples : int
         Examples of each mode.
     ratio : float
-        With 2, only what is more than twice as frequent in the first model is its mode.
+        With 2, only what is more than twice as frequent in the first model is its mode. At most a
+        million.
     modes_of : "outputs" or "pairs"
         "outputs": k = k_X, what one model makes more of over all prompts. "pairs": k = k_X x k_T,
         what one model makes more of for similar prompts. Where the kernel distinguishes all
@@ -104,7 +107,9 @@ def diff(
     interval, num_permutations : optional
         Level of the intervals, default 0.95, and number of exchanges, default 99; 0 for none.
     unit : "pair", "prompt" or None
-        What is exchanged and resampled: by default prompts, from 20 on, else outputs.
+        What is exchanged and resampled: by default prompts, from 20 on, else outputs. For modes of
+        pairs outputs, wherever each prompt has several of each model: a mode of a single prompt
+        has the same eigenvalue when the models exchange all of it.
     **options
         Keywords of `evaluate`.
 
@@ -159,7 +164,7 @@ def diff(
         settings=replace(matched.settings, interval=wanted.level, unit=compared.unit),
         embedders=matched.pooled().embedders,
         notes=matched.notes,
-        warnings=matched.warnings + _warnings(states),
+        warnings=matched.warnings + unseen_warnings(states.basis.unseen),
     )
 
 
@@ -303,17 +308,6 @@ def _group(compared: Compared, member: Membership, wanted: Wanted) -> GroupDiffe
         p_value=measured.total.p_value,
         modes=_described(compared, member.rows, measured, wanted),
     )
-
-
-def _warnings(states: States) -> tuple[Notice, ...]:
-    """A warning where landmarks miss much of the outputs."""
-    if states.basis.unseen <= 0.1:
-        return ()
-    text = (
-        f"landmarks miss {states.basis.unseen:.0%} of the outputs, so modes may be larger than "
-        "shown and the total is a lower bound: use a larger bandwidth, or a part of the data."
-    )
-    return (Notice("modes-unseen", text),)
 
 
 def _describe(compared: Compared) -> dict[str, Any]:

@@ -8,17 +8,20 @@ import numpy as np
 
 from divprism.analysis.content_order import ContentOrder
 from divprism.analysis.differences.basis import Basis, first_points
-from divprism.analysis.differences.compared import LEVEL, NUM_EXCHANGES
-from divprism.analysis.differences.described import described
+from divprism.analysis.differences.compared import (
+    LEVEL,
+    NUM_EXCHANGES,
+    checked_ratio,
+    reference_rows,
+)
+from divprism.analysis.differences.described import described, unseen_warnings
 from divprism.analysis.differences.measured import measure
 from divprism.analysis.differences.novelty_result import NearCopy, Novelty
 from divprism.analysis.differences.result import ModeExample
 from divprism.analysis.differences.states import States
 from divprism.analysis.inputs import as_samples, embed_samples, require_model, require_one_model
-from divprism.analysis.reference import embed_reference
 from divprism.core.arrays import to_numpy
 from divprism.core.kernels import Cosine, Gaussian, Kernel
-from divprism.core.kernels.base import positive_number
 from divprism.core.nearest import nearest_rows
 from divprism.core.validation import as_float
 from divprism.data.inputs import as_arrays
@@ -118,7 +121,7 @@ def novelty(
     asked = _Asked(
         num_modes=whole_number(num_modes, "num_modes", 1),
         num_examples=whole_number(num_examples, "num_examples", 1),
-        ratio=positive_number(ratio, "ratio"),
+        ratio=checked_ratio(ratio),
         quantile=_share(quantile),
         num_neighbours=whole_number(num_neighbours, "num_neighbours", 1),
     )
@@ -170,6 +173,7 @@ def _assembled(
     names = {1: _OUTPUTS, -1: _REFERENCE}
     total, ken = measured.total, _entropic_novelty(measured.positive)
     threshold = float(np.quantile(neighbours.inside, asked.quantile, method="lower"))
+    unseen = _unseen(states)
     return Novelty(
         modes=described(measured, names, asked.num_modes, asked.num_examples, example),
         total=total.value,
@@ -188,13 +192,13 @@ def _assembled(
         ratio=asked.ratio,
         num_exchanges=num_exchanges,
         level=level,
-        unseen=states.basis.unseen,
+        unseen=unseen,
         samples=samples,
         data={"n": len(embedded), "reference": neighbours.inside.size},
         settings=replace(settings, kernel_x=kernel, interval=level),
         embedders=embedded.embedders,
         notes=embedded.notes,
-        warnings=embedded.warnings,
+        warnings=embedded.warnings + unseen_warnings(unseen),
     )
 
 
@@ -236,13 +240,8 @@ def _pooled(
     embedded: Samples, reference: object, settings: Settings, resources: Resources
 ) -> Problem:
     """The outputs, then the reference, as points of one kernel."""
-    rows = to_numpy(embed_reference(reference, embedded, settings, resources))
+    rows = reference_rows(reference, embedded, settings, resources)
     outputs: Any = to_numpy(embedded.outputs)
-    if rows.ndim != 2 or outputs.ndim != 2 or rows.shape[1] != outputs.shape[1]:
-        raise DataError(
-            f"`reference` must have rows of the width of the outputs, {outputs.shape[1:]}; got "
-            f"{rows.shape[1:]}. Embed both by the same model."
-        )
     if rows.shape[0] < _FEWEST:
         raise DataError(f"`reference` must have at least {_FEWEST} items; got {rows.shape[0]}.")
     # At order 1 the data are held in double precision.
@@ -267,8 +266,9 @@ def _states(problem: Problem, size: int, ratio: float, resources: Resources) -> 
     landmarks = None
     if Basis.needs_landmarks(problem.x.size):
         landmarks = first_points(index, ranks)
+    masses = np.bincount(index, minlength=problem.x.size) / index.size
     return States(
-        basis=Basis.of(problem.x, landmarks, resources),
+        basis=Basis.of(problem.x, masses, landmarks, resources),
         index=index,
         side=side,
         ratio=ratio,
@@ -278,6 +278,14 @@ def _states(problem: Problem, size: int, ratio: float, resources: Resources) -> 
         ranks=ranks,
         stratum_ranks=np.zeros(1, dtype=int),
     )
+
+
+def _unseen(states: States) -> float:
+    """Share of the outputs outside of the landmarks, of which a large reference has most."""
+    if states.basis.unseen == 0:
+        return 0.0
+    of_outputs = states.on_points((states.side == 1) / np.count_nonzero(states.side == 1))
+    return 1 - states.basis.seen(of_outputs)
 
 
 @dataclass(frozen=True, eq=False)

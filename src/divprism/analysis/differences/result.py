@@ -61,7 +61,9 @@ class DifferenceMode:
         The same of the reference, where one was given.
     held_out : float
         The eigenvalue without that optimism: the direction of this rank is found on one half of
-        the prompts, and the shares in it are measured on the other half.
+        the prompts, and the shares in it are measured on the other half. Which model's modes come
+        first is still decided on all data, so the first mode of two samples of one model has a
+        value somewhat above 0 on average.
     low, high : float or None
         Interval of `held_out`; None without a level or with too few outputs.
     agreement : float
@@ -142,7 +144,8 @@ class Differences(Saved):
     total : float
         Sum of the positive eigenvalues: the mass that the first model has where the second has
         none. 0 for equal outputs, 1 where no two outputs are alike. With `ratio` 1 it is the
-        distance of the states (half their trace norm), and the same in both directions.
+        distance of the states (half their trace norm), and the same in both directions; of
+        landmarks, a lower bound of it.
     baseline, baseline_error : float or None
         Mean total after exchanging the models within prompts at random, and the standard error of
         that mean: two samples of the same model have this total.
