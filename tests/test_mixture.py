@@ -9,11 +9,16 @@ import pytest
 from typer.testing import CliRunner
 
 import divprism as dp
+from divprism.analysis.matched_models import matched_models
+from divprism.analysis.mixture_entropy import MixtureEntropy
+from divprism.analysis.model_states import ModelStates
 from divprism.analysis.simplex import allowed_mixtures, least_square, most_entropy
 from divprism.cli import app
 from divprism.core.entropy import matrix_entropy
+from divprism.data.readers.fields import Fields
 from divprism.errors import ArgumentError
 from divprism.report.mixture_tables import mixture_table
+from divprism.scores.settings import EvaluationOptions, read_options
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 KERNELS = {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.9)}
@@ -31,6 +36,14 @@ def clouds(seed=0, models=3, prompts=6, each=3, apart=0.4):
         )
         for index in range(models)
     }
+
+
+def states_of(models, **options):
+    """What the mixture of some models is computed from."""
+    settings, resources = read_options(options, EvaluationOptions, "mixture")
+    columns = Fields(None, None, None, suffix="")
+    kept = matched_models(models, settings, resources, columns, None)
+    return ModelStates.of(kept, kept.settings, resources)
 
 
 def kernel_matrix(x, bandwidth):
@@ -306,17 +319,143 @@ def test_bad_arguments_get_one_sentence(call, message):
         call(clouds())
 
 
-def test_many_connected_outputs_need_order_two(monkeypatch):
+def ids(**options):
+    """Clouds whose prompts are ids, so that the outputs of a prompt are connected to no others."""
+    models = {}
+    for name, samples in clouds(**options).items():
+        numbers = np.unique(samples.prompts[:, 0], return_inverse=True)[1]
+        models[name] = dp.Samples(samples.outputs, numbers)
+    return models
+
+
+def test_many_connected_outputs_need_order_two(monkeypatch, tmp_path):
     monkeypatch.setattr("divprism.analysis.mixture_entropy._MOST_POINTS", 20)
     with pytest.raises(ArgumentError, match=r"up to 20 distinct ones; got 54\. Take order 2"):
         dp.mixture(clouds(), **KERNELS)
-    # With prompts as ids the outputs of a prompt are connected to no others.
-    ids = {
-        name: dp.Samples(samples.outputs, np.repeat(np.arange(6), 3))
-        for name, samples in clouds().items()
-    }
-    assert dp.mixture(ids, kernel_x=dp.Gaussian(0.8), **QUICK).gap < 1e-6
+    with pytest.raises(ArgumentError, match=r"no spectrum: `by='rke'`\.$"):
+        dp.mixture(clouds(), by="vendi", **KERNELS)
+    assert dp.mixture(ids(), kernel_x=dp.Gaussian(0.8), **QUICK).gap < 1e-6
     assert dp.mixture(clouds(), by="conditional_rke", **KERNELS).gap < 1e-9
+    # Few features take the place of a spectrum of all outputs.
+    assert dp.mixture(clouds(), kernel_x=dp.Cosine(), kernel_t=dp.Cosine(), **QUICK).gap < 1e-6
+    rows = []
+    for name, samples in clouds().items():
+        for x, t in zip(samples.outputs, samples.prompts, strict=True):
+            rows.append({"model": name, "output": x.tolist(), "prompt": t.tolist()})
+    file = tmp_path / "m.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    refused = CliRunner().invoke(app, ["mix", str(file), "-q"])
+    assert refused.exit_code == 2
+    assert "no spectrum: --by conditional_rke." in " ".join(refused.stderr.split())
+
+
+def test_a_memory_budget_that_spectra_exceed_is_refused_before_any_work():
+    # 3 matrices of 54 x 54 numbers of 8 bytes are 70 kB.
+    with pytest.raises(ArgumentError, match=r"needs 70 kB, above the memory .* `by='conditional_r"):
+        dp.mixture(clouds(), memory="60kB", **KERNELS)
+    assert dp.mixture(clouds(), memory="80kB", **KERNELS, **QUICK).gap < 1e-6
+
+
+MIXED = {
+    "clouds": (clouds, {"prompts": 8}, KERNELS),
+    "six models": (clouds, {"models": 6, "prompts": 8}, KERNELS),
+    "a model that is not needed": (clouds, {"models": 3, "apart": 0.0, "prompts": 8}, KERNELS),
+    "prompts as ids": (ids, {"each": 6}, {"kernel_x": dp.Gaussian(0.8)}),
+    "outputs alone": (clouds, {"prompts": 8}, {**KERNELS, "by": "vendi"}),
+    "least quality": (
+        clouds,
+        {},
+        {**KERNELS, "quality": {"m0": 0, "m1": 1, "m2": 2}, "min_quality": 1.5},
+    ),
+    "a single model is good enough": (
+        clouds,
+        {},
+        {**KERNELS, "quality": {"m0": 0, "m1": 1, "m2": 2}, "min_quality": 2},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MIXED)
+@pytest.mark.parametrize("landmarks", [5, 300])
+def test_the_guided_search_for_large_data_finds_the_same_mixture(case, landmarks, monkeypatch):
+    """Whatever the guide is: the certificate is that of the exact entropy."""
+    draw, shape, options = MIXED[case]
+    models = draw(**shape)
+    plain = dp.mixture(models, **options)
+    entropy = "divprism.analysis.mixture_entropy"
+    monkeypatch.setattr(f"{entropy}._GUIDED_POINTS", 0)
+    monkeypatch.setattr(f"{entropy}._LANDMARKS", landmarks)
+    # Also without a stored kernel matrix, as above 3,000 outputs.
+    monkeypatch.setattr("divprism.analysis.mixture_blocks.SMALL_BLOCK", 0)
+    found = dp.mixture(models, **options)
+    assert found.gap <= 1e-6 and plain.gap <= 1e-6
+    assert found.num_iterations <= 12
+    assert found.score == pytest.approx(plain.score, rel=2e-6)
+    # Weights move by the root of the gap.
+    assert found.weights == pytest.approx(plain.weights, abs=2e-3)
+    assert found.alone == pytest.approx(plain.alone, rel=1e-9)
+    for name in ("gain", "low", "high", "chance"):
+        assert getattr(found, name) == pytest.approx(getattr(plain, name), abs=1e-4)
+
+
+def test_the_guided_search_takes_few_spectra_and_no_order_of_rows_changes_it(monkeypatch):
+    monkeypatch.setattr("divprism.analysis.mixture_entropy._GUIDED_POINTS", 0)
+    monkeypatch.setattr("divprism.analysis.mixture_entropy._LANDMARKS", 40)
+    models = clouds(models=5, prompts=20)
+    rng = np.random.default_rng(0)
+    shuffled = {}
+    for name, samples in reversed(models.items()):
+        rows = rng.permutation(60)
+        shuffled[name] = dp.Samples(samples.outputs[rows], samples.prompts[rows])
+    found, again = (dp.mixture(each, **KERNELS, **QUICK) for each in (models, shuffled))
+    assert found.num_iterations <= 4
+    assert again.weights == pytest.approx(found.weights, abs=1e-6)
+
+
+def test_equal_models_share_their_weight_in_a_guided_search(monkeypatch):
+    monkeypatch.setattr("divprism.analysis.mixture_entropy._GUIDED_POINTS", 0)
+    models = clouds(models=2)
+    models["twin"] = models["m0"]
+    found = dp.mixture(models, **KERNELS, **QUICK)
+    assert found.gap <= 1e-6
+    assert found.weights["m0"] == pytest.approx(found.weights["twin"], abs=1e-3)
+
+
+def test_chance_of_many_outputs_is_that_of_the_estimator(monkeypatch):
+    models = clouds()
+    exact = dp.mixture(models, **KERNELS)
+    monkeypatch.setattr("divprism.analysis.mixture_entropy.SMALL_BLOCK", 0)
+    same = dp.mixture(models, estimator=dp.Exact(), **KERNELS)
+    assert same.chance == pytest.approx(exact.chance, rel=1e-12)
+    estimated = dp.mixture(models, estimator=dp.Nystrom(10), **KERNELS)
+    assert estimated.chance != pytest.approx(exact.chance, rel=1e-6)
+
+
+@pytest.mark.parametrize("kernels", [KERNELS, {"kernel_x": dp.Cosine(), "kernel_t": dp.Cosine()}])
+def test_slopes_and_curvature_are_the_derivatives_of_the_entropy(kernels):
+    entropy = MixtureEntropy(states_of(clouds(), **kernels))
+    weights, step = np.array([0.5, 0.3, 0.2]), 1e-5
+    # All points have a mass, so that the entropy is smooth.
+    _, slopes = entropy(weights)
+    curvature = entropy.curvature()
+    for model, direction in enumerate(np.eye(3) - 1 / 3):
+        ahead, behind = weights + step * direction, weights - step * direction
+        slope = (entropy.value(ahead) - entropy.value(behind)) / (2 * step)
+        assert slopes @ direction == pytest.approx(slope, abs=1e-7), model
+        bend = (entropy(ahead)[1] - entropy(behind)[1]) / (2 * step)
+        assert curvature @ direction == pytest.approx(bend, rel=1e-5, abs=1e-7), model
+
+
+def test_features_and_kernel_matrices_give_the_same_mixture(monkeypatch):
+    """With d features the spectrum is that of a d x d moment, whatever the number of outputs."""
+    options = {"kernel_x": dp.Polynomial(2), "kernel_t": dp.Cosine()}
+    by_features = dp.mixture(clouds(), **options)
+    monkeypatch.setattr("divprism.analysis.mixture_blocks.SMALL_BLOCK", 0)
+    by_kernel = dp.mixture(clouds(), **options)
+    assert by_features.weights == pytest.approx(by_kernel.weights, abs=1e-5)
+    for name in ("score", "gain", "low", "high", "chance"):
+        wanted = getattr(by_kernel, name)
+        assert getattr(by_features, name) == pytest.approx(wanted, rel=1e-6), name
 
 
 def test_documents_tables_and_the_command(tmp_path):

@@ -82,9 +82,10 @@ def _outputs_of_types(folder: Path) -> None:
     write_answers(folder / "DIR", "data.jsonl", types, field="variety")
 
 
-def _two_models_of_novelty_bench(folder: Path) -> None:
-    names = {"clerk": "gemma-2-2b-it", "poet": "CrPO-llama-3.1-8b-instruct"}
-    write_answers(folder, "answers.jsonl", names)
+def _two_models(folder: Path) -> None:
+    write_answers(folder, "answers.jsonl", {"clerk": "gemma", "poet": "crpo"})
+    write_answers(folder, "gemma.jsonl", {"clerk": ""})
+    write_answers(folder, "crpo.jsonl", {"poet": ""})
 
 
 def _network(folder: Path) -> None:
@@ -123,7 +124,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "docs/how-to/embedders.md": _one_model,
     "docs/how-to/endpoints.md": _one_model,
     "docs/how-to/large-data.md": _one_model,
-    "docs/how-to/mixtures.md": _two_models_of_novelty_bench,
+    "docs/how-to/mixtures.md": _two_models,
     "docs/how-to/onnx.md": _network,
     "docs/how-to/overlap.md": _three_models,
     "docs/how-to/papers.md": _outputs_of_types,

@@ -69,7 +69,7 @@ class Mixture(Saved):
         Certificate: no weights are better by more than this, in nats (at order 2 of the squared
         norm, relative to it).
     num_iterations : int
-        Steps that were taken.
+        Steps that were taken; at order 1 the spectra of all outputs that they needed.
     per_group : tuple of GroupMixture
         The weights for each group of prompts, if asked for.
     quality : float or None

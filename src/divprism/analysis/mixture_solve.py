@@ -6,11 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from divprism.analysis.intervals import quantile
-from divprism.analysis.mixture_entropy import MixtureEntropy
+from divprism.analysis.mixture_entropy import GuideEntropy, MixtureEntropy
 from divprism.analysis.model_squares import ModelSquares, model_squares
 from divprism.analysis.model_states import ModelStates
 from divprism.analysis.overlap_errors import MIN_PROMPTS
-from divprism.analysis.simplex import Optimum, least_square, most_entropy
+from divprism.analysis.simplex import (
+    EntropyAndSlopes,
+    Optimum,
+    guided_entropy,
+    least_square,
+    most_entropy,
+)
 from divprism.scores.settings import Settings
 
 __all__ = ["SolvedMixture", "solved_mixture"]
@@ -149,17 +155,35 @@ def _chance_of_squares(squares: ModelSquares, weights: np.ndarray) -> float:
     return max(1.0, own / (own * even + between * (1 - even)))
 
 
+def _most_entropy_of_corners(entropy: MixtureEntropy, corners: np.ndarray) -> Optimum:
+    """The shares of the corners whose mixture has the most entropy."""
+
+    def of_corners(function: MixtureEntropy | GuideEntropy) -> EntropyAndSlopes:
+        def entropy_and_slopes(shares: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slopes = function(corners.T @ shares)
+            return value, corners @ slopes
+
+        return entropy_and_slopes
+
+    if not entropy.is_large:
+        return most_entropy(of_corners(entropy), len(corners))
+    guide = entropy.guide()
+    return guided_entropy(
+        of_corners(entropy),
+        lambda: corners @ entropy.curvature() @ corners.T,
+        of_corners(guide),
+        lambda shares: corners @ guide.curvature(corners.T @ shares) @ corners.T,
+        len(corners),
+    )
+
+
 def _by_entropy(
     states: ModelStates, settings: Settings, corners: np.ndarray, errors: bool
 ) -> _Best:
     """The best weights at order 1."""
     entropy = MixtureEntropy(states)
 
-    def of_corners(shares: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slopes = entropy(corners.T @ shares)
-        return value, corners @ slopes
-
-    optimum = most_entropy(of_corners, len(corners))
+    optimum = _most_entropy_of_corners(entropy, corners)
     weights = corners.T @ optimum.weights
     own = np.array([entropy.alone(model) for model in range(states.num_models)])
     allowed = _alone_allowed(corners)

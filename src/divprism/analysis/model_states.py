@@ -177,9 +177,13 @@ class ModelStates:
 
         Equal pairs are merged, and only the points that occur are kept.
         """
+        return self.weighted_state(rows, np.full(rows.size, 1 / rows.size))
+
+    def weighted_state(self, rows: np.ndarray, weights: np.ndarray) -> HadamardOperator:
+        """The joint operator of some rows of the problem with given weights, as in `state`."""
         x, t = self.problem.x, self.prompt_state
         pairs, index = np.unique(self.codes(rows), return_inverse=True)
-        masses = np.bincount(index) / rows.size
+        masses = np.bincount(index, weights=np.ravel(weights))
         points_x, left = np.unique(pairs // t.size, return_inverse=True)
         points_t, right = np.unique(pairs % t.size, return_inverse=True)
         return HadamardOperator(

@@ -6,15 +6,23 @@ gap of Frank and Wolfe.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = ["Optimum", "allowed_mixtures", "least_square", "most_entropy"]
+__all__ = [
+    "EntropyAndSlopes",
+    "Optimum",
+    "allowed_mixtures",
+    "guided_entropy",
+    "least_square",
+    "most_entropy",
+]
 
 _SQUARE_GAP = 1e-9  # relative to the square
 _ENTROPY_GAP = 1e-6  # nats
 _MOST_STEPS = 300
+_MOST_SPECTRA = 12  # exact entropies of a guided search, which usually takes three
 
 # Added to the diagonal, relative to the largest entry: of equally good weights the most even ones
 # are chosen, such as equal weights of equal models, whatever their order.
@@ -22,6 +30,9 @@ _EVEN = 1e-11
 
 _LEAST = 1e-9  # weight that every model keeps inside the search, where slopes may be infinite
 _NONE = 1e-7  # weights up to this are reported as zero
+
+EntropyAndSlopes = Callable[[np.ndarray], tuple[float, np.ndarray]]
+Curvature = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +120,7 @@ def _least_on(gram: np.ndarray, weights: np.ndarray, active: np.ndarray) -> np.n
 
 
 def most_entropy(
-    entropy_and_slopes: Callable[[np.ndarray], tuple[float, np.ndarray]], num_models: int
+    entropy_and_slopes: EntropyAndSlopes, num_models: int, *, least_gap: float = _ENTROPY_GAP
 ) -> Optimum:
     """Weights that maximise a concave entropy of the mixture.
 
@@ -123,6 +134,8 @@ def most_entropy(
         Positive weights -> the entropy of their mixture, and its derivatives in the weights.
     num_models : int
         Number of weights.
+    least_gap : float, optional
+        The search ends below this gap, in nats.
     """
     from scipy.optimize import minimize
 
@@ -146,7 +159,7 @@ def most_entropy(
     )
     weights, step = _inside(searched.x), 1.0
     value, slopes = negative(weights)
-    while _gap(weights, -slopes) > _ENTROPY_GAP and calls < _MOST_STEPS:
+    while _gap(weights, -slopes) > least_gap and calls < _MOST_STEPS:
         raised = weights * np.exp(step * (slopes.min() - slopes))
         raised = _inside(raised)
         new_value, new_slopes = negative(raised)
@@ -160,6 +173,61 @@ def most_entropy(
     weights /= weights.sum()
     _, slopes = entropy_and_slopes(_inside(weights))
     return Optimum(weights, max(0.0, _gap(weights, slopes)), calls)
+
+
+def guided_entropy(
+    exact: EntropyAndSlopes,
+    exact_curvature: Callable[[], np.ndarray],
+    guide: EntropyAndSlopes,
+    guide_curvature: Curvature,
+    num_models: int,
+) -> Optimum:
+    """Weights that maximise a concave entropy which is expensive, by means of one that is not.
+
+    Each step maximises the guide plus a quadratic function, after which it agrees with the exact
+    entropy in slopes and curvature at the last weights: a Newton step that keeps the shape of an
+    entropy, which no quadratic function has near the border. The weights and the gap are those of
+    the exact entropy, so the guide decides only how many steps it takes, usually three.
+
+    Parameters
+    ----------
+    exact, guide : callable
+        As in `most_entropy`.
+    exact_curvature : callable
+        The second derivatives of `exact` at the weights of its last call.
+    guide_curvature : callable
+        Weights -> the second derivatives of `guide`.
+    num_models : int
+        Number of weights.
+    """
+    base = np.full(num_models, 1 / num_models)
+    linear, bend = np.zeros(num_models), np.zeros((num_models, num_models))
+
+    def corrected(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        moved = weights - base
+        value, slopes = guide(weights)
+        bent = bend @ moved
+        return value + float((linear + bent / 2) @ moved), slopes + linear + bent
+
+    best, highest = Optimum(base, np.inf, 0), -np.inf
+    weights = most_entropy(corrected, num_models, least_gap=_ENTROPY_GAP / 10).weights
+    for step in range(1, _MOST_SPECTRA + 1):
+        inside = _inside(weights)
+        value, slopes = exact(inside)
+        gap = max(0.0, _gap(inside, slopes))
+        if gap < best.gap:
+            best = Optimum(weights, gap, step)
+        if gap <= _ENTROPY_GAP:
+            break
+        if value < highest:
+            # Too far: the exact entropy is concave, so between the two it is not lower.
+            weights = (base + weights) / 2
+            continue
+        highest, base = value, inside
+        linear = slopes - guide(inside)[1]
+        bend = exact_curvature() - guide_curvature(inside)
+        weights = most_entropy(corrected, num_models, least_gap=_ENTROPY_GAP / 10).weights
+    return replace(best, num_iterations=step)
 
 
 def _gap(weights: np.ndarray, slopes: np.ndarray) -> float:

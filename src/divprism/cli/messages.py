@@ -27,7 +27,8 @@ def in_flags(text: str, command: Any) -> str:
     flags = {parameter.name: parameter.opts[0] for parameter in command.params}
 
     def translate(match: re.Match[str]) -> str:
-        name, value = match.groups()
+        name, word, value = match.groups()
+        value = word or value  # a word needs no quotes in a shell
         if name in _FLAGLESS:
             return _FLAGLESS[name]
         flag = flags.get(_RENAMED.get(name, name), "")
@@ -38,7 +39,7 @@ def in_flags(text: str, command: Any) -> str:
         return f"{flag} {value}"
 
     text = re.sub(r"\b(outputs|prompts) `[xt]`", r"\1", text)  # the noun is there already
-    text = re.sub(r"`(\w+)(?:=([^`]*))?`", translate, text)
+    text = re.sub(r"`(\w+)(?:=(?:'([\w.-]+)'|([^`]*)))?`", translate, text)
     return text.replace("math.inf", "inf")
 
 
