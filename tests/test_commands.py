@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from command_line import run
 from sample_files import image_bytes, jsonl, records, write
+from typer.testing import CliRunner
 
 import divprism as dp
+from divprism.cli import app
 from divprism.report.tables import convergence_table
 
 # --- groups
@@ -419,3 +421,58 @@ def test_converge_refuses_in_one_sentence(folder, flags, message):
     done = run("converge", *flags, cwd=folder)
     assert (done.returncode, done.stdout) == (2, b"")
     assert message in done.stderr.decode()
+
+
+# --- flags whose values are lists
+
+
+@pytest.mark.parametrize("text", ["true", "null", '"a"', "[1]", "1,[2]"])
+def test_what_json_holds_beside_numbers_is_no_list_of_numbers(text, tmp_path):
+    write(tmp_path, {"in.jsonl": b""})
+    done = run("bandwidth", tmp_path / "in.jsonl", "--bandwidths-x", text)
+    assert done.returncode == 2, done.stderr
+    assert b"--bandwidths-x must be numbers separated by commas; got" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["0.8"], b"--quality must be MODEL=NUMBER, such as first=0.8; got 0.8."),
+        (["=0.8"], b"--quality must be MODEL=NUMBER, such as first=0.8; got =0.8."),
+        (["a=0.8", "a=0.1"], b"--quality gives a model two numbers: a."),
+    ],
+)
+def test_qualities_that_name_no_model_or_one_twice_are_refused(given, message, tmp_path):
+    rows = [{"prompt": "p", "output": f"text {row}"} for row in range(3)]
+    write(tmp_path, {"a.jsonl": jsonl(rows), "b.jsonl": jsonl(rows)})
+    flags = [part for text in given for part in ("--quality", text)]
+    done = run("mix", "a.jsonl", "b.jsonl", *flags, cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr, done.stderr
+
+
+# --- what a command says about failures that are nobody's argument
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "message"),
+    [
+        (OSError(11, "no more processes"), 4, "divprism: no more processes.\n"),
+        (OSError(5, "broken", "a.txt"), 4, "divprism: cannot use a.txt: broken.\n"),
+        (RecursionError(), 4, "divprism: the input is nested too deeply.\n"),
+        (MemoryError(), 1, "divprism: there is not enough memory for this.\n"),
+    ],
+)
+def test_failures_of_the_system_are_named_as_what_they_are(problem, code, message, monkeypatch):
+    def fail(kind):
+        raise problem
+
+    monkeypatch.setattr("divprism.cli.installation.choice_lines", fail)
+    done = CliRunner().invoke(app, ["ls", "kernels"])
+    assert (done.exit_code, done.stderr) == (code, message)
+
+
+def test_a_difference_takes_no_quality_that_it_would_not_use(tmp_path):
+    write(tmp_path, {"a.jsonl": jsonl([{"output": "text", "q": 1}])})
+    done = run("diff", "a.jsonl", "--reference", "a.jsonl", "--quality-field", "q", cwd=tmp_path)
+    assert done.returncode == 2
+    assert b"No such option" in done.stderr and b"--quality-field" in done.stderr

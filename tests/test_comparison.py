@@ -11,6 +11,7 @@ from divprism.analysis import matching
 from divprism.analysis.comparison import Difference
 from divprism.core.validation import check_seed
 from divprism.data.items import texts
+from divprism.data.wording import differing_names
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 KERNELS = {"kernel_x": dp.Gaussian(0.8), "kernel_t": dp.Gaussian(0.8)}
@@ -397,3 +398,13 @@ def test_prompts_of_many_models_are_not_compared_in_all_pairs(monkeypatch):
     prompts |= {"a": {1, 2, 3}, "b": {2, 3, 4}}
     assert "such as a and b, which share 2" in matching._most_in_common(prompts)
     assert pairs == [100]
+
+
+def test_names_of_sources_differ_where_one_is_inside_the_other():
+    assert differing_names(["runs", "runs/a"]) == ["runs", "runs/a"]
+    assert differing_names(["runs/a/b.csv", "runs"]) == ["runs/a/b.csv", "runs"]
+    assert differing_names(["/", "/runs"]) == ["/", "runs"]
+
+
+def test_two_spellings_of_one_source_have_one_name():
+    assert differing_names(["a.jsonl", "./a.jsonl"]) == ["a.jsonl", "a.jsonl"]

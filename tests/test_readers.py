@@ -153,3 +153,36 @@ def test_empty_standard_input_is_refused(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(dp.DataError, match="standard input is empty"):
         read_array("-", "outputs")
+
+
+def test_an_archive_on_standard_input_has_both_sides_as_a_file_has(tmp_path, monkeypatch):
+    content = GOOD["named.npz"]
+    (tmp_path / "named.npz").write_bytes(content)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    piped, read = dp.load("-"), dp.load(tmp_path / "named.npz")
+    np.testing.assert_array_equal(piped.outputs, read.outputs)
+    np.testing.assert_array_equal(piped.prompts, read.prompts)
+
+
+def test_prompts_from_elsewhere_replace_those_of_an_archive_on_standard_input(
+    tmp_path, monkeypatch
+):
+    np.save(tmp_path / "prompts.npy", X[:, 1:])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(GOOD["named.npz"])))
+    piped = dp.load("-", prompts=tmp_path / "prompts.npy")
+    np.testing.assert_array_equal(piped.prompts, X[:, 1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("p" * 5000, r"cannot read p+: .*name too long"),
+        ("p" * 300 + "/q", r"there is no file or folder p+/q, and nothing is downloaded"),
+    ],
+    ids=["long", "long folder"],
+)
+def test_a_name_that_no_file_can_have_is_refused_in_a_sentence(name, message, tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    for given in ({"source": name}, {"source": tmp_path / "x.npy", "prompts": name}):
+        with pytest.raises(dp.DataError, match=f"(?i){message}"):
+            dp.load(**given)

@@ -7,6 +7,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ import divprism as dp
 from divprism.data.inputs import as_samples
 from divprism.data.parts import Shard
 from divprism.data.readers import joined_arrays, npy, read_arrays
+from divprism.data.readers.natural_order import natural
 
 ROWS = np.random.default_rng(5).normal(size=(40, 3)).astype(np.float32)
 PROMPTS = np.random.default_rng(6).normal(size=(40, 2))
@@ -687,3 +689,20 @@ def test_a_state_is_of_one_model(tmp_path):
     done = run(*call, cwd=tmp_path)
     assert done.returncode == 2 and b"--model must be one of the models" in done.stderr
     assert run(*call, "--model", "m1", cwd=tmp_path).stdout == b"state.npz: 20 rows\n"
+
+
+def test_long_numbers_come_before_letters_as_short_ones_do():
+    names = ["5.npy", "10.npy", "1999999999999999999.npy", "a5.npy", "a10.npy"]
+    backwards = [Path(name) for name in reversed(names)]
+    assert [path.name for path in sorted(backwards, key=natural)] == names
+
+
+@pytest.mark.parametrize("command", ["embed", "state"])
+def test_an_empty_shard_is_refused_and_not_read_as_all_rows(command, tmp_path):
+    write(tmp_path, {"in.jsonl": jsonl([{"output": f"text {row}"} for row in range(4)])})
+    options = ["--config", tmp_path / "config.json"] * (command == "state")
+    write(tmp_path, {"config.json": b'{"bandwidth_x": 1.0}'})
+    target = tmp_path / "out.npz"
+    done = run(command, tmp_path / "in.jsonl", "--shard", "", *options, "-o", target)
+    assert done.returncode == 2 and b"--shard must be a part" in done.stderr
+    assert not target.exists()

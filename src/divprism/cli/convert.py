@@ -29,20 +29,22 @@ def embed(
     shard: str | None = SHARD,
 ) -> None:
     """Embed outputs and prompts: into a folder that `divprism score` reads, or into the cache."""
-    part = shard and Shard.parse(shard)
+    part = None
+    if shard is not None:  # an empty text is refused: it is not all rows
+        part = Shard.parse(shard)
     written = []
     if output is not None:
         written = [output / name for name in EMBEDDED_FILES]
     samples = job.read(written=written)
     if output is not None:
         check_folder(output)  # before hours of embedding
-    if part:
+    if part is not None:
         samples = part.of(samples)
     if output is None:
         embedded = job.run(embed_into_cache, samples, **job.embedders(samples))
     else:
         embedded = job.run(embed_samples, samples, **job.embedders(samples))
-        save_embedded(output, samples, embedded, part or None)
+        save_embedded(output, samples, embedded, part)
     sides: dict[str, Any] = {"outputs": embedded.outputs, "prompts": embedded.prompts}
     shapes = [f"{name} {side.shape}" for name, side in sides.items() if side is not None]
     echo(f"{output or 'cached'}: {', '.join(shapes)}")

@@ -10,7 +10,7 @@ from divprism.analysis.differences import diff as diff_models
 from divprism.analysis.differences import novelty as novelty_of
 from divprism.analysis.differences.compared import MODES_OF
 from divprism.cli.config import typed
-from divprism.cli.job import RATING, Job, command, flag
+from divprism.cli.job import OF_IN_ALONE, RATING, Job, command, flag
 from divprism.errors import ArgumentError
 from divprism.report.difference_tables import (
     difference_records,
@@ -25,11 +25,11 @@ _GROUPINGS: dict[str, library.Grouping] = {
     "eigen": library.EigenGrouping(),
     "kmeans": library.KMeansGrouping(10),
 }
-# Flags that have nothing to act on: entropies, gates, plots and clusters.
+# Flags that have nothing to act on: entropies, gates, plots, clusters and qualities.
 _NOT_USED = ("order", "truncation", "estimator", "fail_under", "plot", "wide")
 
 
-@command(*_NOT_USED, *RATING, "workers", "scheduler", "resume")
+@command(*_NOT_USED, *RATING, "quality_field", "workers", "scheduler", "resume")
 def diff(
     job: Job,
     other: str | None = typer.Argument(None, metavar="IN2", help="Outputs of a second model."),
@@ -58,8 +58,7 @@ def diff(
     options |= {"memory": job.max_memory, "ratio": ratio, "settings": job.settings(samples)}
     real = None
     if reference is not None:
-        others: Any = ["prompts", "prompt_kind", "prompt_field", "model_field", "limit"]  # of IN
-        real = job.read(reference, (), **dict.fromkeys(others))
+        real = job.read(reference, (), **OF_IN_ALONE)
     if other is None and real is not None and second is None:
         _refuse_flags(job, ("modes_of", "group_by"), "two models")
         options |= {"reference": real, "model": first, "quantile": quantile}

@@ -54,16 +54,11 @@ ASSESSMENT = ("interval", "unit", "num_permutations", "fail_under", "report", "d
 # Flags about models that rate outputs: commands without scores of quality have none of them.
 RATING = ("quality_from", "rubric", "judge_temperature")
 _PANELS = ("Input", "Scoring", "Embedding", "Output", "Advanced")  # in the order of the help
-_READ = (
-    "prompts",
-    "labels",
-    "weights",
-    "rubric",
-    "config",
-    "reference",
-    "keep",
-    "drop",
-)  # name files to read
+# Flags that name files to read.
+_READ = ("prompts", "labels", "weights", "rubric", "config", "reference", "keep", "drop")
+# Flags about IN that do not apply to real data, of which outputs alone are compared.
+_NOT_OF_REAL = ("prompts", "prompt_kind", "prompt_field", "model_field", "quality_field", "limit")
+OF_IN_ALONE: Document = dict.fromkeys(_NOT_OF_REAL)
 # What stands for a value in the help, by the type of the option; a switch has none.
 _VALUES = {bool: "", int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 _input, _scoring, _embedding, _output, _advanced = (partial(flag, panel) for panel in _PANELS)

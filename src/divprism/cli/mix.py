@@ -4,9 +4,9 @@ import typer
 
 from divprism.analysis.mixture import MIXED, mixture
 from divprism.cli.job import Job, command, flag
-from divprism.data.readers.guards import shown
 from divprism.errors import ArgumentError
 from divprism.report.mixture_tables import mixture_groups, mixture_records, mixture_table
+from divprism.scores.registry import numbers_by_name
 
 _LEFT_OUT = ("unit", "fail_under", "plot", "truncation", "preset", "wide")
 _ONE_PROCESS = ("workers", "scheduler", "resume")
@@ -40,23 +40,10 @@ def mix(
         models,
         by=by,
         per_group="prompt" if per_prompt else None,
-        quality=_numbers(quality) or settings.quality_from,
+        quality=numbers_by_name(quality, "--quality") or settings.quality_from,
         min_quality=min_quality,
         **options,
     )
     document = result.to_dict()
     further = mixture_groups(document, top)
     job.show(result, document, mixture_table(document), mixture_records(document), further=further)
-
-
-def _numbers(quality: list[str]) -> dict[str, float] | None:
-    """The quality of each model, from texts such as first=0.8; None without any."""
-    numbers = {}
-    for text in quality or []:
-        name, _, value = text.rpartition("=")
-        try:
-            numbers[name] = float(value)
-        except ValueError:
-            message = f"--quality must be MODEL=NUMBER, such as first=0.8; got {shown(text)}."
-            raise ArgumentError(message) from None
-    return numbers or None

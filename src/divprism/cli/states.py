@@ -41,12 +41,14 @@ def state(
 ) -> None:
     """Add up one part of the data in a file, which `divprism merge` joins with other parts."""
     check_target(target)
-    part = shard and Shard.parse(shard)
+    part = None
+    if shard is not None:  # an empty text is refused: it is not all rows
+        part = Shard.parse(shard)
     samples = job.read(written=[target])
     wanted = named_model(samples, model)
     if wanted is not None:
         samples = samples.by_model()[wanted]
-    if part:
+    if part is not None:
         samples = part.of(samples)
     metric = metric_for(samples, job.settings(samples), num_features=num_features)
     embedded = job.run(embed, samples, **job.embedders(samples))

@@ -32,6 +32,7 @@ __all__ = [
     "open_file",
     "read_file",
     "require_apart",
+    "require_different",
     "standard_input",
     "umask",
     "write_text",
@@ -305,6 +306,7 @@ def require_different(targets: Iterable[Path]) -> None:
 def _write_to_device(path: Path, content: bytes) -> None:
     # Opening a pipe that nobody reads would block forever; without blocking it is an error.
     descriptor = os.open(path, os.O_WRONLY | _BINARY | _WITHOUT_BLOCKING)
+    # From here on a slow reader is waited for.
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -374,7 +376,8 @@ def _permissions(path: Path) -> int:
 
 def umask() -> int:
     """Return the permissions that new files of this process do not get."""
-    # The mask can only be read by setting it.
-    mask = os.umask(0)
+    # The mask can only be read by setting it. To one under which files are private, because other
+    # threads may create some meanwhile.
+    mask = os.umask(0o077)
     os.umask(mask)
     return mask

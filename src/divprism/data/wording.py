@@ -229,11 +229,18 @@ def differing_names(sources: list[str]) -> list[str]:
     ['a', 'b']
     >>> differing_names(["x/a.csv", "y/b.csv"])
     ['x/a.csv', 'y/b.csv']
+    >>> differing_names(["runs", "runs/b"])
+    ['runs', 'runs/b']
     """
     if len(sources) < 2:
         return sources
-    folder = os.path.commonpath([os.path.abspath(source) for source in sources])
-    parts = [Path(os.path.relpath(source, folder)).parts for source in sources]
+    paths = [os.path.abspath(source) for source in sources]
+    folder = os.path.commonpath(paths)
+    # A source that contains all others, or two spellings of one, would be left without a name.
+    if folder in paths:
+        folder = os.path.dirname(folder)
+    # The root of all folders is its own parent.
+    parts = [Path(os.path.relpath(path, folder)).parts or (path,) for path in paths]
     while len({part[-1] for part in parts}) == 1 < min(map(len, parts)):
         parts = [part[:-1] for part in parts]
     return [str(Path(*part)) for part in parts]

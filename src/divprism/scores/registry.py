@@ -10,13 +10,14 @@ import importlib.metadata
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 from divprism import estimators
 from divprism.core import kernels
 from divprism.core.kernels import Kernel
+from divprism.data.wording import escaped
 from divprism.embedders import (
     EfficientNetLite0,
     Embedder,
@@ -49,14 +50,17 @@ __all__ = [
     "is_registered",
     "kernel",
     "keywords",
+    "numbers_by_name",
     "numbers_of",
     "parse",
     "plugins",
-    "spell",
-    "temperature",
     "purpose",
     "quality_model",
     "quality_model_of",
+    "short_rule",
+    "spell",
+    "spell_kernel",
+    "temperature",
     "truncation",
     "without_bandwidth",
 ]
@@ -132,6 +136,7 @@ def parse(text: str, table: dict[str, type], noun: str, **given: Any) -> Any:
     fields = {field.name: field for field in dataclasses.fields(kind)}
     spelled = keywords(arguments, text, noun)
     for key, value in given.items():
+        # The same value twice is no contradiction.
         if spelled.get(key, value) != value:
             raise ArgumentError(
                 f"{noun} {text!r} has the {key} {spelled[key]!r}, and {value!r} is given beside "
@@ -269,17 +274,42 @@ def numbers_of(text: str | None, name: str) -> list[float] | None:
     if text is None:
         return None
     try:
-        numbers = list(json.loads(f"[{text}]"))  # JSON tells 5, a size, from 5.0
+        numbers = list(json.loads(f"[{text}]"))  # JSON keeps 5, a size, apart from 5.0
     except (ValueError, RecursionError):
-        raise ArgumentError(
-            f"{name} must be numbers separated by commas; got {text[:80]!r}."
-        ) from None
+        numbers = [None]
+    # By the exact type: true and false are integers in Python.
+    if any(type(number) not in (int, float) for number in numbers):
+        raise ArgumentError(f"{name} must be numbers separated by commas; got {text[:80]!r}.")
     # A config may hold a hundred thousand, each of which takes a computation of its own.
     if len(numbers) > _MOST_NUMBERS:
         raise ArgumentError(
             f"{name} must be at most {_MOST_NUMBERS:,} numbers; got {len(numbers):,}."
         )
     return numbers
+
+
+def numbers_by_name(texts: Sequence[str] | None, flag: str) -> dict[str, float] | None:
+    """The number of each name, from the values of a flag; None without any.
+
+    >>> numbers_by_name(["first=0.8", "runs/a=b=1"], "--quality")
+    {'first': 0.8, 'runs/a=b': 1.0}
+    """
+    numbers: dict[str, float] = {}
+    for text in texts or ():
+        # At the last sign: names of models are often paths, which may contain one.
+        name, _, value = text.rpartition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            name = ""
+        if not name:
+            raise ArgumentError(
+                f"{flag} must be MODEL=NUMBER, such as first=0.8; got {escaped(text)[:80]}."
+            )
+        if name in numbers:
+            raise ArgumentError(f"{flag} gives a model two numbers: {escaped(name)[:80]}.")
+        numbers[name] = number
+    return numbers or None
 
 
 def truncation(text: str) -> int | str:
@@ -431,10 +461,8 @@ def _plugin(name: str, text: str) -> Any:
 
 def _first_field(kind: Any, name: str, argument: str) -> dict[str, str]:
     """The text after the colon as the first field, if that has no default."""
-    field = dataclasses.fields(kind)[0]
-    has_value = field.default is not dataclasses.MISSING
-    has_factory = field.default_factory is not dataclasses.MISSING
-    if has_value or has_factory:
+    field = next(iter(dataclasses.fields(kind)), None)
+    if field is None or _has_default(field):
         if argument:
             raise ArgumentError(f"embedder {name} takes nothing after a colon; got {argument!r}.")
         return {}
@@ -443,3 +471,8 @@ def _first_field(kind: Any, name: str, argument: str) -> dict[str, str]:
             f"embedder {name} needs its {field.name} after a colon, as in {name}:NAME_OR_PATH."
         )
     return {field.name: argument}
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    defaults = (field.default, field.default_factory)
+    return any(default is not dataclasses.MISSING for default in defaults)

@@ -21,6 +21,7 @@ from divprism.data.files import open_file
 from divprism.data.readers.decoder import MAX_NAME
 from divprism.data.readers.guards import (
     MAX_EXPANSION,
+    STDIN,
     check_cells,
     read_lines,
     shown,
@@ -101,13 +102,17 @@ def read_array(source: str | Path, role: str) -> np.ndarray:
     return _with_rows(reader(path, shown(path), role), shown(path), role)
 
 
-def array_names(path: Path) -> list[str]:
-    """Return the names of the arrays in an .npz or .safetensors file; [] for other files."""
-    suffix = path.suffix.lower()
+def array_names(source: Path | bytes) -> list[str]:
+    """Return the names of the arrays in an archive, .npz or .safetensors; [] for other files."""
+    if isinstance(source, bytes):
+        suffix, name = _kind_of_content(source), STDIN
+    else:
+        suffix, name = source.suffix.lower(), shown(source)
     if suffix == ".safetensors":
-        return sorted(tensor_names(path, shown(path)))
+        assert isinstance(source, Path)  # standard input has no signature to recognise it by
+        return sorted(tensor_names(source, name))
     if suffix == ".npz":
-        with _zip_archive(path, shown(path)) as archive:
+        with _zip_archive(source, name) as archive:
             return _members(archive)
     return []
 
@@ -140,7 +145,7 @@ def is_binary(content: bytes) -> bool:
 def from_bytes(content: bytes, role: str) -> np.ndarray:
     """Return the array on standard input; its first bytes identify the format."""
     reader = _READERS[_kind_of_content(content)]
-    return _with_rows(reader(content, "standard input", role), "standard input", role)
+    return _with_rows(reader(content, STDIN, role), STDIN, role)
 
 
 def _with_rows(array: np.ndarray, name: str, role: str) -> np.ndarray:
@@ -174,6 +179,7 @@ def _read_npz(source: Path | bytes, name: str, role: str) -> np.ndarray:
             # Sizes in the directory may be wrong, so only bytes that arrive are kept.
             header = read_header(member, label)
             _check_length(header, entry.file_size, label)
+            # A directory may state any size; no member is larger than its file.
             packed = min(entry.compress_size, _size(source))
             if header.nbytes > max(_FREE_ARRAY, MAX_EXPANSION * packed):
                 raise DataError(

@@ -6,14 +6,11 @@ from pathlib import Path
 
 from divprism.data.readers.arrays import ARRAY_SUFFIXES, is_binary, numbers_in
 from divprism.data.readers.fields import FIELD_NAMES, Fields
-from divprism.data.readers.guards import read_lines, shown
+from divprism.data.readers.guards import STDIN, read_lines, shown
 from divprism.data.readers.tables import header
 from divprism.errors import DataError
 
-__all__ = ["STDIN", "is_array", "starts_with_numbers", "table_kind"]
-
-STDIN = "standard input"
-"""The name of standard input in messages."""
+__all__ = ["is_array", "starts_with_numbers", "table_kind"]
 
 
 def is_array(path: Path, kind: str, fields: Fields) -> bool:

@@ -24,6 +24,7 @@ __all__ = [
     "MAX_JSON",
     "MAX_LINE",
     "MAX_TEXT",
+    "STDIN",
     "Root",
     "check_cells",
     "is_hidden",
@@ -47,6 +48,9 @@ MAX_EXPANSION = 200
 
 MAX_TEXT = 8 << 20
 """Bytes of text that may decompress from anything: too few to do harm."""
+
+STDIN = "standard input"
+"""The name of standard input in messages."""
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/{1,2}[^/]")  # a single slash where paths were tidied
 _GZIP = b"\x1f\x8b"  # the first bytes of every gzip file

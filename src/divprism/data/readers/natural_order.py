@@ -6,10 +6,9 @@ from pathlib import Path
 __all__ = ["natural"]
 
 _DIGITS = "0123456789"
-_AFTER_NUMBERS = 10**18
 
 
-def natural(path: Path) -> tuple[list[tuple[int, str]], str]:
+def natural(path: Path) -> tuple[list[tuple[bool, int, str]], str]:
     """Return a sort key that puts 2.png before 10.png.
 
     >>> [path.name for path in sorted(map(Path, ["10.png", "2.png", "a.png"]), key=natural)]
@@ -19,8 +18,9 @@ def natural(path: Path) -> tuple[list[tuple[int, str]], str]:
     for part in re.findall(r"[0-9]+|[^0-9]+", path.name):
         # ASCII digits only: int() and isdigit() disagree about others, such as superscripts.
         if part[0] in _DIGITS:
-            parts.append((int(part), ""))
+            parts.append((False, int(part), ""))
         else:
-            parts.append((_AFTER_NUMBERS, part.casefold()))
+            # True sorts last, so that words follow numbers of any length.
+            parts.append((True, 0, part.casefold()))
     # The name itself decides between 1.png and 01.png.
     return parts, path.name

@@ -1,5 +1,6 @@
 """The reader of one source: a file, a folder, shards or standard input, with its prompts."""
 
+import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
@@ -23,8 +24,8 @@ from divprism.data.readers.folders import (
     media_files,
     note_strays,
 )
-from divprism.data.readers.formats import STDIN, is_array, starts_with_numbers, table_kind
-from divprism.data.readers.guards import Root, is_url, shown, standard_input
+from divprism.data.readers.formats import is_array, starts_with_numbers, table_kind
+from divprism.data.readers.guards import STDIN, Root, is_url, shown, standard_input
 from divprism.data.readers.inspect_logs import one_run_each
 from divprism.data.readers.joined_arrays import read_shards
 from divprism.data.readers.joining import Prompts
@@ -137,8 +138,10 @@ class Source:
         if kind is not None:
             root = Root(Path(), self.allow_outside)
             return self._records(read_table(content, kind, self.name), root, prompts)
-        samples = Samples(from_bytes(content, "outputs"), None, None, self.name)
-        return self._join(self._flat(samples), [], prompts)
+        side = None
+        if prompts is None and _has_prompts(content):
+            side = from_bytes(content, "prompts")
+        return self._paired_arrays(from_bytes(content, "outputs"), side, prompts)
 
     def _tables(self, paths: Sequence[Path], root: Root, prompts: str | Path | None) -> Samples:
         samples = self._records(_records_of(paths), root, prompts)
@@ -220,7 +223,7 @@ class Source:
         outputs = read_shards(paths, "outputs")
         # An archive may contain both sides; a separate file of prompts takes precedence.
         side = None
-        if prompts is None and {"prompts", "t"} & set(array_names(paths[0])):
+        if prompts is None and _has_prompts(paths[0]):
             side = read_shards(paths, "prompts")
         return self._paired_arrays(outputs, side, prompts)
 
@@ -286,10 +289,11 @@ class Source:
         if str(source) == "-":
             return self._piped_prompts(standard_input())
         path = Path(source)
-        if not path.exists():
+        # Functions of `os.path`: those of Path raise OSError for a name that no file can have.
+        if not os.path.exists(path):
             _refuse_download(shown(source))
         paths = matching(path, allow_outside=self.allow_outside) or [path]
-        if path.is_dir():
+        if os.path.isdir(path):
             return self._folder_of_prompts(path)
         for file in paths:
             open_file(file, shown(file)).close()
@@ -343,6 +347,11 @@ class Source:
         return separate.join(samples, ids, self.findings, self.outputs_per_prompt)
 
 
+def _has_prompts(archive: Path | bytes) -> bool:
+    """Whether an archive of arrays contains one of prompts; no other file does."""
+    return not {"prompts", "t"}.isdisjoint(array_names(archive))
+
+
 def _refuse_download(source: str) -> None:
     """Refuse URLs and names on the Hugging Face Hub, which are no files, by what they are."""
     if is_url(source):
@@ -351,7 +360,7 @@ def _refuse_download(source: str) -> None:
             "file or folder."
         )
     # A data set of the Hub is called owner/name.
-    if _HUB.fullmatch(source) and not Path(source).parent.exists():
+    if _HUB.fullmatch(source) and not os.path.exists(os.path.dirname(source)):
         raise DataError(
             f"there is no file or folder {source}, and nothing is downloaded: if it is a data set "
             "of the Hugging Face Hub, load it by datasets.load_dataset and pass it to dp.load or "

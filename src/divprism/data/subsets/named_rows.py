@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from divprism.data.files import read_file
-from divprism.data.items import Image, Item, Video
+from divprism.data.items import Item, Media
 from divprism.data.readers.guards import parse_json, shown
 from divprism.data.samples import Samples
 from divprism.errors import DataError
@@ -16,7 +16,7 @@ _MOST = 64 << 20  # bytes of a file that names rows
 def rows_in(path: str | Path, name: str, samples: Samples) -> list[int]:
     """The rows of the source that a file names: by number, or by the output itself.
 
-    A file is a result of this command, or lines. If all lines are whole numbers, they are rows
+    A file is a result of `divprism select`, or lines. If all lines are whole numbers, they are rows
     counted from 0; else each is the text of an output, or the name of its file. `name` is the
     argument that names the file, for messages.
     """
@@ -55,6 +55,6 @@ def _rows_by_name(samples: Samples) -> dict[str, list[int]]:
 
 def _names_of(item: Item) -> set[str]:
     names = {item.label.strip()}
-    if isinstance(item, Image | Video):
+    if isinstance(item, Media):
         names.add(Path(item.label).name)
     return names
