@@ -191,6 +191,15 @@ def test_subsample_states_what_pairs_would_change_that_it_has_not_seen(copies):
         assert abs(estimate.entropy - expected) < 4 * error
 
 
+@pytest.mark.parametrize("num_rows", [3, 4, 5])
+def test_few_rows_of_a_subsample_have_an_error_beside_frequent_answers(num_rows):
+    """The jackknife leaves out a row: without heavy ones at least two others have to stay."""
+    x = np.random.default_rng(0).standard_normal((400, 3))
+    x[:200] = np.repeat(x[:2], 100, axis=0)
+    estimate = dp.rke(x, kernel=dp.Gaussian(1.0), estimator=dp.Subsample(num_rows))
+    assert 0 < estimate.standard_error < math.inf
+
+
 def test_subsample_adds_rows_until_it_is_precise():
     x = np.random.default_rng(0).standard_normal((9000, 3))
     result = dp.rke(x, kernel=dp.Gaussian(2.0), estimator=dp.Subsample(tolerance=1e-2))
