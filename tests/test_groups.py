@@ -686,6 +686,9 @@ def test_several_models_are_refused_with_the_way_to_one():
         ([[0, 1], [1, 2], [0, 1, 2]], "must be nested; subset 1"),
         ([[0], [0, 1], [0, 1, 12]], "subset 2 of `subsets` must hold rows from 0 to 11"),
         ([[], [0, 1], [0, 1, 2]], "subset 0"),
+        ([np.arange(12) < size for size in (3, 6, 12)], "whole numbers.*got values of type bool"),
+        ([[0.0, 1.9], [0, 1, 2], [0, 1, 2, 3]], "subset 0.*got values of type float64"),
+        ([[0], [0, 1], ["a"]], "subset 2 of `subsets` must hold whole numbers"),
     ],
 )
 def test_subsets_must_be_nested(subsets, message):
