@@ -1491,7 +1491,7 @@ def test_the_batch_size_must_be_positive():
             ArgumentError, match="`batch_size` must be a whole number of at least 1; got 0"
         ):
             embedder_class(batch_size=0)
-        with pytest.raises(ArgumentError, match="`batch_size` must be a whole number.*got 2.5"):
+        with pytest.raises(ArgumentError, match=r"`batch_size` must be a whole number.*got 2\.5"):
             embedder_class(batch_size=2.5)
 
 

@@ -32,7 +32,9 @@ def equal_up_to(rows: np.ndarray, tolerance: float) -> np.ndarray:
     factors = rng.integers(2**62, size=_DIRECTIONS)
     followers, leaders = [], []
     for _ in range(_GRIDS):
-        cells = np.floor(along / cell + rng.random(_DIRECTIONS)).astype(np.int64)
+        cells = np.floor(along / cell + rng.random(_DIRECTIONS))
+        # Far from the origin numbers of cells exceed 64 bits: the same remainder is enough.
+        cells = np.remainder(cells, 2.0**62).astype(np.int64)
         # One number for each cell, much faster to sort. It overflows, which is harmless, and so are
         # two cells of the same number: rows are compared below.
         _, first, inverse = np.unique(cells @ factors, return_index=True, return_inverse=True)
