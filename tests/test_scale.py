@@ -920,6 +920,16 @@ def test_costs_grow_with_the_data(estimator):
     assert 0 < small.bytes <= both.bytes
 
 
+def test_the_memory_that_fourier_states_is_what_it_needs(monkeypatch):
+    monkeypatch.setattr("divprism.engines.threads.cores", lambda: 2)
+    estimator, x = dp.Fourier(64), np.random.default_rng(0).standard_normal((50, 3))
+    stated = estimator.cost(50, 3).bytes
+    options = {"kernel": dp.Gaussian(1.0), "estimator": estimator}
+    assert dp.vendi(x, memory=stated, **options) > 1
+    with pytest.raises(dp.ArgumentError, match="take fewer features"):
+        dp.vendi(x, memory=stated - 1, **options)
+
+
 def test_nystrom_counts_pairs_that_no_landmark_has_seen():
     # Two near copies among 100 that are all apart: most samples of landmarks have none of them.
     x = 100.0 * np.append(np.arange(99.0), 1e-5)[:, None]
