@@ -31,8 +31,8 @@ __all__ = ["Sweep", "common_sweeps", "sources_of", "weighted_sum"]
 # Tiles of one task. Tasks are short because an interrupt waits for the running ones.
 _TILES_PER_TASK = 32
 
-# Bundles of tasks, whose sums are merged: so many that a cluster can share them out, and so few
-# that sending the sums takes little beside the products, and a scheduler keeps up.
+# Bundles of tasks, whose sums are merged: enough for a cluster to share them out, but few enough
+# that sending the sums takes little beside the products, and that a scheduler keeps up.
 _TILES_PER_BUNDLE = 48
 _FEWEST_BUNDLES = 16
 _MOST_BUNDLES = 1024

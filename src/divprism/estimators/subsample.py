@@ -24,7 +24,7 @@ from divprism.estimators.base import (
 
 __all__ = ["Subsample"]
 
-# Rows to start with where their number is open.
+# Rows to start with if `num_rows` is None.
 _FIRST_ROWS = 4096
 
 # Rows of more than this multiple of the mean mass are in every sample, up to half of it.
