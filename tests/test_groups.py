@@ -642,6 +642,7 @@ T = np.arange(12) // 4
         ((X, T, EigenGrouping(0)), {}, "`num_groups` must be a whole number of at least 1"),
         ((X, T, KMeansGrouping(2)), {}, "K-means needs a row of numbers per prompt"),
         ((X, X, KMeansGrouping(99)), {}, "`num_clusters` must be a whole number from 1 to"),
+        ((X, X, KMeansGrouping(True)), {}, "`num_clusters` must be a whole .*got True"),
         ((X, T, LabelGrouping([1, 2])), {}, "must pair up row by row; got 12 outputs and 2 labels"),
         ((X, T, LabelGrouping(X)), {}, "`labels` must be flat"),
         ((X, T), {"num_modes": -1}, "`num_modes` must be a whole number of at least 0"),
