@@ -11,7 +11,8 @@ __all__ = ["equal_up_to", "typical_distance"]
 _DIRECTIONS = 8
 _CELL = 16.0
 
-# Grids, each moved at random.
+# Grids, each moved at random: a pair whose distance is the tolerance shares a cell of none of them
+# in one case of 6,000.
 _GRIDS = 8
 
 
@@ -68,4 +69,5 @@ def typical_distance(rows: np.ndarray) -> float:
     8.0
     """
     apart = np.linalg.norm(rows - np.median(rows, axis=0), axis=1)
+    # Two independent rows are the root of two times as far from each other as from the centre.
     return math.sqrt(2) * float(np.median(apart))

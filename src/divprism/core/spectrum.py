@@ -119,6 +119,7 @@ class Spectrum:
 
     def above_floor(self) -> "Spectrum":
         """The eigenvalues that no rounding of the data explains, divided by their sum."""
+        # Negated, because `searchsorted` needs rising numbers.
         count = int(np.searchsorted(-self.values, -self.floor))
         if self.floor == 0 or count == self.values.size:
             return self

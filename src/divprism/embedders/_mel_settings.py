@@ -100,7 +100,8 @@ class MelSettings:
 
     @property
     def _padding(self) -> int:
-        # As frames of the length of the transform would be: a shorter window lies in their middle.
+        # Half a window, not half a transform: librosa puts a shorter window into the middle of a
+        # frame of the length of the transform, so that it begins where ours does.
         if self.center:
             return self.window // 2
         return 0

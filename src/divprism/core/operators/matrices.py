@@ -121,6 +121,7 @@ class ColumnNoise:
 
     def total(self, sums: np.ndarray) -> float:
         """The noise, from the `sums` of all rows together."""
+        # Both terms below count the diagonal, which has no error: its noise is taken off twice.
         own = self.noises[self.columns] * (sums[0] - 2 * self.diagonal)
         return self.common + max(0.0, float((own + sums[1]).max()))
 
@@ -149,6 +150,7 @@ def _largest_row_error(matrix: Array, noises: Array) -> float:
     for rows in row_blocks(matrix.shape[0], _PANEL):
         block = xp.abs(matrix[rows, :])
         own = noises[rows]
+        # Once for each of the two terms, as the diagonal has no error.
         sums = xp.sum(block, axis=1) - 2 * diagonal[rows]
         # Not a matrix product: threads of NumPy's BLAS would spin on while SciPy's solves M.
         weighted = xp.sum(block * noises[None, :], axis=1)
@@ -179,6 +181,7 @@ def require_definite(operator: KernelOperator) -> None:
     # No eigenvalue exceeds the largest row sum.
     largest = float(np.abs(matrix).sum(axis=0).max())
     # A factorisation exists if and only if no eigenvalue is below minus the slack.
+    # The noise is that of K / n, and this is K.
     slack = _DEFINITE_TOLERANCE * largest + 2 * operator.noise * operator.size
     try:
         np.linalg.cholesky(matrix + slack * np.eye(operator.size))
