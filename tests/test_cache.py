@@ -317,6 +317,13 @@ def test_progress_is_reported_with_its_rate():
     assert text.startswith("counting: 50 of 50, ") and text.endswith("/s")
 
 
+def test_progress_reaches_the_end_where_the_last_items_are_copies():
+    fractions = []
+    items = [*ITEMS[:4], *ITEMS[:2]]
+    embed_items(items, Counting(), progress=lambda text, fraction: fractions.append(fraction))
+    assert fractions == [pytest.approx(4 / 6), 1]
+
+
 # A model slow enough to be interrupted: 2,000 items take a few seconds, with a shard every 50.
 WORKER = """
 import hashlib, sys, time
