@@ -67,6 +67,34 @@ def test_conditional_rke_is_theorem_3():
     assert result == pytest.approx((3 - reach, 3 + reach))
 
 
+@pytest.mark.parametrize(
+    ("bound", "message"),
+    [
+        (lambda: bounds.vendi_bound(0.5, 10**5), "`value` must be a score"),
+        (lambda: bounds.vendi_bound(math.nan, 10**5), "`value` must be a score.*got nan"),
+        (lambda: bounds.vendi_bound(4.0, 10**5, 1.0, truncation=0), "`truncation` must be a whole"),
+        (lambda: bounds.vendi_bound(4.0, 10**5, 1.0, dimension=-2), "`dimension` must be a whole"),
+        (lambda: bounds.fourier_vendi_bound(4.0, 10**6, 0), "`num_features` must be a whole"),
+        (lambda: bounds.fourier_vendi_bound(0.0, 10**6, 9), "`value` must be a score"),
+        (
+            lambda: bounds.conditional_vendi_bound(5.0, 10**8, dimension_x=0, dimension_t=2),
+            "`dimension_x` must be a whole",
+        ),
+        (
+            lambda: bounds.conditional_rke_bound(0.0, 10**12, prompts=(0.5, 1.0), joint=(0.4, 0.4)),
+            "`value` must be a score",
+        ),
+    ],
+)
+def test_bounds_refuse_what_is_no_score_and_no_rank(bound, message):
+    with pytest.raises(dp.ArgumentError, match=message):
+        bound()
+
+
+def test_a_score_of_one_may_be_less_by_rounding():
+    assert bounds.vendi_bound(1 - 1e-15, 10**5)[0] == 1.0
+
+
 def test_bounds_contain_the_known_rke():
     """Normal data, Gaussian kernel: the RKE of the population is known, and bounds are wide."""
     truth = (1 + 4 / 2.0**2) ** (2 / 2)

@@ -265,6 +265,32 @@ def test_a_shard_that_another_process_removed_is_not_damaged(tmp_path, monkeypat
     assert dp.Cache(tmp_path).verify() == []
 
 
+def test_a_shard_that_another_process_removed_causes_no_warning(tmp_path):
+    embed_items(ITEMS, Counting(), cache=dp.Cache(tmp_path))
+    (path,) = shards(tmp_path)
+    warnings = []
+    store = dp.Cache(tmp_path).store(path.parent.name, {}, warnings.append)
+    path.unlink()
+    digest = ITEMS[0].digest()
+    assert digest in store
+    assert list(store.fetch([digest])) == [] and digest not in store
+    assert warnings == []
+
+
+def test_a_damaged_shard_that_cannot_be_removed_is_not_reported_as_removed(tmp_path, monkeypatch):
+    embed_items(ITEMS, Counting(), cache=dp.Cache(tmp_path))
+    (path,) = shards(tmp_path)
+    path.write_bytes(path.read_bytes()[:-100])
+
+    def refuse(path):
+        raise dp.DataError(f"cannot remove {path}: Permission denied.")
+
+    monkeypatch.setattr(cache_module, "_remove", refuse)
+    (warning,) = embed_items(ITEMS, Counting(), cache=dp.Cache(tmp_path)).warnings
+    assert "removed the file" not in str(warning)
+    assert "cannot remove" in str(warning) and "Permission denied" in str(warning)
+
+
 def test_clearing_a_cache_without_permission_fails(tmp_path, monkeypatch):
     embed_items(ITEMS, Counting(), cache=dp.Cache(tmp_path))
 
@@ -277,7 +303,9 @@ def test_clearing_a_cache_without_permission_fails(tmp_path, monkeypatch):
 
 
 def test_at_least_one_worker_is_required():
-    with pytest.raises(dp.ArgumentError, match="`num_workers` must be at least 1; got -1"):
+    with pytest.raises(
+        dp.ArgumentError, match="`num_workers` must be a whole number of at least 1; got -1"
+    ):
         embed_items(ITEMS, Counting(), num_workers=-1)
 
 
@@ -287,6 +315,13 @@ def test_progress_is_reported_with_its_rate():
     text, fraction = reports[-1]
     assert fraction == 1
     assert text.startswith("counting: 50 of 50, ") and text.endswith("/s")
+
+
+def test_progress_reaches_the_end_where_the_last_items_are_copies():
+    fractions = []
+    items = [*ITEMS[:4], *ITEMS[:2]]
+    embed_items(items, Counting(), progress=lambda text, fraction: fractions.append(fraction))
+    assert fractions == [pytest.approx(4 / 6), 1]
 
 
 # A model slow enough to be interrupted: 2,000 items take a few seconds, with a shard every 50.

@@ -1339,7 +1339,9 @@ def test_invalid_settings_are_refused(models, tmp_path):
         ArgumentError, match=r"`device` must be auto, cpu, mps, cuda, or cuda with .*; got 'gpu'"
     ):
         Inception("x", device="gpu")
-    with pytest.raises(ArgumentError, match="`batch_size` must be at least 1; got 0"):
+    with pytest.raises(
+        ArgumentError, match="`batch_size` must be a whole number of at least 1; got 0"
+    ):
         SentenceTransformers("x", batch_size=0)
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(
@@ -1485,8 +1487,12 @@ def test_a_cached_lambda_needs_a_label():
 
 def test_the_batch_size_must_be_positive():
     for embedder_class in (WordLlama, Multilingual, EfficientNetLite0, FrameMean):
-        with pytest.raises(ArgumentError, match="`batch_size` must be at least 1; got 0"):
+        with pytest.raises(
+            ArgumentError, match="`batch_size` must be a whole number of at least 1; got 0"
+        ):
             embedder_class(batch_size=0)
+        with pytest.raises(ArgumentError, match=r"`batch_size` must be a whole number.*got 2\.5"):
+            embedder_class(batch_size=2.5)
 
 
 def test_a_function_without_a_version_is_not_cached(tmp_path):

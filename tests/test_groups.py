@@ -642,6 +642,7 @@ T = np.arange(12) // 4
         ((X, T, EigenGrouping(0)), {}, "`num_groups` must be a whole number of at least 1"),
         ((X, T, KMeansGrouping(2)), {}, "K-means needs a row of numbers per prompt"),
         ((X, X, KMeansGrouping(99)), {}, "`num_clusters` must be a whole number from 1 to"),
+        ((X, X, KMeansGrouping(True)), {}, "`num_clusters` must be a whole .*got True"),
         ((X, T, LabelGrouping([1, 2])), {}, "must pair up row by row; got 12 outputs and 2 labels"),
         ((X, T, LabelGrouping(X)), {}, "`labels` must be flat"),
         ((X, T), {"num_modes": -1}, "`num_modes` must be a whole number of at least 0"),
@@ -686,6 +687,9 @@ def test_several_models_are_refused_with_the_way_to_one():
         ([[0, 1], [1, 2], [0, 1, 2]], "must be nested; subset 1"),
         ([[0], [0, 1], [0, 1, 12]], "subset 2 of `subsets` must hold rows from 0 to 11"),
         ([[], [0, 1], [0, 1, 2]], "subset 0"),
+        ([np.arange(12) < size for size in (3, 6, 12)], "whole numbers.*got values of type bool"),
+        ([[0.0, 1.9], [0, 1, 2], [0, 1, 2, 3]], "subset 0.*got values of type float64"),
+        ([[0], [0, 1], ["a"]], "subset 2 of `subsets` must hold whole numbers"),
     ],
 )
 def test_subsets_must_be_nested(subsets, message):

@@ -623,17 +623,27 @@ def test_presets_distinguish_unrelated_latents():
 WRONG = [
     (lambda: DiversityGuidance("novelty"), "there is no objective 'novelty'"),
     (lambda: DiversityGuidance(score=3), "`score` must be a name such as"),
-    (lambda: DiversityGuidance(strength=-1), "`strength` must be a number of at least 0; got -1"),
+    (
+        lambda: DiversityGuidance(strength=-1),
+        "`strength` must be a finite number of at least 0; got -1",
+    ),
     (
         lambda: DiversityGuidance(strength=float("nan")),
-        "`strength` must be a number of at least 0; got nan",
+        "`strength` must be a finite number of at least 0; got nan",
+    ),
+    (
+        lambda: DiversityGuidance(strength=float("inf")),
+        "`strength` must be a finite number of at least 0; got inf",
     ),
     (lambda: DiversityGuidance(every=0), "`every` must be a whole number of at least 1; got 0"),
     (lambda: DiversityGuidance(every=2.5), "`every` must be a whole number of at least 1; got 2.5"),
-    (lambda: DiversityGuidance(bandwidth_z=0), "`bandwidth_z` must be a positive number, or None"),
+    (
+        lambda: DiversityGuidance(bandwidth_z=0),
+        "`bandwidth_z` must be a positive, finite number, or None",
+    ),
     (
         lambda: DiversityGuidance(bandwidth_t="wide"),
-        "`bandwidth_t` must be a positive number, or None",
+        "`bandwidth_t` must be a positive, finite number, or None",
     ),
     (
         lambda: DiversityGuidance("rke", bandwidth_t=0.3),

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import divprism as dp
+from divprism.core.entropy import matrix_entropy, renyi_entropy
+from divprism.core.spectrum import Spectrum
 
 ORDERS = st.sampled_from([0.3, 0.999999, 1.0, 1.5, 2.0, 3.0, math.inf])
 TRUNCATIONS = st.sampled_from([None, None, 1, 3, 7])
@@ -248,3 +250,11 @@ def test_truncated_information_is_not_monotone_in_t():
         dp.information_vendi(x, t, truncation=cut, **kernels).entropy for cut in (20, 50, 100, 200)
     ]
     assert result == pytest.approx([1.90, 2.21, 2.27, 2.26], abs=5e-3)
+
+
+@pytest.mark.parametrize("order", [0.3, 1.0, 2.0, 3.0, math.inf])
+def test_the_entropy_of_a_single_eigenvalue_is_zero_without_a_sign(order):
+    one = Spectrum(np.ones(1), np.ones(1), "by hand", squares=1.0)
+    entropies = [renyi_entropy(one, order), matrix_entropy(np.ones((1, 1)), np.ones(1), order)]
+    assert [math.copysign(1.0, entropy) for entropy in entropies] == [1.0, 1.0]
+    assert entropies == [0.0, 0.0]

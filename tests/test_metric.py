@@ -168,7 +168,11 @@ def test_far_data_keep_their_precision():
     ("act", "message"),
     [
         (lambda: dp.Metric(dp.Gaussian(1.0), dp.Cosine()), "must both be Gaussian or neither"),
-        (lambda: dp.Metric(dp.Categorical()), "Categorical has none"),
+        (
+            lambda: dp.Metric(dp.Categorical()),
+            "`kernel_x` must be a kernel with features for a stream; Categorical has none",
+        ),
+        (lambda: dp.Metric(dp.Cosine()).merge(3), "`other` must be a Metric; got int"),
         (lambda: dp.Metric("gaussian"), "`kernel_x` must be an object such as"),
         (
             lambda: dp.Metric(dp.Gaussian(1.0), num_features=2),

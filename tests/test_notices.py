@@ -13,6 +13,7 @@ from sample_files import image_bytes, jsonl, write
 
 import divprism as dp
 from divprism.analysis.matching import match_prompts
+from divprism.core.near_rows import equal_up_to
 from divprism.data.items import texts
 from divprism.data.readers.content_checks import is_refusal
 from divprism.embedders.doubts import doubts_about
@@ -722,3 +723,9 @@ def test_a_missing_text_in_a_list_of_dicts_is_left_out(missing):
     rows = [{"prompt": "p", "output": text} for text in ("a b", missing, "c d")]
     result = dp.evaluate(rows)
     assert (result.data["n"], result.data["skipped"]) == (2, 1)
+
+
+def test_rows_far_from_the_origin_are_compared_too():
+    """There the numbers of the cells that rows are sorted into exceed 64 bits."""
+    rows = np.array([[1e9, 0.0], [2e9, 0.0], [3e9, 1.0], [3e9, 1.0], [2e9, 0.0]])
+    assert equal_up_to(rows, 1e-15).tolist() == [0, 1, 2, 2, 1]

@@ -29,6 +29,7 @@ from divprism.data.items import Audio, Image, Video
 from divprism.data.media import chosen_frames
 from divprism.data.sounds import encode_sound
 from divprism.embedders import _mel, _onnx_process
+from divprism.embedders._mel_settings import MelSettings
 from divprism.embedders._onnx_settings import OnnxSettings
 from divprism.embedders.cache import Cache
 from divprism.embedders.onnx_models import Onnx
@@ -963,3 +964,24 @@ def test_the_settings_of_the_guide_to_sounds_have_the_shapes_that_it_states():
         embedder = Onnx("absent.onnx", settings)
         (window,) = embedder.prepare(np.zeros(1000, np.float32))
         assert window.size == np.prod(settings.sound_shape)
+
+
+@pytest.mark.parametrize(
+    ("window", "fft", "samples"),
+    [(400, 512, 4000), (401, 512, 4000), (551, 1024, 3999), (400, 401, 4000)],
+)
+def test_centred_frames_are_those_of_librosa(window, fft, samples):
+    """Half a transform is mirrored at each end, and the window is in the middle of each frame."""
+    sound = np.random.default_rng(0).standard_normal(samples)
+    settings = MelSettings(20, window, 160, fft, 0.0, 8000.0, center=True)
+    padded = np.pad(sound, fft // 2, mode="reflect")
+    hann = np.zeros(fft)
+    left = (fft - window) // 2
+    hann[left : left + window] = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+    starts = range(0, len(padded) - fft + 1, 160)
+    frames = np.stack([padded[start : start + fft] * hann for start in starts])
+    power = np.abs(np.fft.rfft(frames)) ** 2
+    filters = _mel.mel_filters(20, fft, 16_000, 0.0, 8000.0, scale="htk")
+    levels = settings.spectrogram(sound, 16_000)
+    assert settings.num_frames(samples) == levels.shape[1] == len(frames)
+    assert levels == pytest.approx(np.log(np.maximum(filters @ power.T, 1e-10)), abs=1e-5)

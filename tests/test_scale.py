@@ -191,6 +191,15 @@ def test_subsample_states_what_pairs_would_change_that_it_has_not_seen(copies):
         assert abs(estimate.entropy - expected) < 4 * error
 
 
+@pytest.mark.parametrize("num_rows", [3, 4, 5])
+def test_few_rows_of_a_subsample_have_an_error_beside_frequent_answers(num_rows):
+    """The jackknife leaves out a row: without heavy ones at least two others have to stay."""
+    x = np.random.default_rng(0).standard_normal((400, 3))
+    x[:200] = np.repeat(x[:2], 100, axis=0)
+    estimate = dp.rke(x, kernel=dp.Gaussian(1.0), estimator=dp.Subsample(num_rows))
+    assert 0 < estimate.standard_error < math.inf
+
+
 def test_subsample_adds_rows_until_it_is_precise():
     x = np.random.default_rng(0).standard_normal((9000, 3))
     result = dp.rke(x, kernel=dp.Gaussian(2.0), estimator=dp.Subsample(tolerance=1e-2))
@@ -909,6 +918,16 @@ def test_costs_grow_with_the_data(estimator):
     assert 0 < small.flops <= large.flops
     assert small.flops < both.flops
     assert 0 < small.bytes <= both.bytes
+
+
+def test_the_memory_that_fourier_states_is_what_it_needs(monkeypatch):
+    monkeypatch.setattr("divprism.engines.threads.cores", lambda: 2)
+    estimator, x = dp.Fourier(64), np.random.default_rng(0).standard_normal((50, 3))
+    stated = estimator.cost(50, 3).bytes
+    options = {"kernel": dp.Gaussian(1.0), "estimator": estimator}
+    assert dp.vendi(x, memory=stated, **options) > 1
+    with pytest.raises(dp.ArgumentError, match="take fewer features"):
+        dp.vendi(x, memory=stated - 1, **options)
 
 
 def test_nystrom_counts_pairs_that_no_landmark_has_seen():

@@ -178,8 +178,8 @@ def _require_features(kernel: object, name: str) -> None:
         raise ArgumentError(f"`{name}` must be an object such as dp.Gaussian(1.0); got {kernel!r}.")
     if not kernel.has_fourier_features and kernel.feature_dimension(1) is None:
         raise ArgumentError(
-            f"a stream needs a kernel with features; {type(kernel).__name__} has none. "
-            "Use evaluate."
+            f"`{name}` must be a kernel with features for a stream; {type(kernel).__name__} has "
+            "none. Use evaluate."
         )
 
 

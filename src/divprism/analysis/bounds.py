@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.core.validation import check_order
+from divprism.core.validation import check_order, whole_number
 from divprism.errors import ArgumentError
 from divprism.scores.problem import Problem
 from divprism.scores.score import Score
@@ -32,6 +32,7 @@ __all__ = [
 _LARGEST_LOG = 600.0  # exp of a larger logarithm is reported as infinity
 _SMALLEST_NORM = 1e-100  # dividing by a smaller norm is reported as infinity
 _EQUAL_MASSES = 1e-12
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,8 @@ def vendi_bound(
     [3.5, 4.61]
     """
     order = check_order(order)
+    _check_value(value)
+    _check_ranks(dimension=dimension, truncation=truncation)
     _check_delta(delta)
     # A truncated spectrum has rank t, which takes the role of the dimension.
     size = truncation
@@ -249,6 +252,8 @@ def fourier_vendi_bound(
     The truncation is t = `num_features` (Truncated Vendi, Thm 3 (a)); orders above 1.
     """
     order = check_order(order)
+    _check_value(value)
+    _check_ranks(num_features=num_features)
     _check_delta(delta)
     if order <= 1 or math.isinf(order):
         raise ArgumentError(f"`order` must be finite and above 1 for this bound; got {order:g}.")
@@ -277,6 +282,8 @@ def conditional_vendi_bound(
     >>> [round(end, 2) for end in ends]
     [4.45, 5.62]
     """
+    _check_value(value)
+    _check_ranks(dimension_x=dimension_x, dimension_t=dimension_t, truncation=truncation)
     _check_delta(delta)
     spread = 1 + math.sqrt(2 * math.log(4 / delta))
     # As for Vendi, the distance of either spectrum, 2 spread / sqrt(n), must be at most 1 / e, up
@@ -314,6 +321,7 @@ def conditional_rke_bound(
         pairs: 1 / sqrt(RKE). The theorem takes them as given; to derive them from data, add
         `eigenvalue_bound` on either side of the norms of the sample.
     """
+    _check_value(value)
     (low_t, high_t), (low_joint, high_joint) = prompts, joint
     if not (0 < low_t <= high_t <= 1 and 0 < low_joint <= high_joint <= 1):
         raise ArgumentError(
@@ -328,6 +336,22 @@ def conditional_rke_bound(
     _check_size(n, fewest, "Conditional Vendi, Thm 3")
     reach = 32 * constant * spread / (condition**3 * math.sqrt(n))
     return max(1.0, value - reach), value + reach
+
+
+def _check_value(value: float) -> None:
+    """Refuse a number that no score is, before a power of it is taken."""
+    # A score of exactly 1 may be less by rounding. NaN fails the comparison.
+    if not 1 - _ROUNDING <= value < math.inf:
+        raise ArgumentError(
+            f"`value` must be a score, which is finite and at least 1; got {value!r}."
+        )
+
+
+def _check_ranks(**ranks: int | None) -> None:
+    """Refuse numbers of eigenvalues below one, before a logarithm is taken."""
+    for name, rank in ranks.items():
+        if rank is not None:
+            whole_number(rank, name, 1)
 
 
 def _check_delta(delta: float) -> None:

@@ -84,7 +84,7 @@ def match_prompts(
     matched = {}
     for model, samples in by_model.items():
         # The rows follow the order of `fewest`, so that unit i is the same prompt in all models.
-        # `_differences` subtracts errors unit by unit and relies on it.
+        # `differences_of` subtracts errors unit by unit and relies on it.
         matched[model] = _choose_rows(samples, keys[model], fewest)
     notes = _outputs_left_out(by_model, matched)
     left_out = len(every_prompt) - len(common)

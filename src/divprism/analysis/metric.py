@@ -108,7 +108,7 @@ class Metric:
     def merge(self, other: "Metric") -> None:
         """Add what another metric with the same settings has seen."""
         if not isinstance(other, Metric):
-            raise ArgumentError(f"only a Metric can be merged; got {type(other).__name__}.")
+            raise ArgumentError(f"`other` must be a Metric; got {type(other).__name__}.")
         theirs = other._settings()
         for name, value in self._settings().items():
             if theirs[name] != value:

@@ -113,7 +113,7 @@ def exchanged_members(states: ModelStates, members: Sequence[int], deals: np.nda
 def random_deals(states: ModelStates, num_models: int, num_exchanges: int) -> np.ndarray:
     """Random deals of the outputs of each prompt to models, the outputs sorted by prompt.
 
-    Shape (num_models n, exchanges); the same for all sets of so many models.
+    Shape (num_models n, exchanges); the same for all sets of `num_models` models.
     """
     rng = np.random.default_rng(states.problem.settings.rng)
     prompts = np.repeat(np.arange(states.counts.size), num_models * states.counts)

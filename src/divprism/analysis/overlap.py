@@ -262,6 +262,8 @@ class _Measure:
         if not self.num_exchanges:
             return None, 0.0
         if self.order == 2:
+            # The logarithm of the mean, which needs no exchange; the mean of the logarithms is
+            # less by half the relative variance of the sum, which falls with the prompts.
             mean = self.squares.mean_exchange(members)
             total = self.squares.total[np.ix_(members, members)].sum()
             return max(0.0, math.log(len(members) * mean / float(total))), 0.0

@@ -74,6 +74,7 @@ class Contributions:
         for slope, (_, of_member) in zip(slopes, each, strict=True):
             parts = parts - slope * of_member
         kept = np.unique(self.states.prompts[columns]).size
+        # An error falls with the root of the number of prompts: from those kept to all of them.
         scale = math.sqrt(kept / self.states.counts.size)
         return scale * math.sqrt(kept / max(1, kept - 1)) * parts
 
@@ -99,6 +100,8 @@ class Contributions:
             values, vectors = np.linalg.eigh(matrix)
         values = np.maximum(values, 0.0)
         entropy, slopes = entropy_slopes(values, self.order)
+        # The derivative of an eigenvalue in log w_i is itself times v_i^2: the root of w_i is a
+        # factor of row i and of column i of the matrix.
         shares = (vectors * vectors) @ (slopes * values)
         # Weights sum to one, so a prompt that gains weight takes it from all others.
         shares = shares - operator.masses * shares.sum()

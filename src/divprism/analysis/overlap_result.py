@@ -47,9 +47,11 @@ class ModelOverlap:
         Of the Information, from sampling prompts and from the estimator. None without an interval.
     chance : float or None
         Mean Information after outputs to the same prompt were exchanged between the models at
-        random: that of samples of one model. None without exchanges.
+        random: that of samples of one model. At order 2 it is the Information of the mean sum of
+        squares, which is never less, and hardly more except for a few prompts. None without
+        exchanges.
     chance_error : float
-        Standard error of that mean; 0 at order 2, where it is known in closed form.
+        Standard error of that mean; 0 at order 2, where the mean sum is known in closed form.
     p_value : float or None
         Share of exchanges, the given assignment included, whose Information of order 2 is at least
         the given one. Not corrected for the number of pairs of models.

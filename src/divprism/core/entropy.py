@@ -50,7 +50,7 @@ def renyi_entropy(spectrum: Spectrum, order: float, truncation: int | None = Non
         # Values that only an alternative measure uses have weight zero.
         return -math.log(values[np.flatnonzero(weights)[0]]) + 0.0
     if order == 2 and spectrum.squares is not None:
-        return -math.log(spectrum.squares)
+        return -math.log(spectrum.squares) + 0.0
     if abs(order - 1) < _NEAR_ONE:
         # sum lambda^order - 1 = sum lambda (lambda^(order - 1) - 1): the right-hand side does not
         # cancel, so that dividing by 1 - order does not magnify rounding errors.
@@ -80,7 +80,7 @@ def matrix_entropy(
         kernel = kernel[np.ix_(present, present)]
     matrix = kernel * np.outer(roots, roots)
     if order == 2 and truncation is None:
-        return -math.log(float(np.vdot(matrix, matrix)))
+        return -math.log(float(np.vdot(matrix, matrix))) + 0.0
     with one_blas_thread():
         eigenvalues = eigvalsh(matrix)
     spectrum = Spectrum.from_eigenvalues(eigenvalues, noise=0.0, method="exact")

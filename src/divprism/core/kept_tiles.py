@@ -176,7 +176,7 @@ class KeptTiles:
     def keeper(
         self, needed: int, seconds_per_byte: Callable[[], float]
     ) -> Callable[[int, Tiles], None] | None:
-        """A function that keeps tiles of so many bytes under a number; None without room.
+        """A function that keeps tiles of `needed` bytes under a number; None without room.
 
         `seconds_per_byte` measures the time to compute a byte.
         """

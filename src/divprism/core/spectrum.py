@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-__all__ = ["Estimate", "Spectrum", "spectral_floor"]
+__all__ = ["NEGATIVE_MARGIN", "Estimate", "Spectrum", "spectral_floor"]
 
 # Rounding of a matrix makes eigenvalues of either sign. The most negative one shows how large the
 # positive ones may be, up to this factor.
-_NEGATIVE = 1.2
+NEGATIVE_MARGIN = 1.2
 
 
 def _empty() -> np.ndarray:
@@ -110,7 +110,7 @@ class Spectrum:
         array([0.75, 0.25])
         """
         values = np.sort(np.asarray(eigenvalues, np.float64))[::-1]
-        rounded = min(noise, _NEGATIVE * max(0.0, -float(values[-1])))
+        rounded = min(noise, NEGATIVE_MARGIN * max(0.0, -float(values[-1])))
         floor = spectral_floor(values[0], values.size, noise)
         values = values[values > spectral_floor(values[0], values.size, rounded)]
         # The dropped values were rounding errors, so the trace is restored.
@@ -119,6 +119,7 @@ class Spectrum:
 
     def above_floor(self) -> "Spectrum":
         """The eigenvalues that no rounding of the data explains, divided by their sum."""
+        # Negated, because `searchsorted` needs rising numbers.
         count = int(np.searchsorted(-self.values, -self.floor))
         if self.floor == 0 or count == self.values.size:
             return self

@@ -31,8 +31,8 @@ __all__ = ["Sweep", "common_sweeps", "sources_of", "weighted_sum"]
 # Tiles of one task. Tasks are short because an interrupt waits for the running ones.
 _TILES_PER_TASK = 32
 
-# Bundles of tasks, whose sums are merged: so many that a cluster can share them out, and so few
-# that sending the sums takes little beside the products, and a scheduler keeps up.
+# Bundles of tasks, whose sums are merged: enough for a cluster to share them out, but few enough
+# that sending the sums takes little beside the products, and that a scheduler keeps up.
 _TILES_PER_BUNDLE = 48
 _FEWEST_BUNDLES = 16
 _MOST_BUNDLES = 1024
@@ -101,6 +101,7 @@ class _Sums(Total):
         for mine, theirs in zip(self.products, other.products, strict=True):
             total = None
             if mine is not None:
+                # A copy: a cluster merges the same sums again if a worker is lost.
                 total = array_namespace(mine).asarray(mine, copy=True)
                 total[skipped:, :] += theirs
             products.append(total)
@@ -225,6 +226,7 @@ class _Tiles(Job):
         kept = self.kept.get(item.number)
         keep, fresh = None, []
         if kept is None:
+            # Memory is reserved before the tiles exist: threads together stay within the budget.
             keep = self.kept.keeper(self.bytes_of(item), self.seconds_per_byte)
         for step, columns in enumerate(item.columns):
             # Norms are those of values that are not rounded, even if others are kept.
@@ -361,6 +363,7 @@ class Sweep:
         """
         if vectors is None:
             vectors = [None] * len(self.dtypes)
+        # M V = W^(1/2) K (W^(1/2) V): the masses enter before and after the tiles, not each tile.
         root = upload(np.sqrt(self._tiles.masses), self.like)[:, None]
         inputs = _Inputs(self._scaled(vectors, root), squares)
         sums = self.engine.total(self._job, inputs, self._bundles, report)
@@ -428,6 +431,7 @@ def _bundles(tasks: Sequence[_Task]) -> list[list[_Task]]:
     bundles: list[list[_Task]] = []
     passed = 0
     for task in tasks:
+        # A bundle begins where the share of those before it ends; whole numbers do not round.
         if passed * count >= len(bundles) * num_tiles:
             bundles.append([])
         bundles[-1].append(task)

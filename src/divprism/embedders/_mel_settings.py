@@ -79,13 +79,15 @@ class MelSettings:
 
     def num_frames(self, num_samples: int) -> int:
         """Return the number of frames of a sound."""
-        padded = num_samples + 2 * self._padding
-        return 1 + max(0, padded - self.window) // self.hop
+        if self.center:
+            # Frames of the length of the transform, as in librosa, whatever the window is.
+            return 1 + (num_samples + 2 * (self.fft // 2) - self.fft) // self.hop
+        return 1 + max(0, num_samples - self.window) // self.hop
 
     def spectrogram(self, sound: np.ndarray, sample_rate: int) -> np.ndarray:
         """Return the log-mel spectrogram of a sound, (bands, frames), in single precision."""
         if self.center:
-            sound = np.pad(sound, self._padding, mode="reflect")
+            sound = self._centred(sound)
         filters = self._filters(sample_rate)
         mel = mel_spectrogram(
             sound,
@@ -98,12 +100,13 @@ class MelSettings:
         levels = np.log(np.maximum(mel + self.offset, self.floor)) / _LOGS[self.log]
         return np.asarray((levels - self.mean) / self.std, np.float32)
 
-    @property
-    def _padding(self) -> int:
-        # As frames of the length of the transform would be: a shorter window lies in their middle.
-        if self.center:
-            return self.window // 2
-        return 0
+    def _centred(self, sound: np.ndarray) -> np.ndarray:
+        """A sound with mirrored ends, from the start of the first window to the end of the last."""
+        padded = np.pad(sound, self.fft // 2, mode="reflect")
+        # librosa puts a shorter window into the middle of a frame of the length of the transform.
+        start = (self.fft - self.window) // 2
+        length = (self.num_frames(len(sound)) - 1) * self.hop + self.window
+        return padded[start : start + length]
 
     def _filters(self, sample_rate: int) -> np.ndarray:
         key = (self, sample_rate)

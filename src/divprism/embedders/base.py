@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from divprism.core.validation import whole_number
 from divprism.data.files import file_digest
 from divprism.data.sounds import MAX_RATE, MIN_RATE
 from divprism.errors import ArgumentError, MissingExtraError
@@ -168,9 +169,9 @@ def characters_for(max_tokens: int | None) -> int:
 
 
 def check_at_least(name: str, value: int, minimum: int = 1) -> None:
-    """Raise `ArgumentError` if the argument called `name` is below `minimum`."""
-    if value < minimum:
-        raise ArgumentError(f"`{name}` must be at least {minimum}; got {value}.")
+    """Raise `ArgumentError` unless the argument `name` is a whole number of at least `minimum`."""
+    # A batch of 2.5 items would never be full, so that all items would be one batch.
+    whole_number(value, name, minimum)
 
 
 def check_rate(name: str, value: int) -> None:

@@ -259,18 +259,25 @@ class Store:
         write_whole(path, lambda file: file.write(content), sync=True)
 
     def _drop(self, path: Path) -> None:
-        self.warn(Notice("cache-damaged", _damage_message(path)))
-        # If the file cannot be removed, it is enough to forget it for this run.
-        with contextlib.suppress(DataError):
-            _remove(path)
+        """Forget a shard that could not be read, and remove it if it is damaged."""
         self._index = {key: shard for key, shard in self._index.items() if shard != path}
+        # Gone by now: another process removed it, which is no damage.
+        if not path.exists():
+            return
+        outcome = _REMOVED
+        try:
+            _remove(path)
+        except DataError as error:
+            # It is enough to forget the file for this run.
+            outcome = f"the vectors are computed again, but {str(error).rstrip('.')}"
+        self.warn(Notice("cache-damaged", _damage_message(path, outcome)))
 
 
-def _damage_message(path: Path) -> str:
-    return (
-        f"the cached vectors in {path} are damaged or do not match their checksum; "
-        "removed the file, and its vectors will be computed again."
-    )
+_REMOVED = "removed the file, and its vectors will be computed again"
+
+
+def _damage_message(path: Path, outcome: str = _REMOVED) -> str:
+    return f"the cached vectors in {path} are damaged or do not match their checksum; {outcome}."
 
 
 def _encode(vectors: dict[bytes, np.ndarray]) -> bytes:

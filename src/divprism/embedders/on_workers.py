@@ -53,7 +53,7 @@ class _Embedding(Job):
     cache: Cache
 
     def empty(self, inputs: Any, items: Sequence[slice]) -> Arrays:
-        """None."""
+        """Zero: no item has been embedded."""
         return Arrays((0,))
 
     def part(self, inputs: Any, item: slice) -> tuple[int]:
@@ -61,5 +61,5 @@ class _Embedding(Job):
         try:
             return (embed_items(self.items[item], self.embedder, cache=self.cache).computed,)
         except DataError:
-            # Said by the process that asks, which names the items.
+            # Raised again by the process that asks, which names the items.
             return (0,)

@@ -190,6 +190,9 @@ class _Run:
                         self.store.flush()
                         last_flush = time.monotonic()
                     self._report_progress(count, len(indices), started)
+                elif is_last and computed:
+                    # The last items were copies, or in the cache: a bar would stay where it is.
+                    self._report_progress(count, len(indices), started)
         finally:
             # Also after an error or Ctrl-C: finished work is never lost.
             self.store.flush()

@@ -38,7 +38,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from divprism.core.spectrum import spectral_floor
+from divprism.core.spectrum import NEGATIVE_MARGIN, spectral_floor
 from divprism.estimators._krylov import BlockKrylov
 
 __all__ = ["Batch", "Function"]
@@ -169,7 +169,7 @@ class Batch:
         # with a margin, since a semidefinite matrix has none.
         krylov, nodes = self.krylov, self.solved(self.krylov.steps).nodes
         basis = krylov.epsilon * math.sqrt(krylov.compressed.shape[0] / size) * float(nodes[0])
-        return max(self.noise, basis, -1.2 * float(nodes[-1]))
+        return max(self.noise, basis, -NEGATIVE_MARGIN * float(nodes[-1]))
 
     def gap(self, f: Function) -> float:
         """Difference between the two rules for tr f."""

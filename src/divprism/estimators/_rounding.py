@@ -66,6 +66,7 @@ def rounding(operator: Operator, *, compact: bool = False) -> float:
     error = float(np.sqrt(((computed - accurate) ** 2).mean()))
     # Rounding of a typical value, in case the sample happens to be exact.
     typical = max(float(np.sqrt((accurate**2).mean())), math.sqrt(1 / operator.size))
+    # A number rounds by up to half of epsilon, a quarter on average.
     least = machine_epsilon(single) * typical / 4
     return 2 * max(error, least) * math.sqrt(float(operator.masses.max()))
 

@@ -146,6 +146,7 @@ def _from_squares(operators: Sequence[Operator], resources: Resources) -> list[E
     """Entropies of order 2: minus the logarithm of ||M||_F^2 over the squared trace."""
     entropies = []
     for operator, norm in zip(operators, squared_norms(operators, resources), strict=True):
-        value = -math.log(norm / operator.masses.sum() ** 2)
+        # "+ 0.0" turns the -0.0 of a norm of one into 0.0.
+        value = -math.log(norm / operator.masses.sum() ** 2) + 0.0
         entropies.append(Entropy(Estimate(value), "frobenius"))
     return entropies

@@ -19,7 +19,8 @@ class Dual(Estimator):
 
     That is the case for Cosine and for Polynomial of low degree. Equals `Exact` (F F' and F' F
     share their non-zero eigenvalues; Truncated Vendi, eq. 9). Needs a kernel with a finite feature
-    map; the product K_X o K_T has D = D_x D_t features. O(n D^2 + D^3) time and 8 D (n + D) bytes.
+    map; the product K_X o K_T has D = D_x D_t features. O(n D^2 + D^3) time
+    and 16 D^2 bytes beside the data.
     """
 
     def spectra(

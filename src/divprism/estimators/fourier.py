@@ -31,8 +31,11 @@ _CHUNK = 1 << 24
 # Parts of the rows whose moments are summed: each is as large as their sum.
 _PARTS = 16
 
-# Moments that wait to be summed with others of the same height in a tree of so many parts.
+# Moments that wait to be summed with others of the same height in a tree of this many parts.
 _WAITING = 6
+
+# Workers that a cost is stated for.
+_USUAL_WORKERS = 2
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Fourier(Estimator):
     Choose r well above the score: a spectrum has at most 2 r eigenvalues, and if r is too small the
     stated error is as large as the score itself.
 
-    O(n (d + r) r) time in one pass; about ten times 32 r^2 bytes on two cores, whatever n.
+    O(n (d + r) r) time in one pass; 320 r^2 bytes on two cores, whatever n.
 
     Attributes
     ----------
@@ -81,8 +84,7 @@ class Fourier(Estimator):
         factors = [factor for operator in operators for factor in operator.factors]
         require_fourier_features(*(factor.kernel for factor in factors))
         engine = resources.engine_for(factors[0].points.rows)
-        held = min(_PARTS, 2 * engine.num_workers) + _WAITING
-        needed = held * 32 * self.num_features**2
+        needed = self._held_bytes(engine.num_workers)
         resources.require(needed, f"Fourier({self.num_features})", "take fewer features")
         rng = np.random.default_rng(question.rng)
         maps: dict[KernelOperator, FourierMap] = {}
@@ -129,7 +131,15 @@ class Fourier(Estimator):
         if d_t is not None:
             # The product computes the phases of both factors once more.
             width, matrices = 2 * (d_x + d_t), 3
-        return Cost(2 * n * r * width + matrices * (4 * n * r**2 + 80 * r**3), 64 * r**2)
+        flops = 2 * n * r * width + matrices * (4 * n * r**2 + 80 * r**3)
+        return Cost(flops, self._held_bytes(_USUAL_WORKERS))
+
+    def _held_bytes(self, num_workers: int) -> int:
+        """Bytes of the moments that are held at the same time."""
+        # Two parts for each worker: one that it computes, and one that waits to be summed.
+        held = min(_PARTS, 2 * num_workers) + _WAITING
+        # A cosine and a sine for each frequency: (2 r)^2 numbers of eight bytes.
+        return held * 32 * self.num_features**2
 
 
 @dataclass(frozen=True, eq=False)

@@ -103,6 +103,7 @@ class Lanczos(Estimator):
         if d_t is not None:
             width, matrices, factors = d_x + d_t, 3, 2
         steps = self.depth or USUAL_STEPS
+        # Half of each kernel matrix is computed, and kept in single precision: 2 n^2 bytes.
         flops = n**2 * width + 2 * n**2 * matrices * self.first_probes * steps
         return Cost(flops, 2 * n**2 * factors + self.least_bytes(n, matrices), steps)
 
@@ -117,6 +118,7 @@ class Lanczos(Estimator):
         resources: Resources = RESOURCES,
     ) -> list[Spectrum]:
         """The spectrum of each operator."""
+        # Parts are solved one by one, so the largest of them decides.
         small = [operator for operator in operators if largest_part(operator) <= self._exact_size]
         spectra = dict(zip(small, direct_spectra(small, resources), strict=True))
         large = [operator for operator in operators if operator not in spectra]

@@ -114,6 +114,7 @@ def _landmark_features(operator: Operator, landmarks: np.ndarray) -> np.ndarray:
     matrix = to_numpy(values).astype(np.float64) * root[:, None] * root[None, :]
     eigenvalues, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     large = eigenvalues > landmarks.size * _EPSILON * eigenvalues[-1]
+    # Without the small ones, as dividing by them would magnify rounding.
     return np.sqrt(eigenvalues[large])[:, None] * vectors[:, large].T
 
 
@@ -172,6 +173,7 @@ class _Landmarks(Job):
 def _basis(features: np.ndarray) -> np.ndarray:
     """Orthonormal basis of the space of some features: the landmarks that have them suffice."""
     basis, sizes, _ = np.linalg.svd(features, full_matrices=False)
+    # Singular values are the roots of eigenvalues, and so is the bound on their rounding.
     return basis[:, sizes > np.sqrt(features.shape[1] * _EPSILON) * sizes[0]]
 
 

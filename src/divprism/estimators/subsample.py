@@ -24,11 +24,14 @@ from divprism.estimators.base import (
 
 __all__ = ["Subsample"]
 
-# Rows to start with where their number is open.
+# Rows to start with if `num_rows` is None.
 _FIRST_ROWS = 4096
 
-# Rows of more than so many times the mean mass are in every sample, up to half of it.
+# Rows of more than this multiple of the mean mass are in every sample, up to half of it.
 _HEAVY = 4.0
+
+# Rows of a sample that are not heavy, and the least number of rows.
+_FEWEST_LIGHT = 3
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ class Subsample(Estimator):
 
     def __post_init__(self) -> None:
         if self.num_rows is not None:
-            object.__setattr__(self, "num_rows", whole_number(self.num_rows, "num_rows", 3))
+            num_rows = whole_number(self.num_rows, "num_rows", _FEWEST_LIGHT)
+            object.__setattr__(self, "num_rows", num_rows)
         check_tolerance(self.tolerance)
 
     @property
@@ -94,7 +98,9 @@ class Subsample(Estimator):
         joint = _first_product(operators)
         count = self.num_rows or _FIRST_ROWS
         rng = np.random.default_rng(question.rng)
-        plans = _plans(operators, joint, count // 2, rng)
+        # Without one of the other rows the jackknife still needs a pair of them: at least three.
+        most_heavy = min(count // 2, count - _FEWEST_LIGHT)
+        plans = _plans(operators, joint, most_heavy, rng)
         available = max(plan.order.size for plan in plans)
         while True:
             estimates = []
@@ -136,7 +142,7 @@ class _Plan:
 
     @classmethod
     def of(cls, masses: np.ndarray, most: int, rng: np.random.Generator) -> "_Plan":
-        """A plan with at most so many heavy rows."""
+        """A plan with at most `most` heavy rows."""
         largest = np.argsort(-masses, kind="stable")[:most]
         heavy = largest[masses[largest] > _HEAVY * masses.mean()]
         rest = rng.permutation(masses.size)

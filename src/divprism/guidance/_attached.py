@@ -154,7 +154,7 @@ class Attached:
     def _num_calls(self, timestep: Array) -> int:
         """Return the number of sampler calls in a run: the rest of the schedule, or fewer."""
         remaining = len(self.scheduler.timesteps) - start_index(self.scheduler, timestep)
-        # Runs with `denoising_end` stop before the schedule does, and say so here.
+        # Runs with `denoising_end` stop before the schedule does; this is their length.
         stated = getattr(self.pipe, "num_timesteps", None)
         if isinstance(stated, int) and stated > 0:
             return min(remaining, stated)

@@ -13,7 +13,7 @@ __all__ = ["check_bandwidth", "check_part", "check_strength"]
 def check_strength(strength: object) -> None:
     """Refuse strengths that are no finite numbers of at least zero."""
     if not _is_number(strength) or strength < 0:
-        raise ArgumentError(f"`strength` must be a number of at least 0; got {strength!r}.")
+        raise ArgumentError(f"`strength` must be a finite number of at least 0; got {strength!r}.")
 
 
 def check_bandwidth(bandwidth: object, name: str) -> None:
@@ -22,7 +22,7 @@ def check_bandwidth(bandwidth: object, name: str) -> None:
         return
     if not _is_number(bandwidth) or bandwidth <= 0:
         raise ArgumentError(
-            f"`{name}` must be a positive number, or None for the median distance; "
+            f"`{name}` must be a positive, finite number, or None for the median distance; "
             f"got {bandwidth!r}."
         )
 

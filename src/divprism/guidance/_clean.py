@@ -57,7 +57,7 @@ def _stated(scheduler: Scheduler, result: Any) -> Any:
     """Return the clean latents among the results of a step, or None."""
     if not isinstance(result, tuple):
         return next((result[name] for name in _STATED if name in result), None)
-    # The items of a tuple have no names: those of the output class in the signature tell them.
+    # The items of a tuple have no names: the fields of the output class in the signature do.
     annotation = inspect.signature(type(scheduler).step).return_annotation
     for kind in typing.get_args(annotation):
         if dataclasses.is_dataclass(kind):

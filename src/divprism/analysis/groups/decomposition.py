@@ -94,7 +94,7 @@ def prompt_groups(
     grouping : Grouping, optional
         `ExactPromptGrouping()`, `EigenGrouping()`, `EigenDirectionGrouping()`,
         `LabelGrouping(labels)` or `KMeansGrouping(num_clusters)`. Default: exact prompts where
-        these have at least three outputs on average and the kernel tells them apart, with at least
+        these have at least three outputs on average and the kernel separates them, with at least
         half as many kinds of prompt as prompts; else `EigenGrouping(num_groups)`.
     num_groups : int
         Largest number of groups by the kernel, where the default is to group by it.

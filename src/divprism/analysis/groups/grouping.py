@@ -36,7 +36,7 @@ __all__ = [
 FEWEST_OUTPUTS = 3
 """Outputs of a prompt that are enough to judge it: two that are alike are no habit."""
 
-_APART = 0.5  # share of the kinds that there can be, from which on a kernel tells prompts apart
+_APART = 0.5  # share of the kinds that there can be, from which on a kernel separates prompts
 _DENSE = 4000  # items up to which LAPACK computes the leading eigenvectors; beyond it ARPACK does
 _ALIKE = 0.01  # squared cosine with a direction below which a prompt does not belong to it
 _TIED = 1e-9  # relative gap below which two eigenvalues count as equal
@@ -245,7 +245,7 @@ def default_grouping(
 ) -> Grouping:
     """How prompts are grouped unless a grouping is given.
 
-    A kernel that tells most prompts apart has no groups to offer: the leading directions would mix
+    A kernel that separates most prompts has no groups to offer: the leading directions would mix
     prompts that have nothing in common. Where prompts have several outputs, each is a group then.
 
     Parameters

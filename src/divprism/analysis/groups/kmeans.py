@@ -30,7 +30,9 @@ def kmeans_labels(
     seed = check_seed(rng)
     rows = to_numpy(clean_rows(t, "t"))
     distinct = distinct_rows(rows)[0].size
-    if not isinstance(num_clusters, int | np.integer) or not 1 <= num_clusters <= distinct:
+    # A bool is an int in Python, but no number of groups.
+    is_whole = isinstance(num_clusters, int | np.integer) and not isinstance(num_clusters, bool)
+    if not is_whole or not 1 <= num_clusters <= distinct:
         raise ArgumentError(
             "`num_clusters` must be a whole number from 1 to the number of distinct prompts, "
             f"{distinct}; got {num_clusters!r}."

@@ -128,7 +128,7 @@ def _growing_groups(codes: np.ndarray) -> list[np.ndarray]:
 
 def _nested(subsets: Sequence[Any], n: int) -> list[np.ndarray]:
     """The subsets as sorted rows, checked to contain each other."""
-    nested = [np.unique(np.asarray(rows, dtype=int)) for rows in subsets]
+    nested = [_row_numbers(index, rows) for index, rows in enumerate(subsets)]
     if len(nested) < 3:
         raise ArgumentError(
             f"`subsets` must hold at least 3 subsets, for a correlation; got {len(nested)}."
@@ -143,6 +143,18 @@ def _nested(subsets: Sequence[Any], n: int) -> list[np.ndarray]:
                 f"`subsets` must be nested; subset {index} lacks rows of the one before."
             )
     return nested
+
+
+def _row_numbers(index: int, rows: object) -> np.ndarray:
+    """A subset as sorted row numbers, each once."""
+    numbers = np.asarray(rows)
+    # A mask of booleans would count as the rows 0 and 1, and fractions as the rows below them.
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise ArgumentError(
+            f"subset {index} of `subsets` must hold whole numbers, its rows; got values of type "
+            f"{numbers.dtype}. The rows of a mask are np.flatnonzero(mask)."
+        )
+    return np.unique(numbers.astype(int))
 
 
 def _correlations(a: np.ndarray, b: np.ndarray) -> tuple[float | None, float | None]:

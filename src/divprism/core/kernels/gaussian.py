@@ -59,6 +59,7 @@ class Gaussian(Kernel):
             z = (xp.astype(x, dtype) - xp.astype(centre, dtype)) / self.bandwidth
             half = 0.5 * xp.sum(z * z, axis=1)
         largest = float(xp.max(half))
+        # By the triangle inequality |a - b|^2 / 2 is at most 4 times the largest |a|^2 / 2.
         rounding = 4 * machine_epsilon(z) * largest
         is_double = z.dtype == xp.float64
         if not is_double and not rounding <= _WORST_SINGLE:

@@ -81,6 +81,7 @@ class StoredPoints(Points):
     `make` turns some of the rows into points.
     """
 
+    # Always given; a field after others with defaults needs one.
     make: Callable[[Array], Points] = Points
 
     def __getitem__(self, index: slice) -> Points:

@@ -86,6 +86,7 @@ class Polynomial(Kernel):
             scale = 1 / x.shape[1]
         # The common factor sqrt(scale) of [sqrt(scale) a, sqrt(offset)] cancels in the cosine.
         rows = unit_rows(x, dtype, augment=math.sqrt(self.offset / scale))
+        # A power multiplies the relative error of its base by the exponent.
         return Points(rows, noise=self.degree * resolution(x))
 
     def block(self, a: Points, b: Points) -> Array:

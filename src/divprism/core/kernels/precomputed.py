@@ -78,7 +78,8 @@ class Precomputed(Kernel):
 
     def pick(self, x: Array, index: np.ndarray) -> Array:
         """Rows and columns of the matrix at the positions `index`."""
-        # Equal rows of a kernel matrix belong to equal items, so the inherited `merge` holds.
+        # Equal rows of a kernel matrix belong to equal items, so the inherited `merge` holds: where
+        # rows i and j agree, k_ij = k_jj = 1.
         return outer_take(x, upload(index, x))
 
 

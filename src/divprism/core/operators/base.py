@@ -84,6 +84,7 @@ class Operator(ABC):
 
 def with_unit_diagonal(block: Array, rows: slice, columns: slice) -> Array:
     """A block of a kernel matrix with exact ones on the diagonal, which rounding may miss."""
+    # Where the diagonal of the whole matrix crosses this block.
     start, stop = max(rows.start, columns.start), min(rows.stop, columns.stop)
     if start >= stop:
         return block

@@ -33,6 +33,7 @@ class TableBlocks:
 
     def __call__(self, rows: slice, columns: slice) -> Array:
         """Kernel values of the points of the pairs."""
+        # The table has exact ones on its diagonal, so pairs with the same point have them too.
         xp = array_namespace(self.table)
         band = xp.take(self.table, self.index[rows], axis=0)
         return xp.take(band, self.index[columns], axis=1)

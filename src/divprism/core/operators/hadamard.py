@@ -15,6 +15,7 @@ from divprism.core.operators.pairs import on_pairs, spread
 __all__ = ["HadamardOperator"]
 
 
+# eq=False: operators are keys of dictionaries by identity, and sweeps find shared factors by it.
 @dataclass(frozen=True, eq=False)
 class HadamardOperator(Operator):
     """The entry-wise product of two kernel matrices over the same items (Conditional Vendi, eq. 5).
@@ -53,6 +54,7 @@ class HadamardOperator(Operator):
     @property
     def noise(self) -> float:
         """Sum of the rounding errors of both factors."""
+        # Kernel values are at most one, so (a + e)(b + f) is off by at most e + f to first order.
         return self.left.noise + self.right.noise
 
     def index_of(self, factor: Operator) -> np.ndarray:

@@ -105,6 +105,7 @@ class KernelOperator(Operator):
         """The whole kernel matrix; half of it is computed and mirrored to the other half."""
         full: Array = None
         for rows in row_blocks(self.size, _PANEL):
+            # From the diagonal on: what is left of it mirrors earlier panels.
             block = self.values(rows, slice(rows.start, self.size))
             if full is None:
                 # A single panel is the whole matrix, and needs no copy.
@@ -128,6 +129,7 @@ class KernelOperator(Operator):
     def subset(self, index: np.ndarray, masses: np.ndarray) -> "KernelOperator":
         """The operator on some points, with new masses; its trace is their sum."""
 
+        # Only when asked for: a part of a single point never needs it.
         def prepare(dtype: Any) -> Points:
             points = self.prepare(dtype)
             return points.take(upload(index, points.rows))

@@ -121,7 +121,7 @@ class ColumnNoise:
 
     def total(self, sums: np.ndarray) -> float:
         """The noise, from the `sums` of all rows together."""
-        # As in `_largest_row_error`; the diagonal of M are the masses, as that of K is one.
+        # Both terms below count the diagonal, which has no error: its noise is taken off twice.
         own = self.noises[self.columns] * (sums[0] - 2 * self.diagonal)
         return self.common + max(0.0, float((own + sums[1]).max()))
 
