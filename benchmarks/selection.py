@@ -17,8 +17,7 @@ from measure import peak_gigabytes, print_header, print_row, timed, write_rows
 
 import divprism as dp
 
-COLUMNS = ["n", "k", "width", "score", "seconds", "CPU (s)", "peak (GB)", "subset", "random"]
-SCORES = {1: "vendi", 2: "rke"}
+COLUMNS = ["n", "k", "width", "order", "seconds", "CPU (s)", "peak (GB)", "subset", "random"]
 
 
 def clustered(n: int, width: int) -> np.ndarray:
@@ -29,19 +28,19 @@ def clustered(n: int, width: int) -> np.ndarray:
     return centres[rng.integers(200, size=n)] + np.float32(0.7) * noise
 
 
-def measure(n: int, k: int, width: int, order: int) -> dict:
+def measure(n: int, k: int, width: int, order: float) -> dict:
     """Time, memory and scores of one selection."""
     x = clustered(n, width)
     results: list[dp.Selection] = []
     start = time.process_time()
-    seconds = timed(lambda: results.append(dp.select(x, k=k, by=SCORES[order])))
+    seconds = timed(lambda: results.append(dp.select(x, k=k, order=order)))
     processor = time.process_time() - start
     (result,) = results
     return {
         "n": n,
         "k": k,
         "width": width,
-        "score": SCORES[order],
+        "order": order,
         "seconds": seconds,
         "processor": processor,
         "peak": peak_gigabytes(),
@@ -58,16 +57,16 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=100_000)
     parser.add_argument("--k", type=int, default=1000)
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--orders", type=int, nargs="+", default=[2, 1], choices=[1, 2])
+    parser.add_argument("--orders", type=float, nargs="+", default=[2, 1])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    print_header(COLUMNS, {"score"})
+    print_header(COLUMNS, set())
     rows = []
     for order in options.orders:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             row = pool.apply(measure, (options.n, options.k, options.width, order))
         rows.append(row)
-        formats = ("{:,}", "{:,}", "{}", "{}", "{:.0f}", "{:.0f}", "{:.2f}", "{:.2f}", "{:.2f}")
+        formats = ("{:,}", "{:,}", "{}", "{:g}", "{:.0f}", "{:.0f}", "{:.2f}", "{:.2f}", "{:.2f}")
         print_row(form.format(value) for form, value in zip(formats, row.values(), strict=True))
     write_rows(rows, options.json)
 

@@ -5,28 +5,15 @@ For a subset S of m items with kernel matrix K_S (unit diagonal), the entropy of
     H_1 = log m + F(S) / m          with F(S) = -tr K_S log K_S          at order 1,
     H_2 = 2 log m - log G(S)        with G(S) = |K_S|^2 (Frobenius)      at order 2,
 
-so that of subsets of one size the one with the largest F, or the least G, has the highest score.
+and at other orders grows with a similar F(S), so that of subsets of one size the one with the
+largest F, or the least G, has the highest score.
 
 Order 2. Adding i changes G by 1 + 2 c_i with c_i = sum over j in S of K_ij^2. These sums are kept
 for all items; a new member adds the squares of its kernel column. O(n d) per step, no matrix.
 
-Order 1. Let K_S = U diag(l) U', z = U' K[S, i]. The bordered matrix A = K_{S + i} and
-A_0 = diag(K_S, 1) have the same trace, and x log x = integral over s > 0 of
-(x - 1) / (1 + s) + log(1 + s) - log(x + s) up to terms in the trace. So
-
-    F(S + i) - F(S) = integral_0^inf log( det(A + s) / det(A_0 + s) ) ds
-                    = integral_0^inf log( 1 - q(s) / (1 + s) ) ds,   q(s) = sum_j z_j^2 / (l_j + s)
-
-by the Schur complement of the corner. With s = e^u the integrand is analytic within pi of the real
-axis (all zeros and poles are at negative s), so the trapezoidal rule with step h errs by about
-exp(-2 pi^2 / h), 6e-14 at h = 0.65. For all candidates this is two matrix products.
-
-Bounds. F is submodular, since S -> tr f(K_S) is supermodular wherever f' is operator monotone
-(Friedland and Gaubert, 2013, Linear Algebra and its Applications 438) and the derivative of x log x
-is: what an item added to a smaller subset bounds what it adds now. And 1 / (l + s) is convex in l,
-so that q(s) >= c / (mu + s) with c = sum z_j^2 = c_i and any mu from the mean of l under z^2 to the
-largest eigenvalue: the gain is at most that of the matrix [[mu, sqrt c], [sqrt c, 1]], which has
-two eigenvalues in closed form. It is always fresh and costs O(1) per item.
+Other orders. F(S) is of the eigenvalues l of K_S = U diag(l) U', and what i adds to it depends on
+these and on the squares of z = U' K[S, i] alone: see `traces`, which has the formulas and upper
+bounds of them that take c_i and O(1) per item.
 """
 
 from abc import ABC, abstractmethod
@@ -34,32 +21,13 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from divprism.analysis.selection.similarities import Similarities
+from divprism.analysis.selection.traces import Trace
 
-__all__ = ["SpectralTerm", "SquaresTerm", "Term", "neg_entropy_trace"]
-
-_STEP = 0.65
-_NODES = np.exp(np.arange(-34.0, 34.0, _STEP))
-_WIDTHS = _STEP * _NODES  # ds = s du
-
-# q / (1 + s) is below one; for copies of members rounding may take it there.
-_MOST = 1 - 1e-16
-
-# Rounding of a gain, or of a bound on it: candidates that differ by less are equally good.
-_SLACK = 1e-10
+__all__ = ["SpectralTerm", "SquaresTerm", "Term"]
 
 _MOST_FEATURES = 1 << 27  # numbers in the features of all items, a gigabyte
 
 _GROWTH = 64  # rows that a kernel matrix has room for at first; doubled when they are used up
-
-
-def neg_entropy_trace(eigenvalues: np.ndarray) -> float:
-    """-sum l log l of eigenvalues; those that rounding took below zero count as zero.
-
-    >>> neg_entropy_trace(np.array([1.0, 1.0, 0.0]))
-    0.0
-    """
-    positive = eigenvalues[eigenvalues > 0]
-    return -float(positive @ np.log(positive)) + 0.0
 
 
 class Term(ABC):
@@ -117,20 +85,24 @@ class SquaresTerm(Term):
 
 
 class SpectralTerm(Term):
-    """Order 1: F(S) from the eigenvalues of K_S, or of the features where these are fewer.
+    """Another order: F(S) from the eigenvalues of K_S, or of the features where these are fewer.
 
     Attributes
     ----------
+    trace : Trace
+        What F is at the order.
     total : float
-        F(S) = -tr K_S log K_S.
+        F(S).
     latest : ndarray
-        For each item the gain that was computed last, an upper bound of the one now.
+        For each item the gain that was computed last, where it is an upper bound of the one now.
     """
 
-    def __init__(self, similarities: Similarities, num_steps: int) -> None:
+    def __init__(self, similarities: Similarities, num_steps: int, trace: Trace) -> None:
         super().__init__(similarities)
+        self.trace = trace
         self.total = 0.0
         self.latest = np.zeros(similarities.size)
+        self._nonnegative = True
         self._members: list[int] = []
         self._matrix = np.zeros((_GROWTH, _GROWTH))
         self._values = np.zeros(0)
@@ -152,6 +124,9 @@ class SpectralTerm(Term):
             self._matrix[m, :m] = self._matrix[:m, m] = column[self._members]
             self._matrix[m, m] = 1.0
         self._members.append(item)
+        self._nonnegative = self._nonnegative and bool(column.min() >= 0)
+        if not self.trace.is_submodular(self._nonnegative):
+            self.latest[:] = 0.0
         if self._features is None and m + 1 >= self._switch:
             self._features = self.similarities.features(np.arange(self.similarities.size))
             own = self._features[self._members]
@@ -167,24 +142,35 @@ class SpectralTerm(Term):
             size = self._matrix.shape[0]
         values, self._vectors = np.linalg.eigh(self._matrix[:size, :size])
         self._values = np.maximum(values, 0.0)
-        self.total = neg_entropy_trace(self._values)
+        self.total = self.trace.total(self._values)
 
     def entropy(self) -> float:
-        """log m + F(S) / m."""
-        m = self.num_members
-        return float(np.log(m)) + self.total / m
+        """The entropy of K_S / m."""
+        return self.trace.entropy(self.total, self.num_members)
+
+    def rounding(self, item: int | None = None) -> float:
+        """How far rounding may move the entropy m times, or what an item adds, beyond a tie."""
+        if not self._members:
+            return 0.0
+        squares = np.zeros(0)
+        if item is not None and self.trace.order < 1:
+            squares = self._squared_projections(np.array([item]))[:, 0]
+        error = self.trace.rounding(self._values, squares)
+        return float(abs(self.rises(np.array([-error]))[0]))
+
+    def rises(self, gains: np.ndarray) -> np.ndarray:
+        """m + 1 times what gains change in the entropy of m + 1 items."""
+        if not self._members:
+            return gains
+        return self.trace.rises(gains, self.total, self.num_members)
 
     def gains(self, items: np.ndarray) -> np.ndarray:
         """F(S + i) - F(S) for some items, exact to rounding. O(m^2) each."""
         if not self._members:
             return np.zeros(items.size)
-        squares = self._squared_projections(items)
-        q = squares.T @ (1.0 / (self._values[:, None] + _NODES))
-        q /= 1.0 + _NODES
-        logs = np.log1p(-np.minimum(q, _MOST, out=q))
-        gains = np.minimum(logs @ _WIDTHS, 0.0)
+        gains = self.trace.gains(self._values, self._squared_projections(items))
         self.latest[items] = gains
-        return np.asarray(gains)
+        return gains
 
     def _squared_projections(self, items: np.ndarray) -> np.ndarray:
         """z_j^2 for each eigenvalue and each of some items."""
@@ -197,14 +183,8 @@ class SpectralTerm(Term):
         return np.asarray(projections * projections)
 
     def bounds(self) -> np.ndarray:
-        """An upper bound of the gain of each item: the latest gain, and that of a 2 x 2 matrix."""
+        """An upper bound of the gain of each item: the latest one, and one from c_i."""
         if not self._members:
             return np.zeros(self.coupling.size)
-        largest = self._values[-1]
-        root = np.sqrt((1 - largest) ** 2 + 4 * self.coupling)
-        upper = 0.5 * (1 + largest + root)
-        # By the determinant, without cancellation; at most rounding below zero.
-        lower = np.maximum((largest - self.coupling) / upper, 0.0)
-        fresh = largest * np.log(largest) - upper * np.log(upper)
-        fresh -= lower * np.log(np.maximum(lower, np.finfo(float).tiny))
-        return np.minimum(self.latest, fresh + _SLACK)
+        fresh = self.trace.bounds(float(self._values[-1]), self.coupling)
+        return np.minimum(self.latest, fresh)

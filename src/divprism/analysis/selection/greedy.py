@@ -4,19 +4,21 @@ The objective is the logarithm of a score, a sum of entropies of the subset with
 logarithm of its mean quality where qualities are given. Candidates that differ in nothing the
 objective sees are one candidate with several rows.
 
-At order 1, candidates are visited from the highest upper bound of their gain downwards, until the
-best exact gain is at least the next bound: the answer is that of evaluating all of them (lazy
-greedy, Minoux, 1978). Entropies with a negative sign, such as that of the prompts in a conditional
-score, are evaluated for all candidates: their bounds would point the wrong way.
+At other orders than 2, candidates are visited from the highest upper bound of their gain downwards,
+until the best exact gain is at least the next bound: the answer is that of evaluating all of them
+(lazy greedy, Minoux, 1978). Entropies with a negative sign, such as that of the prompts in a
+conditional score, are evaluated for all candidates: their bounds would point the wrong way.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from divprism.analysis.selection.gains import SpectralTerm, SquaresTerm, Term
 from divprism.analysis.selection.similarities import Similarities
+from divprism.analysis.selection.traces import trace_of_order
 
 __all__ = ["Chosen", "Pool", "choose"]
 
@@ -27,10 +29,18 @@ _TIE_IN_SINGLE = 1e-5
 
 _EVERY_START = 64  # rows up to which the choice is repeated from each of them
 
+# Beyond: starts that are compared, and choices after which they are.
+_STARTS = 16
+_COMPARED = 8
+
 _HOPS = 2  # from the first row by content to one at an edge
 
 _BATCH = 32  # candidates evaluated at first; doubled until the best is known
 _LARGEST_BATCH = 2048
+
+
+# An empty subset of a pool, for the terms of a score and the number of outputs to choose.
+_NewSubset = Callable[["Pool", Mapping[str, int], int], "_Subset"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +80,14 @@ class Chosen:
         After each step.
     objective : float
         After the last step: with quality, more than the score.
+    rounding : float
+        How far rounding may move the objective, where that is more than a tie.
     """
 
     rows: list[int]
     log_scores: list[float]
     objective: float
+    rounding: float
 
 
 def choose(
@@ -87,31 +100,40 @@ def choose(
 ) -> Chosen:
     """Choose up to `size` rows of a pool greedily; `step` is called for each.
 
-    Where few can be chosen from, the choice is repeated from each of them, and the best kept.
+    Greedy choices are good but for the first one, which says nothing about the others. Where few
+    can be chosen from, the choice is repeated from each of them. Beyond, from the first choices
+    that it made itself, which are far apart, and the beginnings are compared.
     """
-    kind: type[_Subset] = _AtOrder1
-    if order == 2:
-        kind = _AtOrder2
+    kind = _subset_at(order)
     num_open = int(np.count_nonzero(pool.is_open))
-    if pool.first or num_open > _EVERY_START or not 1 < size < num_open:
+    is_small = num_open <= _EVERY_START
+    # The first choice by quality is a choice. Without it, all single outputs score the same.
+    is_given = bool(pool.first) or (pool.quality is not None and not is_small)
+    if is_given or not 1 < size < num_open:
         return _run(kind, pool, terms, size, None, step)
-    runs = []
-    for row in _Classes.of(pool).heads:
-        runs.append(_run(kind, pool, terms, size, row, lambda: None))
+    compared = min(size, _COMPARED)
+    if is_small:
+        compared, starts = size, _Classes.of(pool).heads.tolist()
+    else:
+        starts = _run(kind, pool, terms, _STARTS, None).rows
+    runs = [_run(kind, pool, terms, compared, row) for row in starts]
     objectives = np.array([run.objective for run in runs])
-    best = runs[int(np.flatnonzero(objectives >= objectives.max() - _TIE)[0])]
+    tie = _TIE + max(run.rounding for run in runs)
+    best = runs[int(np.flatnonzero(objectives >= objectives.max() - tie)[0])]
+    if compared < size:
+        return _run(kind, pool, terms, size, best.rows[0], step)
     for _ in best.rows:
         step()
     return best
 
 
 def _run(
-    kind: "type[_Subset]",
+    kind: _NewSubset,
     pool: Pool,
     terms: Mapping[str, int],
     size: int,
     start: int | None,
-    step: Callable[[], None],
+    step: Callable[[], None] = lambda: None,
 ) -> Chosen:
     """One greedy choice, from a given row or from what the pool begins with."""
     subset = kind(pool, terms, size)
@@ -136,12 +158,10 @@ def _run(
     while len(rows) < size and classes.any_open:
         # The row stands for its whole class, which the objective cannot tell apart.
         add(classes.next_row(subset.best(classes.heads)))
-    return Chosen(rows, log_scores, subset.objective())
+    return Chosen(rows, log_scores, subset.objective(), subset.rounding())
 
 
-def _first_row(
-    kind: "type[_Subset]", pool: Pool, terms: Mapping[str, int], classes: "_Classes"
-) -> int:
+def _first_row(kind: _NewSubset, pool: Pool, terms: Mapping[str, int], classes: "_Classes") -> int:
     """The row to begin with, where every single output has the same score: 1.
 
     The first row by content may be in the middle of all others. What is the best beside it is at an
@@ -230,6 +250,10 @@ class _Subset:
             mean = max(self._sum_of_quality / self._num_members, float(np.finfo(float).tiny))
         return self.log_score() + float(np.log(mean))
 
+    def rounding(self) -> float:
+        """How far rounding may move the objective, where that is more than a tie."""
+        return 0.0
+
     def best(self, rows: np.ndarray) -> int:
         """The position of the best of some rows, which are in the order of content."""
         raise NotImplementedError
@@ -252,6 +276,10 @@ class _AtOrder2(_Subset):
         if any(each.is_single for each in pool.similarities.values()):
             self._rounding = _TIE_IN_SINGLE
 
+    def rounding(self) -> float:
+        """How far rounding may move the objective, where that is more than a tie."""
+        return self._rounding / max(self._num_members, 1)
+
     def best(self, rows: np.ndarray) -> int:
         """The position of the best of some rows, which are in the order of content."""
         value = self._log_quality(rows) + np.zeros(rows.size)
@@ -262,48 +290,72 @@ class _AtOrder2(_Subset):
         return int(np.flatnonzero(value >= value.max() - tie)[0])
 
 
-class _AtOrder1(_Subset):
-    def __init__(self, pool: Pool, terms: Mapping[str, int], size: int) -> None:
+class _AtOtherOrders(_Subset):
+    def __init__(self, pool: Pool, terms: Mapping[str, int], size: int, order: float) -> None:
         super().__init__(pool, terms, size)
+        trace = trace_of_order(order)
         self._spectral = {
-            name: SpectralTerm(each, size) for name, each in pool.similarities.items()
+            name: SpectralTerm(each, size, trace) for name, each in pool.similarities.items()
         }
         self._terms = dict(self._spectral)
 
+    def rounding(self) -> float:
+        """How far rounding may move the objective, where that is more than a tie."""
+        moved = sum(term.rounding() for term in self._spectral.values())
+        return moved / max(self._num_members, 1)
+
     def best(self, rows: np.ndarray) -> int:
         """The position of the best of some rows, which are in the order of content."""
-        # F + gain enters the entropy over the new size, so in units of F log quality counts m + 1.
+        # Entropies count m + 1 times (`rises`), and so does the logarithm of quality.
         fixed = (self._num_members + 1) * (self._log_quality(rows) + np.zeros(rows.size))
         lazy: list[str] = []
         for name, term in self._spectral.items():
             if self._signs[name] > 0:
                 lazy.append(name)
             else:
-                fixed -= self._gains_of_all(term, self._items[name][rows])
+                fixed -= self._rises_of_all(term, self._items[name][rows])
         upper = fixed.copy()
         for name in lazy:
-            upper += self._spectral[name].bounds()[self._items[name][rows]]
+            term = self._spectral[name]
+            upper += term.rises(term.bounds())[self._items[name][rows]]
         # Stable, and on a grid as fine as a tie: equal bounds stay in the order of content.
         visited = np.argsort(-np.round(upper / _TIE), kind="stable")
         exact = np.full(rows.size, -np.inf)
-        best, start, length = -np.inf, 0, _BATCH
-        while start < rows.size and best < upper[visited[start]] - _TIE:
+        best, start, length, margin = -np.inf, 0, _BATCH, -_TIE
+        tie = _TIE
+        while start < rows.size and best < upper[visited[start]] + margin:
             batch = visited[start : start + length]
             values = fixed[batch]
             for name in lazy:
-                values = values + self._gains_of_all(
+                values = values + self._rises_of_all(
                     self._spectral[name], self._items[name][rows[batch]]
                 )
             exact[batch] = values
             best = max(best, float(values.max()))
             start += length
             length = min(2 * length, _LARGEST_BATCH)
-        return int(np.flatnonzero(exact >= best - _TIE)[0])
+            rounding = self._rounding_of(rows[int(exact.argmax())])
+            if rounding > 0:
+                # Rounding moves bounds too, so everything that may be tied is evaluated.
+                tie = margin = _TIE + rounding
+        return int(np.flatnonzero(exact >= best - tie)[0])
 
-    def _gains_of_all(self, term: SpectralTerm, items: np.ndarray) -> np.ndarray:
-        """The gain of each of some items, each distinct item once."""
+    def _rounding_of(self, row: int) -> float:
+        """How far rounding may move what a row adds, beyond a tie."""
+        items = {name: int(self._items[name][row]) for name in self._spectral}
+        return sum(term.rounding(items[name]) for name, term in self._spectral.items())
+
+    def _rises_of_all(self, term: SpectralTerm, items: np.ndarray) -> np.ndarray:
+        """What each of some items adds, each distinct item once."""
         distinct, index = np.unique(items, return_inverse=True)
         parts = []
         for start in range(0, distinct.size, _LARGEST_BATCH):
-            parts.append(term.gains(distinct[start : start + _LARGEST_BATCH]))
+            gains = term.gains(distinct[start : start + _LARGEST_BATCH])
+            parts.append(term.rises(gains))
         return np.concatenate(parts)[index]
+
+
+def _subset_at(order: float) -> _NewSubset:
+    if order == 2:
+        return _AtOrder2
+    return partial(_AtOtherOrders, order=order)

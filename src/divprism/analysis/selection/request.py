@@ -1,11 +1,13 @@
 """What is asked of a selection, validated before anything is computed."""
 
+import math
 import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from divprism.analysis.selection.traces import LARGEST_ORDER, SMALLEST_ORDER
 from divprism.core.kernels.base import finite_number
 from divprism.core.validation import whole_number
 from divprism.data.samples import Samples
@@ -17,7 +19,9 @@ __all__ = ["Request", "Rows"]
 
 _WITHIN = ("prompt", "model")
 
-_MOST_AT_ORDER_1 = 3000  # beyond it a selection takes hours
+# Beyond these a selection takes hours.
+_MOST_BELOW_2 = 3000
+_MOST_ABOVE_2 = 300  # all outputs have to be evaluated at each step, or nearly all
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Request:
     threshold : float or None
         Similarity of near-copies.
     order : float
-        Order of the score, 1 or 2.
+        Order of the score: from 0.1 to 16, or infinity.
     """
 
     spec: ScoreSpec
@@ -79,9 +83,10 @@ class Request:
                     f"`near_duplicates` must be {requirement}; got {near_duplicates!r}."
                 )
         order = spec.order_under(settings.order)
-        if order not in (1, 2):
+        if not math.isinf(order) and not SMALLEST_ORDER <= order <= LARGEST_ORDER:
             raise ArgumentError(
-                f"`order` must be 1 or 2, at which gains are exact and cheap; got {order:g}."
+                f"`order` must be from {SMALLEST_ORDER:g} to {LARGEST_ORDER:g}, or inf: between "
+                f"them gains are exact; got {order:g}."
             )
         if k is not None:
             _require_possible(spec, k, order, settings)
@@ -95,14 +100,19 @@ def _require_possible(spec: ScoreSpec, k: int, order: float, settings: Settings)
             f"`truncation` must be at least `k`, because gains are those of whole spectra; got "
             f"{settings.truncation:,}, and k is {k:,}."
         )
-    if order == 1 and k > _MOST_AT_ORDER_1:
-        at_order_2 = [
-            other.name for other in SCORES if other.terms == spec.terms and other.order == 2
-        ]
-        raise ArgumentError(
-            f"`k` must be at most {_MOST_AT_ORDER_1:,} at order 1, whose cost grows with the "
-            f"fourth power of it; got {k:,}. Choose `by={at_order_2[0]}`, which is of order 2."
-        )
+    most, why = _MOST_BELOW_2, "the fourth power of it"
+    if order > 2:
+        most, why = _MOST_ABOVE_2, "its third power and the number of outputs"
+    if order == 2 or k <= most:
+        return
+    way_out = "Choose `order=2`"
+    at_order_2 = [other.name for other in SCORES if other.terms == spec.terms and other.order == 2]
+    if at_order_2:
+        way_out = f"Choose `by={at_order_2[0]}`, which is of order 2"
+    raise ArgumentError(
+        f"`k` must be at most {most:,} at order {order:g}, whose cost grows with {why}; got "
+        f"{k:,}. {way_out}."
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divprism.analysis.selection.gains import neg_entropy_trace
 from divprism.analysis.selection.similarities import Similarities
+from divprism.analysis.selection.traces import trace_of_order
 from divprism.core.tiles import row_blocks
 
 __all__ = ["RandomSubsets", "log_score", "random_log_scores"]
@@ -69,7 +69,7 @@ def log_score(
                 squares += float(np.vdot(block, block))
             entropy = 2 * math.log(items.size) - math.log(squares)
         else:
-            entropy = _entropies(each.matrix(items)[None])[0]
+            entropy = _entropies(each.matrix(items)[None], order)[0]
         total += sign * entropy
     return total
 
@@ -95,12 +95,13 @@ def random_log_scores(
             squares = np.einsum("ijk,ijk->i", matrices, matrices)
             total += sign * (2 * math.log(chosen.shape[1]) - np.log(squares))
         else:
-            total += sign * _entropies(matrices)
+            total += sign * _entropies(matrices, order)
     return total
 
 
-def _entropies(matrices: np.ndarray) -> np.ndarray:
-    """The entropy at order 1 of each of some kernel matrices over their size."""
+def _entropies(matrices: np.ndarray, order: float) -> np.ndarray:
+    """The entropy of each of some kernel matrices over their size."""
     size = matrices.shape[1]
-    traces = [neg_entropy_trace(values) for values in np.linalg.eigvalsh(matrices)]
-    return math.log(size) + np.array(traces) / size
+    trace = trace_of_order(order)
+    spectra = np.maximum(np.linalg.eigvalsh(matrices), 0.0)
+    return np.array([trace.entropy(trace.total(values), size) for values in spectra])
