@@ -419,3 +419,30 @@ def test_converge_refuses_in_one_sentence(folder, flags, message):
     done = run("converge", *flags, cwd=folder)
     assert (done.returncode, done.stdout) == (2, b"")
     assert message in done.stderr.decode()
+
+
+# --- flags whose values are lists
+
+
+@pytest.mark.parametrize("text", ["true", "null", '"a"', "[1]", "1,[2]"])
+def test_what_json_holds_beside_numbers_is_no_list_of_numbers(text, tmp_path):
+    write(tmp_path, {"in.jsonl": b""})
+    done = run("bandwidth", tmp_path / "in.jsonl", "--bandwidths-x", text)
+    assert done.returncode == 2, done.stderr
+    assert b"--bandwidths-x must be numbers separated by commas; got" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["0.8"], b"--quality must be MODEL=NUMBER, such as first=0.8; got 0.8."),
+        (["=0.8"], b"--quality must be MODEL=NUMBER, such as first=0.8; got =0.8."),
+        (["a=0.8", "a=0.1"], b"--quality gives a model two numbers: a."),
+    ],
+)
+def test_qualities_that_name_no_model_or_one_twice_are_refused(given, message, tmp_path):
+    rows = [{"prompt": "p", "output": f"text {row}"} for row in range(3)]
+    write(tmp_path, {"a.jsonl": jsonl(rows), "b.jsonl": jsonl(rows)})
+    flags = [part for text in given for part in ("--quality", text)]
+    done = run("mix", "a.jsonl", "b.jsonl", *flags, cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr, done.stderr

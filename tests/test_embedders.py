@@ -1644,3 +1644,14 @@ def test_requests_are_spaced(openai_api, monkeypatch):
 def test_embed_takes_samples_only(given):
     with pytest.raises(ArgumentError, match="`samples` must be Samples"):
         embed(given)
+
+
+def test_an_embedder_of_another_package_may_have_no_settings(monkeypatch):
+    @dataclass(frozen=True)
+    class Plain:
+        pass
+
+    monkeypatch.setattr(registry, "plugins", lambda: {"plain": lambda: Plain})
+    assert registry.embedder("plain") == Plain()
+    with pytest.raises(ArgumentError, match="plain takes nothing after a colon; got 'x'"):
+        registry.embedder("plain:x")

@@ -45,12 +45,18 @@ def mix(
 
 def _numbers(quality: list[str]) -> dict[str, float] | None:
     """The quality of each model, from texts such as first=0.8; None without any."""
-    numbers = {}
+    numbers: dict[str, float] = {}
     for text in quality or []:
+        # At the last sign, because names of models are often paths, which may contain one.
         name, _, value = text.rpartition("=")
         try:
-            numbers[name] = float(value)
+            number = float(value)
         except ValueError:
+            number = None
+        if not name or number is None:
             message = f"--quality must be MODEL=NUMBER, such as first=0.8; got {shown(text)}."
-            raise ArgumentError(message) from None
+            raise ArgumentError(message)
+        if name in numbers:
+            raise ArgumentError(f"--quality gives a model two numbers: {shown(name)}.")
+        numbers[name] = number
     return numbers or None

@@ -50,8 +50,10 @@ __all__ = [
     "numbers_of",
     "parse",
     "plugins",
-    "spell",
     "purpose",
+    "short_rule",
+    "spell",
+    "spell_kernel",
     "truncation",
     "without_bandwidth",
 ]
@@ -261,11 +263,12 @@ def numbers_of(text: str | None, name: str) -> list[float] | None:
     if text is None:
         return None
     try:
-        numbers = list(json.loads(f"[{text}]"))  # JSON tells 5, a size, from 5.0
+        numbers = list(json.loads(f"[{text}]"))  # JSON keeps 5, a size, apart from 5.0
     except (ValueError, RecursionError):
-        raise ArgumentError(
-            f"{name} must be numbers separated by commas; got {text[:80]!r}."
-        ) from None
+        numbers = [None]
+    # By the exact type: true and false are integers in Python.
+    if any(type(number) not in (int, float) for number in numbers):
+        raise ArgumentError(f"{name} must be numbers separated by commas; got {text[:80]!r}.")
     # A config may hold a hundred thousand, each of which takes a computation of its own.
     if len(numbers) > _MOST_NUMBERS:
         raise ArgumentError(
@@ -371,10 +374,8 @@ def _plugin(name: str, text: str) -> Any:
 
 def _first_field(kind: Any, name: str, argument: str) -> dict[str, str]:
     """The text after the colon as the first field, if that has no default."""
-    field = dataclasses.fields(kind)[0]
-    has_value = field.default is not dataclasses.MISSING
-    has_factory = field.default_factory is not dataclasses.MISSING
-    if has_value or has_factory:
+    field = next(iter(dataclasses.fields(kind)), None)
+    if field is None or _has_default(field):
         if argument:
             raise ArgumentError(f"embedder {name} takes nothing after a colon; got {argument!r}.")
         return {}
@@ -383,3 +384,8 @@ def _first_field(kind: Any, name: str, argument: str) -> dict[str, str]:
             f"embedder {name} needs its {field.name} after a colon, as in {name}:NAME_OR_PATH."
         )
     return {field.name: argument}
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    defaults = (field.default, field.default_factory)
+    return any(default is not dataclasses.MISSING for default in defaults)
