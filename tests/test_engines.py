@@ -26,7 +26,7 @@ from engine_cases import Troubled
 
 import divprism as dp
 from divprism.core.arrays import StoredRows
-from divprism.engines import Serial, Threads, Tree
+from divprism.engines import Serial, Threads, Tree, spell_bytes
 from divprism.engines._interrupts import interrupts_remembered, raise_interrupt
 
 dask = pytest.importorskip("dask")
@@ -426,3 +426,17 @@ def test_rows_of_a_file_are_found_again_by_another_process(tmp_path):
     for rows in (slice(0, 20), slice(5, 9), slice(19, 20)):
         place = pickle.loads(pickle.dumps(StoredRows.of(mapped[rows])))
         np.testing.assert_array_equal(place.open(), whole[rows])
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (999.4, "999 B"),
+        (999.7, "1 kB"),
+        (999_700, "1 MB"),
+        (999_999_999, "1 GB"),
+        (1e13, "10,000 GB"),
+    ],
+)
+def test_amounts_of_memory_are_never_printed_as_powers_of_ten(amount, text):
+    assert spell_bytes(amount) == text

@@ -216,12 +216,12 @@ def spell_bytes(amount: float) -> str:
     >>> spell_bytes(2_100_000_000), spell_bytes(512)
     ('2.1 GB', '512 B')
     """
-    for unit in ("B", "kB", "MB"):
-        if amount < 1000:
+    for unit in ("B", "kB", "MB", "GB"):
+        # From 999.5 on, three digits would be printed as 1e+03.
+        if amount < 999.5:
             return f"{amount:.3g} {unit}"
         amount /= 1000
-    if amount < 1000:
-        return f"{amount:.3g} GB"
+    amount *= 1000
     return f"{amount:,.0f} GB"
 
 
