@@ -36,7 +36,7 @@ from sample_files import image_bytes, jsonl
 from typer.main import get_command
 
 import divprism as dp
-from divprism.data.files import TEMPORARY, open_file, read_file, write_text
+from divprism.data.files import TEMPORARY, open_file, read_file, umask, write_text
 from divprism.data.wording import escaped, is_harmful
 from divprism.errors import DataError
 from divprism.report.table import Column, Table
@@ -489,3 +489,17 @@ def test_a_pipe_that_nobody_reads_is_an_error_and_no_wait(tmp_path):
 def test_texts_with_lone_surrogates_are_written(tmp_path):
     write_text(tmp_path / "x", '"\ud800\U0001f600é"')
     assert json.loads(Path(tmp_path / "x").read_text()) == "\ud800\U0001f600é"
+
+
+def test_reading_the_mask_never_opens_files_of_other_threads_to_all(monkeypatch):
+    masks = []
+    set_mask = os.umask
+
+    def recorded(mask):
+        masks.append(mask)
+        return set_mask(mask)
+
+    monkeypatch.setattr("os.umask", recorded)
+    before = umask()
+    assert masks[0] & 0o077 == 0o077  # whatever is created meanwhile is private
+    assert masks[-1] == before

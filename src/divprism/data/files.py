@@ -32,6 +32,7 @@ __all__ = [
     "open_file",
     "read_file",
     "require_apart",
+    "require_different",
     "standard_input",
     "umask",
     "write_text",
@@ -374,7 +375,8 @@ def _permissions(path: Path) -> int:
 
 def umask() -> int:
     """Return the permissions that new files of this process do not get."""
-    # The mask can only be read by setting it.
-    mask = os.umask(0)
+    # The mask can only be read by setting it. To one under which files are private, because other
+    # threads may create some meanwhile.
+    mask = os.umask(0o077)
     os.umask(mask)
     return mask
