@@ -872,3 +872,31 @@ def test_embedded_folders_do_not_follow_links_outside(tmp_path):
     (tmp_path / "in" / "outputs.npy").symlink_to(tmp_path / "secret.npy")
     with pytest.raises(dp.DataError, match=r"leads to .*secret.npy, outside"):
         dp.load(tmp_path / "in")
+
+
+# --- videos in objects, as `datasets` stores files
+
+
+@pytest.mark.parametrize("name", ["video", "clips"])
+def test_an_object_with_the_path_of_a_video_is_a_video(name, tmp_path):
+    rows = []
+    for number in range(2):
+        write_video(tmp_path / f"{number}.mp4", number)
+        rows.append({"prompt": "p", name: {"bytes": None, "path": f"{number}.mp4"}})
+    write(tmp_path, {"rows.jsonl": jsonl(rows)})
+    samples = dp.load(tmp_path / "rows.jsonl", output_field=name)
+    assert [type(item) for item in samples.outputs] == [Video, Video]
+    assert [item.source.name for item in samples.outputs] == ["0.mp4", "1.mp4"]
+
+
+def test_a_field_called_video_holds_videos_whatever_their_suffix(tmp_path):
+    rows = [{"prompt": "p", "video": f"clip{number}"} for number in range(2)]
+    write(tmp_path, {"rows.jsonl": jsonl(rows), "clip0": b"0", "clip1": b"1"})
+    samples = dp.load(tmp_path / "rows.jsonl")
+    assert [type(item) for item in samples.outputs] == [Video, Video]
+
+
+def test_the_bytes_of_a_video_are_refused_as_what_they_are():
+    rows = [{"prompt": "p", "output": {"bytes": b"...", "path": None}}] * 2
+    with pytest.raises(dp.DataError, match=r"row 0 .* has the bytes of a video.*files"):
+        dp.load(rows, output_kind="video")

@@ -54,6 +54,7 @@ _FILES = (
     "audio_path",
 )
 _SOUNDS = ("audio", "audio_path")
+_VIDEOS = ("video", "video_path")
 _TEXTS = (
     *("output", "response", "completion", "generation", "model_output", "text_out"),
     *("outputs", "responses", "completions", "generations", "model_outputs"),
@@ -467,10 +468,8 @@ def _kind_of_file(file: dict[str, Any], name: str) -> str:
     content = file.get("bytes")
     if isinstance(content, bytes) and is_sound(content):
         return "audio"
-    if content is None and media_kind(file.get("path")) == "audio":
-        return "audio"
     if content is None:
-        return _kind_by_name(name)
+        return media_kind(file.get("path")) or _kind_by_name(name)
     return "image"
 
 
@@ -478,6 +477,8 @@ def _kind_by_name(name: str) -> str:
     """Return the kind of a field of files that have no suffix."""
     if name.lower() in _SOUNDS:
         return "audio"
+    if name.lower() in _VIDEOS:
+        return "video"
     return "image"
 
 

@@ -288,6 +288,8 @@ def _embedded_file(value: dict[str, Any], kind: str, place: Place) -> Item:
     path = value.get("path")
     if isinstance(path, str):
         return as_file(_file(path, place), kind, place.where)
+    if isinstance(content, bytes):
+        raise place.problem("the bytes of a video, and videos are read from files only")
     raise place.problem(f"neither the bytes nor the path of the {NOUNS[kind]}")
 
 
