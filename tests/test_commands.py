@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from command_line import run
 from sample_files import image_bytes, jsonl, records, write
+from typer.testing import CliRunner
 
 import divprism as dp
+from divprism.cli import app
 from divprism.report.tables import convergence_table
 
 # --- groups
@@ -446,3 +448,31 @@ def test_qualities_that_name_no_model_or_one_twice_are_refused(given, message, t
     flags = [part for text in given for part in ("--quality", text)]
     done = run("mix", "a.jsonl", "b.jsonl", *flags, cwd=tmp_path)
     assert done.returncode == 2 and message in done.stderr, done.stderr
+
+
+# --- what a command says about failures that are nobody's argument
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "message"),
+    [
+        (OSError(11, "no more processes"), 4, "divprism: no more processes.\n"),
+        (OSError(5, "broken", "a.txt"), 4, "divprism: cannot use a.txt: broken.\n"),
+        (RecursionError(), 4, "divprism: the input is nested too deeply.\n"),
+        (MemoryError(), 1, "divprism: there is not enough memory for this.\n"),
+    ],
+)
+def test_failures_of_the_system_are_named_as_what_they_are(problem, code, message, monkeypatch):
+    def fail(kind):
+        raise problem
+
+    monkeypatch.setattr("divprism.cli.installation.choice_lines", fail)
+    done = CliRunner().invoke(app, ["ls", "kernels"])
+    assert (done.exit_code, done.stderr) == (code, message)
+
+
+def test_a_difference_takes_no_quality_that_it_would_not_use(tmp_path):
+    write(tmp_path, {"a.jsonl": jsonl([{"output": "text", "q": 1}])})
+    done = run("diff", "a.jsonl", "--reference", "a.jsonl", "--quality-field", "q", cwd=tmp_path)
+    assert done.returncode == 2
+    assert b"No such option" in done.stderr and b"--quality-field" in done.stderr

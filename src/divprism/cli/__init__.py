@@ -58,18 +58,35 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(context)
         except errors.DivprismError as error:
-            message = in_flags(str(error), self.commands[context.invoked_subcommand])
+            message = in_flags(str(error), self._command(context))
             say([f"divprism: {message}"])
             codes = [code for code, kind in _EXIT_CODES.items() if isinstance(error, kind)]
             raise typer.Exit(max(codes, default=1)) from None
         except BrokenPipeError:  # the reader of stdout has left, as `head` does
             raise typer.Exit(BROKEN_PIPE) from None
         except OSError as error:
-            say([f"divprism: cannot use {str(error.filename)[:200]}: {reason(error)}."])
+            about = ""
+            if error.filename is not None:  # a process that cannot start has no file
+                about = f"cannot use {str(error.filename)[:200]}: "
+            say([f"divprism: {about}{reason(error)}."])
             raise typer.Exit(4) from None  # as for other data that cannot be used
-        except (MemoryError, RecursionError):
-            say(["divprism: there is not enough memory for this; lower --limit or --max-memory."])
+        except MemoryError:
+            say([f"divprism: there is not enough memory for this{self._way_out(context)}."])
             raise typer.Exit(1) from None
+        except RecursionError:
+            say(["divprism: the input is nested too deeply."])
+            raise typer.Exit(4) from None
+
+    def _command(self, context: Any) -> Any:
+        return self.commands[context.invoked_subcommand]
+
+    def _way_out(self, context: Any) -> str:
+        """How to need less memory, by the flags that the command has."""
+        flags = {flag for item in self._command(context).params for flag in item.opts}
+        offered = [flag for flag in ("--limit", "--max-memory") if flag in flags]
+        if not offered:
+            return ""
+        return f"; lower {' or '.join(offered)}"
 
 
 app = typer.Typer(

@@ -11,7 +11,7 @@ from divprism.analysis.differences import diff as diff_models
 from divprism.analysis.differences import novelty as novelty_of
 from divprism.analysis.differences.compared import MODES_OF
 from divprism.cli.config import typed
-from divprism.cli.job import Job, command, flag
+from divprism.cli.job import OF_IN_ALONE, Job, command, flag
 from divprism.cli.messages import say
 from divprism.data.files import check_target, require_different, write_text
 from divprism.errors import ArgumentError
@@ -29,11 +29,11 @@ _GROUPINGS: dict[str, library.Grouping] = {
     "eigen": library.EigenGrouping(),
     "kmeans": library.KMeansGrouping(10),
 }
-# Flags that have nothing to act on: entropies, gates, plots and clusters.
+# Flags that have nothing to act on: entropies, gates, plots, clusters and qualities.
 _NOT_USED = ("order", "truncation", "estimator", "fail_under", "plot", "details", "report", "wide")
 
 
-@command(*_NOT_USED, "workers", "scheduler", "resume")
+@command(*_NOT_USED, "quality_field", "workers", "scheduler", "resume")
 def diff(
     job: Job,
     other: str | None = typer.Argument(None, metavar="IN2", help="Outputs of a second model."),
@@ -65,8 +65,7 @@ def diff(
     options |= {"memory": job.max_memory, "ratio": ratio, "settings": job.settings(samples)}
     real = None
     if reference is not None:
-        others: Any = ["prompts", "prompt_kind", "prompt_field", "model_field", "limit"]  # of IN
-        real = job.read(reference, written, **dict.fromkeys(others))
+        real = job.read(reference, written, **OF_IN_ALONE)
     if other is None and real is not None and second is None:
         _refuse_flags(job, ("modes_of", "group_by"), "two models")
         options |= {"reference": real, "model": first, "quantile": quantile}

@@ -50,15 +50,10 @@ def flag(panel: str, default: object, text: str, *names: str, **more: Any) -> An
 # Flags about intervals and gates, which only scores of whole models have.
 ASSESSMENT = ("interval", "unit", "num_permutations", "fail_under", "report", "details")
 _PANELS = ("Input", "Scoring", "Embedding", "Output", "Advanced")  # in the order of the help
-_READ = (
-    "prompts",
-    "labels",
-    "weights",
-    "config",
-    "reference",
-    "keep",
-    "drop",
-)  # name files to read
+_READ = ("prompts", "labels", "weights", "config", "reference", "keep", "drop")  # name files
+# Flags about IN that do not apply to real data, of which outputs alone are compared.
+_NOT_OF_REAL = ("prompts", "prompt_kind", "prompt_field", "model_field", "quality_field", "limit")
+OF_IN_ALONE: Document = dict.fromkeys(_NOT_OF_REAL)
 # What stands for a value in the help, by the type of the option; a switch has none.
 _VALUES = {bool: "", int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 _input, _scoring, _embedding, _output, _advanced = (partial(flag, panel) for panel in _PANELS)

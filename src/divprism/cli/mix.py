@@ -4,9 +4,9 @@ import typer
 
 from divprism.analysis.mixture import MIXED, mixture
 from divprism.cli.job import Job, command, flag
-from divprism.data.readers.guards import shown
 from divprism.errors import ArgumentError
 from divprism.report.mixture_tables import mixture_groups, mixture_records, mixture_table
+from divprism.scores.registry import numbers_by_name
 
 _LEFT_OUT = ("unit", "fail_under", "details", "plot", "truncation", "preset", "wide")
 _ONE_PROCESS = ("workers", "scheduler", "resume")
@@ -34,29 +34,10 @@ def mix(
         models,
         by=by,
         per_group="prompt" if per_prompt else None,
-        quality=_numbers(quality),
+        quality=numbers_by_name(quality, "--quality"),
         min_quality=min_quality,
         **options,
     )
     document = result.to_dict()
     further = mixture_groups(document, top)
     job.show(result, document, mixture_table(document), mixture_records(document), further=further)
-
-
-def _numbers(quality: list[str]) -> dict[str, float] | None:
-    """The quality of each model, from texts such as first=0.8; None without any."""
-    numbers: dict[str, float] = {}
-    for text in quality or []:
-        # At the last sign, because names of models are often paths, which may contain one.
-        name, _, value = text.rpartition("=")
-        try:
-            number = float(value)
-        except ValueError:
-            number = None
-        if not name or number is None:
-            message = f"--quality must be MODEL=NUMBER, such as first=0.8; got {shown(text)}."
-            raise ArgumentError(message)
-        if name in numbers:
-            raise ArgumentError(f"--quality gives a model two numbers: {shown(name)}.")
-        numbers[name] = number
-    return numbers or None

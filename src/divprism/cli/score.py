@@ -7,7 +7,7 @@ from divprism.analysis.evaluate import evaluate, evaluate_models
 from divprism.analysis.evaluation import Results
 from divprism.analysis.gates import check_gates, check_possible, parse_gates
 from divprism.analysis.scendi_beside import with_scendi
-from divprism.cli.job import Job, command, flag
+from divprism.cli.job import OF_IN_ALONE, Job, command, flag
 from divprism.data.readers import read_arrays
 from divprism.data.samples import Samples
 from divprism.errors import ArgumentError
@@ -46,9 +46,7 @@ def score(
         if path is not None:
             options[name] = read_arrays(path, name, job.source)
     if reference is not None:
-        others: Any = ["prompts", "prompt_kind", "prompt_field", "model_field", "limit"]  # of IN
-        others.append("quality_field")
-        options["reference"] = job.read(reference, (), **dict.fromkeys(others))
+        options["reference"] = job.read(reference, **OF_IN_ALONE)
     if samples.models is None or len(set(samples.models)) == 1:
         result: Any = job.run(evaluate, samples, **options)
         results = _scored(Results.of(result), scendi)

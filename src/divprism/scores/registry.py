@@ -10,13 +10,14 @@ import importlib.metadata
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 from divprism import estimators
 from divprism.core import kernels
 from divprism.core.kernels import Kernel
+from divprism.data.wording import escaped
 from divprism.embedders import (
     EfficientNetLite0,
     Embedder,
@@ -47,6 +48,7 @@ __all__ = [
     "is_registered",
     "kernel",
     "keywords",
+    "numbers_by_name",
     "numbers_of",
     "parse",
     "plugins",
@@ -275,6 +277,30 @@ def numbers_of(text: str | None, name: str) -> list[float] | None:
             f"{name} must be at most {_MOST_NUMBERS:,} numbers; got {len(numbers):,}."
         )
     return numbers
+
+
+def numbers_by_name(texts: Sequence[str] | None, flag: str) -> dict[str, float] | None:
+    """The number of each name, from the values of a flag; None without any.
+
+    >>> numbers_by_name(["first=0.8", "runs/a=b=1"], "--quality")
+    {'first': 0.8, 'runs/a=b': 1.0}
+    """
+    numbers: dict[str, float] = {}
+    for text in texts or ():
+        # At the last sign: names of models are often paths, which may contain one.
+        name, _, value = text.rpartition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            name = ""
+        if not name:
+            raise ArgumentError(
+                f"{flag} must be MODEL=NUMBER, such as first=0.8; got {escaped(text)[:80]}."
+            )
+        if name in numbers:
+            raise ArgumentError(f"{flag} gives a model two numbers: {escaped(name)[:80]}.")
+        numbers[name] = number
+    return numbers or None
 
 
 def truncation(text: str) -> int | str:
