@@ -56,6 +56,7 @@ def _aligned(buffer: Any) -> np.ndarray:
     """The bytes, at an address that is a multiple of 16."""
     content = np.frombuffer(buffer, np.uint8)
     if content.ctypes.data % 16:
+        # NumPy's own memory is aligned.
         content = content.copy()
     return content
 

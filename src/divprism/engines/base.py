@@ -171,6 +171,7 @@ class Tree:
     def add(self, total: Any) -> None:
         """The next total."""
         height = 0
+        # As a carry in a binary counter: heights fall from the first to the last that wait.
         while self._waiting and self._waiting[-1][0] == height:
             _, earlier = self._waiting.pop()
             total = earlier.merged(total)

@@ -128,6 +128,7 @@ class _Pickler(pickle.Pickler):
         if hasattr(value, "content_chunks"):
             for chunk in value.content_chunks():
                 self._stored.update(chunk)
+            # A constant in their place: the hash has their content.
             return str, ("rows in a file",)
         if is_torch_array(value):
             # Torch numbers its storage anew in each process.
@@ -203,6 +204,7 @@ def _read(path: Path, empty: Total) -> Total | None:
     if content is None:
         return None
     digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    # Damaged since it was written: its total is computed again.
     if hashlib.sha256(payload).digest() != digest:
         return None
     arrays, position = [], 0

@@ -159,6 +159,7 @@ class Dask(Engine):
 
         sums = self._submit_bundles(job, inputs, bundles)
         merges = self._submit_merges(sums)
+        # The root of the tree; a single bundle needs no merge.
         last = (sums + merges)[-1]
         try:
             for number, future in enumerate(as_completed(sums), 1):
@@ -219,6 +220,7 @@ class Dask(Engine):
                 # First of all tasks, because it frees memory.
                 above.append(self.client.submit(_merge_on_worker, *pair, pure=False, priority=10))
             merges += above
+            # The odd one moves up as it is, which gives the shape of `Tree`.
             if len(level) % 2:
                 above.append(level[-1])
             level = above
@@ -248,6 +250,7 @@ class _Scattered(Shared[T]):
         """Send the value to one worker; the others fetch it from there."""
         self._copies: dict[str, Future] = {}
         with _in_sentences():
+            # Under a random name, for which Dask need not hash gigabytes.
             [self.future] = self._engine.client.scatter([Packed(self.value)], hash=False)
 
     def copy_of(self, worker: str) -> "Future":
@@ -289,6 +292,7 @@ def cluster(scheduler: str | None = None, workers: int | None = None) -> Iterato
     import dask
     from distributed import Client, LocalCluster
 
+    # Any free port: Dask warns where its usual one is taken.
     # Errors of tasks are raised here anyway; a log in between would hide the sentence.
     options = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with ExitStack() as stack:

@@ -184,7 +184,7 @@ class Threads(Engine):
 
         tree, done = Tree(), 0
         with self.pool() as executor:
-            # A part may be as large as the total.
+            # A short queue, because a part may be as large as the total.
             parts = in_order(part, items, executor, 2 * self.num_workers)
             for bundle in bundles:
                 total = job.value.empty(inputs, bundle)

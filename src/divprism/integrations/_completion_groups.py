@@ -106,6 +106,7 @@ class Group:
         # so a completion unlike all others never has a gain below 0, nor below that of a worse one.
         raised = [_at_least(masses, mass) for masses in self.masses]
         score = self._score_of(_totals(raised), order)
+        # One copy of this mass there is: the completion itself.
         raised[position] = raised[position] - Counter([mass])
         gain = score - self._score_of(_totals(raised), order)
         # At most 1 on paper: with one more item the score is V + 1 at the highest, where that is

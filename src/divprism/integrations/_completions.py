@@ -84,12 +84,14 @@ def _content(value: Any) -> bytes:
     if isinstance(value, Mapping):
         # Keys that are absent and keys that are None mean the same: tables fill in None.
         present = [(str(key), value[key]) for key in value if value[key] is not None]
+        # By the names alone: values may have no order.
         present.sort(key=itemgetter(0))
         parts = [_content(pair) for pair in present]
         return _framed(b"mapping", parts)
     if isinstance(value, bytes):
         return _framed(b"bytes", [value])
     if value is None or isinstance(value, str | int | float):
+        # The type is part of it, or the number 1 and the text "1" would be one prompt.
         text = str(value).encode("utf-8", "surrogatepass")
         return _framed(type(value).__name__.encode(), [text])
     if _is_sequence(value):

@@ -46,4 +46,5 @@ def _device(torch: Array) -> Array:
     backend = str(torch.distributed.get_backend())
     if "gloo" in backend or "mpi" in backend:
         return torch.device("cpu")
+    # NCCL exchanges tensors of its devices only.
     return torch.device("cuda", torch.cuda.current_device())

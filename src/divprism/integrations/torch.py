@@ -127,6 +127,7 @@ class _Loss(torch.autograd.Function):
         dtype = torch.promote_types(x.dtype, torch.float32)
         if not x.dtype.is_floating_point:
             dtype = torch.float64
+        # A difference, because -0.0 would be printed where all outputs are the same.
         return torch.tensor(0.0 - found.value, dtype=dtype, device=x.device), -found.gradient
 
     @staticmethod

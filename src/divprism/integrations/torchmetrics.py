@@ -348,6 +348,7 @@ def _fingerprint(features: StreamFeatures) -> int:
     """
     kernels = sorted(features.kernels.items())
     text = repr((kernels, features.num_features, features.seed))
+    # Seven bytes fit into a signed integer of torch, and 0 would fit any other in `_shared`.
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") + 1
 
 
@@ -364,6 +365,7 @@ def _gathered(
 ) -> list[Tensor]:
     """A state of all processes, in one shape."""
     tensors = gather(tensor, group=group)
+    # Only a moment without items, a single zero, may expand; `_shared` refuses other widths.
     largest = max(tensors, key=Tensor.numel)
     try:
         return [each.expand(largest.shape) for each in tensors]

@@ -239,6 +239,7 @@ class DistinctPrompts(BandwidthRule):
         apart = _root_between(companions.log_excess_of_all, lowest, _HIGHEST)
         if companions.weight_of_alone > 0:
             together = _root_between(companions.log_excess_of_alone, lowest, _HIGHEST)
+            # Outputs that are alone can only ask for a wider bandwidth.
             apart += companions.weight_of_alone * max(together - apart, 0.0)
         return rows.median * math.exp(apart)
 
@@ -296,15 +297,18 @@ class _Companions:
             num_outputs,
             same_prompt=same_prompt,
             wanted_alone=wanted,
+            # Squared, so that a few hardly move it and nothing jumps as their number grows.
             weight_of_alone=min(1.0, heard) ** 2,
             share=rule.across / (1 - rule.across),
         )
 
     def numbers(self, log_bandwidth: float) -> np.ndarray:
         """For each model the mean number of companions."""
+        # k_T^2, in which the 2 of the Gaussian kernel cancels.
         values = np.exp(self.squares * (-1 / math.exp(log_bandwidth) ** 2))
         np.fill_diagonal(values, 0.0)  # outputs of the same prompt are no companions
         similar = ((values @ self.counts) * self.counts).sum(axis=0)
+        # Pairs of outputs of different prompts.
         pairs = self.counts.sum(axis=0) ** 2 - (self.counts**2).sum(axis=0)
         # A sample of the prompts stands for all of them.
         possible = self.num_outputs - self.same_prompt
@@ -380,6 +384,7 @@ class _DistinctRows:
 
     @cached_property
     def _median_square(self) -> float:
+        # The median is 0 where most pairs are closer than their rounding.
         return float(np.median(self.squares) or np.mean(self.squares))
 
     def counts_by_model(self, models: Sequence[str] | None) -> np.ndarray:
@@ -427,10 +432,12 @@ def _variance_of_rke(
     np.square(values, out=values)
     of_pairs = max(float(masses @ (values @ masses)) / others - mean**2, 0.0)
     row_means = sums / (1 - masses)
+    # Over 1 - 1/n, which makes the variance of the row means unbiased.
     spread = float(masses @ (row_means - mean) ** 2) / others
     # A row mean is over n - 1 other rows, and so varies even where all rows are alike.
     noise = of_pairs * max(effective - 2, 0.0) / (effective - 1) ** 2
     of_rows = max(spread - noise, 0.0)
+    # Hoeffding's variance of a U-statistic of pairs.
     variance = (4 * (m - 2) * of_rows + 2 * of_pairs) / (m * (m - 1))
     mu = 1 / m + (1 - 1 / m) * mean
     return (1 - 1 / m) ** 2 * variance / mu**4

@@ -129,6 +129,7 @@ def _prompt_score(
     problem = pose(t, settings=alone, weights=weights, resources=resources)
     order = spec.order_under(settings.order)
     [solved] = entropies(problem, ["x"], [order])
+    # `pose` drops a rule that it did not use; else the one given, not its wrapper.
     rule_used = problem.settings.bandwidth_rule and settings.rule
     resolved = replace(
         problem.settings,

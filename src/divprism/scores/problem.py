@@ -368,6 +368,7 @@ def entropies(
 ) -> list[dict[str, Entropy]]:
     """For each order, the entropies of some operators of a problem, by their names."""
     candidates = [problem.operator(name) for name in names]
+    # For the type checker: callers name only operators that the data allow.
     operators = [operator for operator in candidates if operator is not None]
     # An operator can have two names: prompts that are ids are their own ids.
     distinct = list(dict.fromkeys(operators))

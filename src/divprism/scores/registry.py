@@ -128,6 +128,7 @@ def parse(text: str, table: dict[str, type], noun: str, **given: Any) -> Any:
     fields = {field.name: field for field in dataclasses.fields(kind)}
     spelled = keywords(arguments, text, noun)
     for key, value in given.items():
+        # The same value twice is no contradiction.
         if spelled.get(key, value) != value:
             raise ArgumentError(
                 f"{noun} {text!r} has the {key} {spelled[key]!r}, and {value!r} is given beside "

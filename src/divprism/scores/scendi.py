@@ -210,6 +210,7 @@ def scendi(
         warnings.append(_nothing_left(problem))
     value = residual_vendi
     if not unit_trace:
+        # exp(-sum l log(l / s)) with s = sum l is exp(s H(l / s)).
         value = residual_vendi**unexplained
     return ScendiScore(
         value,
@@ -245,7 +246,9 @@ def _schur_eigenvalues(problem: Problem, ridge: float) -> np.ndarray:
     roots = np.sqrt(problem.weights / problem.t.masses[problem.t.index])
     spread = roots[:, None] * vectors[problem.t.index]
     left = of_outputs - (spread * explained) @ (spread.T @ of_outputs)
+    # The same from the right.
     left -= ((left @ spread) * explained) @ spread.T
+    # Symmetric on paper; `eigvalsh` reads one half, and rounding differs between both.
     eigenvalues = eigvalsh((left + left.T) / 2)
     # What rounding leaves of a matrix of trace one.
     floor = eigenvalues.size * np.finfo(float).eps

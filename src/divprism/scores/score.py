@@ -261,6 +261,7 @@ def assemble(spec: ScoreSpec, solved: Mapping[str, Entropy], problem: Problem) -
     warnings = list(problem.warnings)
     # An estimator may run out of probes before it reaches the tolerance that it promises.
     promise = problem.settings.estimator.promise
+    # That of the logarithm, which is the relative error of the score.
     error = entropy.estimate.standard_error
     if error > _MISSED * promise:
         text = (

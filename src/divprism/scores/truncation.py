@@ -98,7 +98,7 @@ def truncation_range(
         whole = _spectra(tables, masses, every)
         parts = [_spectra(tables, masses, half) for half in halves if half.size]
     found = (_lowest(whole, order.size), _highest(whole, parts, order.size))
-    # The same share of all eigenvalues, in integers: no rounding may add one.
+    # The same share of all eigenvalues, rounded up in integers: floats might add one more.
     lowest, highest = (-(-number * n // order.size) for number in found)
     return TruncationRange(lowest, highest)
 
@@ -114,6 +114,7 @@ def _chosen_pairs(hashes: np.ndarray, prompts: KernelOperator | None) -> np.ndar
     codes = prompts.index
     counts = np.bincount(codes)
     by_prompt = np.lexsort((hashes, codes))
+    # The number of each pair among those of its prompt, by their hashes.
     ranks = np.empty(codes.size, int)
     ranks[by_prompt] = np.arange(codes.size) - np.repeat(np.cumsum(counts) - counts, counts)
     kept = np.flatnonzero(ranks < max(_OUTPUTS, MAX_PAIRS // counts.size))
@@ -183,6 +184,7 @@ def _hashes(
     operators: Mapping[str, KernelOperator], data: Mapping[str, Array], weights: np.ndarray
 ) -> np.ndarray:
     """A hash of each pair by its content, which no order of rows changes."""
+    # The bits of the weights, so that pairs of different weights differ.
     hashes = weights.view(np.uint64)
     groups = []
     for name, operator in operators.items():
@@ -213,6 +215,7 @@ def _ranks_of_equal(sums: np.ndarray, codes: np.ndarray) -> np.ndarray:
     appearance = np.full(sums.size, codes.size)
     appearance[present] = first
     order = np.lexsort((appearance, sums))
+    # Where a run of equal hashes begins.
     is_new = np.append(True, np.diff(sums[order].view(np.int64)) != 0)
     starts = np.flatnonzero(is_new)[np.cumsum(is_new) - 1]
     ranks = np.empty(sums.size, np.uint64)

@@ -104,6 +104,7 @@ class HadamardOperator(Operator):
 
     def sample(self, index: np.ndarray, *, double: bool) -> "HadamardOperator":
         """The operator on some pairs, with their masses; `double` sets double precision."""
+        # Each factor gets a point for each pair, so that point i of both is that of pair i.
         left = self.left.sample(self.left_index[index], double=double)
         right = self.right.sample(self.right_index[index], double=double)
         return HadamardOperator(left, right, self.masses[index], left.index, right.index)
@@ -125,6 +126,7 @@ class HadamardOperator(Operator):
         right = self.right.kernel.features(self.right.points_at(self.right_index[rows]))
         # The mass of a pair enters once, on the left.
         left = left * upload(np.sqrt(self.masses[rows]), left)[:, None]
+        # Row by row the Kronecker product of both features.
         product = left[:, :, None] * right[:, None, :]
         shape = (left.shape[0], left.shape[1] * right.shape[1])
         return array_namespace(left).reshape(product, shape)

@@ -132,6 +132,7 @@ class KernelOperator(Operator):
             points = self.prepare(dtype)
             return points.take(upload(index, points.rows))
 
+        # Lazy like the original: a subset that is never solved prepares no points.
         return replace(self, masses=masses, index=np.arange(index.size), prepare=prepare)
 
     def points_at(self, index: np.ndarray) -> Points:

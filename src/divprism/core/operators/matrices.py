@@ -121,16 +121,19 @@ class ColumnNoise:
 
     def total(self, sums: np.ndarray) -> float:
         """The noise, from the `sums` of all rows together."""
+        # As in `_largest_row_error`; the diagonal of M are the masses, as that of K is one.
         own = self.noises[self.columns] * (sums[0] - 2 * self.diagonal)
         return self.common + max(0.0, float((own + sums[1]).max()))
 
 
 def _noises(operator: Operator) -> tuple[float, Array | None]:
     """A noise common to all entries of M, and one for each point, or None without such."""
+    # Kernel values are at most 1, so errors of both factors add up in their product.
     common, by_row = 0.0, []
     for factor, index in operator.indexed_factors():
         noises = factor.points.noises
         if noises is None:
+            # Errors up to e in K are at most e tr(W) in the eigenvalues of W^(1/2) K W^(1/2).
             common += factor.noise * float(operator.masses.sum())
             continue
         xp = array_namespace(noises)
@@ -145,10 +148,13 @@ def _largest_row_error(matrix: Array, noises: Array) -> float:
     """Largest row sum of |M_ij| (noises_i + noises_j): a bound on the norm of the error."""
     xp = array_namespace(matrix)
     diagonal = xp.linalg.diagonal(matrix)
+    # No eigenvalue of a symmetric matrix exceeds its largest sum of absolute values in a row.
     largest = 0.0
     for rows in row_blocks(matrix.shape[0], _PANEL):
         block = xp.abs(matrix[rows, :])
         own = noises[rows]
+        # The diagonal is exact, so row i sums up, over j other than i, |M_ij| (noises_i + noises_j)
+        # = noises_i (sum_j |M_ij| - 2 M_ii) + sum_j |M_ij| noises_j, the last two over all j.
         sums = xp.sum(block, axis=1) - 2 * diagonal[rows]
         # Not a matrix product: threads of NumPy's BLAS would spin on while SciPy's solves M.
         weighted = xp.sum(block * noises[None, :], axis=1)
@@ -179,6 +185,7 @@ def require_definite(operator: KernelOperator) -> None:
     # No eigenvalue exceeds the largest row sum.
     largest = float(np.abs(matrix).sum(axis=0).max())
     # A factorisation exists if and only if no eigenvalue is below minus the slack.
+    # Errors up to e in each entry move no eigenvalue by more than e n; twice that is allowed.
     slack = _DEFINITE_TOLERANCE * largest + 2 * operator.noise * operator.size
     try:
         np.linalg.cholesky(matrix + slack * np.eye(operator.size))
