@@ -366,6 +366,18 @@ def test_outputs_can_be_kept_by_their_text_or_file(tmp_path):
     assert b"no output is nobody.png" in done.stderr
 
 
+def test_lines_hold_what_the_samples_hold_and_the_note_names_it(tmp_path):
+    outputs, prompts = ["one", "two", "three"], ["a", "a", "b"]
+    rated = dp.Samples(outputs, prompts, ["m"] * 3, quality=[0.5, 1, 0])
+    [note] = write_subset(None, rated, [0, 2], tmp_path / "rated.jsonl")
+    assert "lines of model, prompt, output and quality, because" in note.text
+    again = dp.load(tmp_path / "rated.jsonl", quality_field="quality")
+    assert again.quality.tolist() == [0.5, 0] and again.models == ("m", "m")
+    [note] = write_subset(None, dp.Samples(outputs), [1], tmp_path / "plain.jsonl")
+    assert "lines of output, because" in note.text
+    assert (tmp_path / "plain.jsonl").read_bytes() == b'{"output": "two"}\n'
+
+
 def test_sounds_can_be_kept_by_the_names_of_their_files(tmp_path):
     names = ["rain.wav", "wind.wav"]
     samples = dp.Samples(tuple(Audio(tmp_path / name) for name in names))

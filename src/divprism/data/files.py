@@ -306,6 +306,7 @@ def require_different(targets: Iterable[Path]) -> None:
 def _write_to_device(path: Path, content: bytes) -> None:
     # Opening a pipe that nobody reads would block forever; without blocking it is an error.
     descriptor = os.open(path, os.O_WRONLY | _BINARY | _WITHOUT_BLOCKING)
+    # From here on a slow reader is waited for.
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

@@ -291,6 +291,7 @@ def _as_displayed(image: "PILImage") -> "PILImage":
     from PIL import Image
 
     width, height = image.size
+    # At least ten: MAX_SIDE is a tenth of a strip.
     num_rows = _STRIP // width
     # Most images are one strip.
     if height <= num_rows:
@@ -340,6 +341,7 @@ def chosen_frames(total: int, count: int, stride: int = 0) -> list[int]:
     >>> chosen_frames(100, 4), chosen_frames(100, 4, 2), chosen_frames(5, 4, 2)
     ([12, 37, 62, 87], [46, 48, 50, 52], [0, 1, 3, 4])
     """
+    # Frames from the first to the last that is chosen.
     span = (count - 1) * stride + 1
     if stride == 0 or span > total:
         return evenly_spaced(total, count)
@@ -375,6 +377,7 @@ def open_video(path: Path, count: int, where: str, stride: int = 0) -> "list[PIL
     with _video_stream(path, where) as (container, stream):
         width, height = stream.codec_context.width, stream.codec_context.height
         _check_pixels(width, height, where, MAX_FRAME_PIXELS)
+        # All frames before the last one wanted are decoded, too.
         _check_visits(wanted[-1] * width * height, path, where)
         for index, frame in enumerate(container.decode(stream)):
             if index in wanted:

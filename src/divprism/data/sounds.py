@@ -36,7 +36,6 @@ _UNKNOWN_SIZE = 0x7FFF0000  # programs that write to a pipe state such sizes, or
 _SLACK = 0.02  # share of the stated length that may be missing: encoders pad and trim
 # Of FFmpeg, without scripts that name other files (HLS, concat).
 _CONTAINERS = "wav,flac,mp3,ogg,mov,mp4,m4a,aac,aiff"
-# A cover is a video stream of one image.
 # Few decoders see untrusted bytes: a WAV file may name any codec that FFmpeg knows.
 _CODECS = frozenset(
     (
@@ -46,6 +45,7 @@ _CODECS = frozenset(
         *("pcm_s16be", "pcm_s24be", "pcm_s32be", "pcm_f32be", "pcm_f64be"),
     )
 )
+# A cover is a video stream of one image.
 _COVERS = frozenset(("bmp", "gif", "mjpeg", "png", "tiff", "webp"))
 # Of WAV and AIFF: the form of the header of a chunk, and the name of the chunk with the sound.
 _CHUNKS = {b"RIFF": ("<4sI", b"data"), b"FORM": (">4sI", b"SSND")}
@@ -128,6 +128,7 @@ def _check_size_of_chunks(content: bytes, where: str) -> None:
     layout, sound = _CHUNKS.get(content[:4], (None, None))
     if layout is None:
         return
+    # Behind the name of the format, the size of all, and the kind of content.
     position = 12
     while (start := position + 8) <= len(content):
         name, size = struct.unpack_from(layout, content, position)
@@ -138,6 +139,7 @@ def _check_size_of_chunks(content: bytes, where: str) -> None:
                     f"{len(content) - start:,} are there."
                 )
             return
+        # Chunks have an even length.
         position = start + size + size % 2
 
 
@@ -252,6 +254,7 @@ def _resampled(chunks: Iterator[np.ndarray], rate: int, new_rate: int) -> Iterat
         frame.sample_rate, frame.pts = rate, start
         start += len(block)
         num_read += length
+        # The length of the sound so far at the new rate, rounded up: silence that fills is cut.
         most = -(-num_read * new_rate // rate)
         for part in resampler.resample(frame):
             values = part.to_ndarray()[0][: most - num_written]

@@ -179,6 +179,7 @@ def _read_npz(source: Path | bytes, name: str, role: str) -> np.ndarray:
             # Sizes in the directory may be wrong, so only bytes that arrive are kept.
             header = read_header(member, label)
             _check_length(header, entry.file_size, label)
+            # A directory may state any size; no member is larger than its file.
             packed = min(entry.compress_size, _size(source))
             if header.nbytes > max(_FREE_ARRAY, MAX_EXPANSION * packed):
                 raise DataError(

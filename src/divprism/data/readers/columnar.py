@@ -142,6 +142,7 @@ def _received(child: Any, pyarrow: Any, name: str) -> Iterator[Any]:
     except (pyarrow.ArrowException, OSError):
         # A stream that breaks off; the exit code below says why.
         pass
+    # Limited, as a decoder that was taken over could write without end.
     reason = child.stderr.read(1000).decode("ascii", "replace").splitlines()
     code = child.wait()
     if code == decoder.REFUSED and reason:

@@ -5,6 +5,7 @@ from its start, `samples/<id>_epoch_<n>.json`; compressed by zstd, by deflate in
 """
 
 import importlib
+import io
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -160,8 +161,6 @@ class _Log:
 
 @contextmanager
 def _opened(source: Path | bytes, name: str) -> Iterator[tuple[BinaryIO, int]]:
-    import io
-
     if isinstance(source, bytes):
         yield io.BytesIO(source), len(source)
         return

@@ -85,6 +85,7 @@ def read_shards(paths: Sequence[Path], role: str) -> np.ndarray:
         _check_unchanged(path, rows.shape == header.shape)
         joined[start : start + len(rows)] = rows
         start += len(rows)
+    # As a file that is read alone: nothing may write to what was read.
     joined.flags.writeable = False
     return joined
 
@@ -148,6 +149,7 @@ def _copy_rows(path: Path, header: Header, target: BinaryIO) -> None:
     if header.is_fortran:
         rows = read_npy(path, name)
         _check_unchanged(path, rows.shape == header.shape)
+        # Rows of a block; neither no rows nor rows without columns may divide by zero.
         step = max(1, _BLOCK // max(1, header.nbytes // max(1, len(rows))))
         for start in range(0, len(rows), step):
             target.write(np.ascontiguousarray(rows[start : start + step]).data)

@@ -135,6 +135,7 @@ def _check_agreement(side: Side, ids: Sequence[object], name: str, prompts: str)
     for row, key in enumerate(ids):
         if key is None:
             continue
+        # By content: equal prompts may be on several lines of the list.
         content = _content(side, row)
         if content_of.setdefault(str(key), content) != content:
             label = shown(str(key)[:60])

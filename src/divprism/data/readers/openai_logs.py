@@ -195,6 +195,7 @@ def _is_chat(messages: object) -> bool:
 def _split_chat(messages: object, where: str, keyword: str) -> tuple[object, list[str]]:
     """Return what comes before the last message of the assistant, and that message."""
     if isinstance(messages, list) and _is_chat(messages):
+        # Not down to the first message: an answer has a prompt before it.
         for index in range(len(messages) - 1, 0, -1):
             if messages[index]["role"] == "assistant":
                 return messages[:index], [message_text(messages[index].get("content"))]

@@ -194,9 +194,10 @@ class _Rows:
             value = value_of(record, choice.quality, self.noun)
             place = Place(where, self.root, choice.quality, self.keywords["quality"], self.noun)
             self.qualities += qualities_in(value, num_added, place)
+        # A subset copies records by number, so one without spoils them all.
         if record.number is None:
             self.records = None
-        if self.records is not None and record.number is not None:
+        elif self.records is not None:
             self.records += [(record.source, record.number)] * num_added
 
     @property

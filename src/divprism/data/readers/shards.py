@@ -112,7 +112,7 @@ def require_same_parts(outputs: Sequence[Path], others: Sequence[Path], noun: st
     may be cut differently: 0 to 3 beside 0 to 1, without gaps, are accepted.
     """
     if len(outputs) < 2 or len(others) < 2:
-        return  # nothing to tell a shard of one by
+        return  # a single file may have any name
     own, other = _varying_parts(outputs), _varying_parts(others)
     if own == other:
         return

@@ -300,6 +300,7 @@ def _cells(
     lines = _NumberedLines(source, name, delimiter)
     # Strict: an open quote is an error instead of one cell with the rest of the file.
     reader = csv.reader(lines, delimiter=delimiter, strict=is_strict)
+    # Anything but empty, so that the loop begins; it ends after a round without rows.
     rows: list[tuple[int, list[str]]] = [(0, [])]
     while rows:
         rows = []

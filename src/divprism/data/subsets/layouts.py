@@ -75,18 +75,13 @@ class Layout(ABC):
             )
         if not target.parent.is_dir():
             raise DataError(f"cannot write {named}: there is no folder {escaped(target.parent)}.")
-        if self.origin is None or not self.origin.is_dir():
-            return
-        folder = os.path.join(os.path.realpath(self.origin), "")
-        if os.path.join(os.path.realpath(target), "").startswith(folder):
-            raise ArgumentError(
-                f"{named} is inside of the source, which is not changed; name another target."
-            )
+        if self.origin is not None and self.origin.is_dir():
+            _require_outside(target, self.origin)
 
 
 @dataclass(frozen=True, eq=False)
 class _Records(Layout):
-    """JSONL with prompt, output and model: what every source of texts can become."""
+    """JSONL with output, prompt, model and quality: what every source of texts can become."""
 
     why: str = ""
 
@@ -98,8 +93,7 @@ class _Records(Layout):
         """Write a line for each output."""
         rows = self.samples.select(positions)
         _write(target, lambda file: file.writelines(_record_lines(rows)))
-        fields = "prompt, output and model"
-        return [f"{target}: lines of {fields}, because {self.why}"]
+        return [f"{target}: lines of {_fields_of(rows)}, because {self.why}"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,12 +179,7 @@ class _Folder(Layout):
                 f"end in {target.suffix}; got {escaped(target)[:200]}."
             )
         self._require_new(target)
-        folder = os.path.join(os.path.realpath(self._root), "")
-        if os.path.join(os.path.realpath(target), "").startswith(folder):
-            raise ArgumentError(
-                f"{escaped(target)[:200]} is inside of the source, which is not changed; name "
-                "another target."
-            )
+        _require_outside(target, self._root)
         root = Root(self._root)
         for path in files_of(self.samples):
             _relative(path, self._root)
@@ -336,6 +325,16 @@ def _table_of(origin: Path | None) -> Path:
     return tables[0]
 
 
+def _require_outside(target: Path, folder: Path) -> None:
+    # With the separator at the end, so that /data-other is not taken to be inside /data.
+    inside = os.path.join(os.path.realpath(folder), "")
+    if os.path.join(os.path.realpath(target), "").startswith(inside):
+        raise ArgumentError(
+            f"{escaped(target)[:200]} is inside of the source, which is not changed; name another "
+            "target."
+        )
+
+
 def _relative(path: Path, root: Path) -> Path:
     """The name of a file in its folder; refused where it leads out of it."""
     relative = os.path.relpath(path, root)
@@ -361,7 +360,7 @@ def _write(target: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def _record_lines(rows: Samples, root: Path | None = None) -> Iterator[bytes]:
-    """Lines of JSON with the prompt, the output and the model of each output."""
+    """Lines of JSON with the model, the prompt, the output and its quality, as far as given."""
     for position in range(len(rows)):
         record: dict[str, Any] = {}
         if rows.models is not None:
@@ -372,7 +371,19 @@ def _record_lines(rows: Samples, root: Path | None = None) -> Iterator[bytes]:
         if root is not None:
             name = "file_name"
         record[name] = _value(rows.outputs[position], root)
+        if rows.quality is not None:
+            record["quality"] = float(rows.quality[position])
         yield json_bytes(record) + b"\n"
+
+
+def _fields_of(rows: Samples) -> str:
+    """The fields of `_record_lines` in words."""
+    columns = {"model": rows.models, "prompt": rows.prompts, "output": rows.outputs}
+    columns["quality"] = rows.quality
+    *names, last = [name for name, values in columns.items() if values is not None]
+    if not names:
+        return last
+    return f"{', '.join(names)} and {last}"
 
 
 def _value(item: Any, root: Path | None) -> Any:

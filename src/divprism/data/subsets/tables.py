@@ -60,6 +60,7 @@ def _lines(table: Path, kind: str, wanted: set[int]) -> Iterator[bytes]:
     for record, last in enumerate(last_lines(table, kind, name), first):
         text = ""
         for number, line in lines:
+            # Blank lines before a record are left out, those inside a quoted cell are kept.
             if line.strip() or text:
                 text += line
             if number >= last:
