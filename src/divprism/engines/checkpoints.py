@@ -1,5 +1,6 @@
 """Checkpoints: finished passes kept in a folder, so that an interrupted computation continues."""
 
+import contextlib
 import hashlib
 import io
 import os
@@ -192,8 +193,9 @@ def _write(path: Path, total: Total) -> None:
             os.fsync(target.fileno())
         unfinished.replace(path)
     except OSError:
-        # A full disk takes the checkpoint, not the computation.
-        unfinished.unlink(missing_ok=True)
+        # A full disk, or a folder that is gone, takes the checkpoint and not the computation.
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
 
 
 def _read(path: Path, empty: Total) -> Total | None:
