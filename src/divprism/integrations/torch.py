@@ -121,6 +121,7 @@ class _Loss(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, t: object, settings: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        # Both are outputs: beside a `setup_context`, nothing else of forward reaches `backward`.
         found = score_gradient(x, t, **settings)
         # Half precision holds three digits, which is too few for a loss.
         dtype = torch.promote_types(x.dtype, torch.float32)
