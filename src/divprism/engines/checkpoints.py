@@ -58,12 +58,12 @@ class Checkpoints(Engine):
 
     @property
     def num_workers(self) -> int:
-        """That of the engine."""
+        """Number of parts that the engine computes at the same time."""
         return self.engine.num_workers
 
     @property
     def num_processes(self) -> int:
-        """That of the engine."""
+        """Number of processes of the engine that keep values between passes."""
         return self.engine.num_processes
 
     def share(self, value: T) -> "_Hashed[T]":
@@ -71,7 +71,7 @@ class Checkpoints(Engine):
         return _Hashed(self.engine.share(value))
 
     def kept_bytes(self, room: int, needed: int) -> int:
-        """That of the engine."""
+        """Bytes that the engine lets each process keep between passes."""
         return self.engine.kept_bytes(room, needed)
 
     def total(

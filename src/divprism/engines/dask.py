@@ -38,7 +38,7 @@ _MEMORY_SHARE = 0.5
 # Bytes of a worker before it has done anything: Python, NumPy, SciPy and Dask.
 _WORKER_BYTES = 200 * 2**20
 
-# Processes on this machine: so many for each core, but these in any case.
+# Largest number of processes on this machine: per core, and on a machine of few cores.
 _MOST_PER_CORE = 4
 _FEWEST_ALLOWED = 16
 
