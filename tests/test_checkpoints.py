@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,6 +136,22 @@ def test_a_full_disk_loses_the_checkpoint_and_no_number(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     assert numbers(dp.evaluate(x, t, resume=tmp_path, **OPTIONS)) == expected
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_goes_away_loses_the_checkpoints_and_no_number(tmp_path):
+    x, t = pairs()
+    expected = numbers(dp.evaluate(x, t, **OPTIONS))
+    folder = tmp_path / "checkpoints"
+
+    def progress(text, share):
+        # A file in its place, so that the parts of a path are no folders.
+        if folder.is_dir() and text.startswith("sweep"):
+            shutil.rmtree(folder)
+            folder.write_bytes(b"")
+
+    found = dp.evaluate(x, t, resume=folder, progress=progress, **OPTIONS)
+    assert numbers(found) == expected
+    assert folder.is_file()
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_any_work(tmp_path):

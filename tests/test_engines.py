@@ -440,3 +440,27 @@ def test_rows_of_a_file_are_found_again_by_another_process(tmp_path):
 )
 def test_amounts_of_memory_are_never_printed_as_powers_of_ten(amount, text):
     assert spell_bytes(amount) == text
+
+
+def test_workers_that_leave_as_soon_as_they_have_come_are_waited_for_again(client, monkeypatch):
+    options = {"kernel": dp.Gaussian(3.0), "estimator": SWEPT}
+    expected = float(dp.vendi(pairs()[0], **options))
+    engine = dp.Dask(client)
+    wait, known = client.wait_for_workers, engine._workers
+    waits = []
+
+    def counted(*arguments, **options):
+        waits.append("waited")
+        return wait(*arguments, **options)
+
+    def workers():
+        # They leave between the first wait and the question who is there.
+        if waits == ["waited"]:
+            waits.append("left")
+            return {}
+        return known()
+
+    monkeypatch.setattr(client, "wait_for_workers", counted)
+    monkeypatch.setattr(engine, "_workers", workers)
+    assert float(dp.vendi(pairs()[0], engine=engine, **options)) == expected
+    assert waits[:3] == ["waited", "left", "waited"]

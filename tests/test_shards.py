@@ -19,6 +19,7 @@ from divprism.data.inputs import as_samples
 from divprism.data.parts import Shard
 from divprism.data.readers import joined_arrays, npy, read_arrays
 from divprism.data.readers.natural_order import natural
+from divprism.data.readers.shards import require_same_parts
 
 ROWS = np.random.default_rng(5).normal(size=(40, 3)).astype(np.float32)
 PROMPTS = np.random.default_rng(6).normal(size=(40, 2))
@@ -706,3 +707,12 @@ def test_an_empty_shard_is_refused_and_not_read_as_all_rows(command, tmp_path):
     done = run(command, tmp_path / "in.jsonl", "--shard", "", *options, "-o", target)
     assert done.returncode == 2 and b"--shard must be a part" in done.stderr
     assert not target.exists()
+
+
+def test_shards_cut_differently_may_have_numbers_of_any_length():
+    start = 10**20
+    outputs = [Path(f"x-{start + number}.npy") for number in range(3)]
+    prompts = [Path(f"t-{start + number}.npy") for number in range(2)]
+    require_same_parts(outputs, prompts, "prompts")
+    with pytest.raises(dp.DataError, match="shards pair up in their order"):
+        require_same_parts(outputs[::2], prompts[:1] + outputs, "prompts")

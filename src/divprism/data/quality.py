@@ -6,7 +6,7 @@ from typing import Any
 
 from divprism.core.validation import check_quality
 from divprism.data.columns import plain_column
-from divprism.data.items import Audio, Image, Text, Video
+from divprism.data.items import Media, Text
 from divprism.data.readers.guards import is_url
 from divprism.data.samples import Samples, Side
 from divprism.data.wording import counted
@@ -70,7 +70,7 @@ def _plain(side: Side | None) -> Any:
     for item in side:
         if isinstance(item, Text):
             values.append(item.text)
-        elif isinstance(item, Audio | Image | Video):
+        elif isinstance(item, Media):
             values.append(item.source)
         else:
             values.append(item)

@@ -16,7 +16,7 @@ from divprism.data.items import Item, Media, Text, clean_text, is_empty
 from divprism.data.wording import NOUNS, agreeing, counted, hint_of_models
 from divprism.errors import ArgumentError, DataError, Notice
 
-__all__ = ["MAX_MODELS", "Samples", "Side", "files_of"]
+__all__ = ["MAX_MODELS", "Samples", "Side", "files_of", "files_of_item"]
 
 MAX_MODELS = 1_000
 """Models that a source may name: more of them are ids of another kind, and a table of no use."""
@@ -382,12 +382,19 @@ def files_of(samples: Samples) -> list[Path]:
     """The files of the images, videos and sounds in some samples, frame by frame."""
     paths: list[Path] = []
     for items in (samples.outputs, samples.prompts):
-        if not isinstance(items, tuple):
-            continue
-        for item in items:
-            source = getattr(item, "source", None)  # a text has none
-            if isinstance(source, Path):
-                paths.append(source)
-            elif isinstance(source, tuple):
-                paths += source
+        if isinstance(items, tuple):
+            for item in items:
+                paths += files_of_item(item)
     return paths
+
+
+def files_of_item(item: object) -> tuple[Path, ...]:
+    """The files of an item: one, the frames of a video, or none."""
+    if not isinstance(item, Media):
+        return ()
+    source = item.source
+    if isinstance(source, Path):
+        return (source,)
+    if isinstance(source, tuple):
+        return source
+    return ()  # the bytes of an image or a sound

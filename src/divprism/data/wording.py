@@ -82,7 +82,7 @@ def agreeing(count: int, singular: str, plural: str) -> str:
 
 
 def plain_number(value: float, digits: int = 3) -> str:
-    """Return a number with at most so many significant digits, and thousands in full.
+    """Return a number with at most `digits` significant digits, and thousands in full.
 
     >>> plain_number(14.02), plain_number(999.7), plain_number(1234.5)
     ('14', '1,000', '1,234')

@@ -115,7 +115,7 @@ class Engine(ABC):
 
 
 def bundled(items: Sequence[T], most: int = 32) -> list[Sequence[T]]:
-    """Consecutive items in at most so many bundles, as equal as can be.
+    """Consecutive items in at most `most` bundles, whose sizes differ by at most one.
 
     >>> bundled([1, 2, 3, 4, 5], 2)
     [[1, 2], [3, 4, 5]]

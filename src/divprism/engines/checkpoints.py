@@ -1,5 +1,6 @@
 """Checkpoints: finished passes kept in a folder, so that an interrupted computation continues."""
 
+import contextlib
 import hashlib
 import io
 import os
@@ -57,12 +58,12 @@ class Checkpoints(Engine):
 
     @property
     def num_workers(self) -> int:
-        """That of the engine."""
+        """Number of parts that the engine computes at the same time."""
         return self.engine.num_workers
 
     @property
     def num_processes(self) -> int:
-        """That of the engine."""
+        """Number of processes of the engine that keep values between passes."""
         return self.engine.num_processes
 
     def share(self, value: T) -> "_Hashed[T]":
@@ -70,7 +71,7 @@ class Checkpoints(Engine):
         return _Hashed(self.engine.share(value))
 
     def kept_bytes(self, room: int, needed: int) -> int:
-        """That of the engine."""
+        """Bytes that the engine lets each process keep between passes."""
         return self.engine.kept_bytes(room, needed)
 
     def total(
@@ -192,8 +193,9 @@ def _write(path: Path, total: Total) -> None:
             os.fsync(target.fileno())
         unfinished.replace(path)
     except OSError:
-        # A full disk takes the checkpoint, not the computation.
-        unfinished.unlink(missing_ok=True)
+        # A full disk, or a folder that is gone, takes the checkpoint and not the computation.
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
 
 
 def _read(path: Path, empty: Total) -> Total | None:

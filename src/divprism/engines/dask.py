@@ -38,7 +38,7 @@ _MEMORY_SHARE = 0.5
 # Bytes of a worker before it has done anything: Python, NumPy, SciPy and Dask.
 _WORKER_BYTES = 200 * 2**20
 
-# Processes on this machine: so many for each core, but these in any case.
+# Largest number of processes on this machine: per core, and on a machine of few cores.
 _MOST_PER_CORE = 4
 _FEWEST_ALLOWED = 16
 
@@ -177,8 +177,7 @@ class Dask(Engine):
     def _submit_bundles(
         self, job: "_Scattered[Job]", inputs: "_Scattered[Any]", bundles: Sequence[Sequence[Any]]
     ) -> "list[Future]":
-        self._wait_for_a_worker()
-        workers = self._workers()
+        workers = self._present_workers()
         homes = _homes(workers, len(bundles))
         for number, home in job.homes.items():
             if home in workers:
@@ -200,15 +199,20 @@ class Dask(Engine):
             )
         return [sums[number] for number in range(len(bundles))]
 
-    def _wait_for_a_worker(self) -> None:
-        """Wait if there is none: a new one may be on its way in place of the last."""
-        try:
-            self.client.wait_for_workers(1, timeout=_PATIENCE)
-        except TimeoutError:
-            raise EngineError(
-                f"the cluster has no worker, and none has come within {_PATIENCE} seconds: "
-                "start one."
-            ) from None
+    def _present_workers(self) -> dict[str, int]:
+        """The workers, at least one: a new one may be on its way in place of the last."""
+        workers: dict[str, int] = {}
+        # The one that was waited for may be gone again before it is asked for.
+        while not workers:
+            try:
+                self.client.wait_for_workers(1, timeout=_PATIENCE)
+            except TimeoutError:
+                raise EngineError(
+                    f"the cluster has no worker, and none has come within {_PATIENCE} seconds: "
+                    "start one."
+                ) from None
+            workers = self._workers()
+        return workers
 
     def _submit_merges(self, sums: "Sequence[Future]") -> "list[Future]":
         """Merge neighbours until one is left, the last: the tree of `Tree`."""

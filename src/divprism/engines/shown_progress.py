@@ -22,7 +22,7 @@ class ShownProgress:
     """
 
     def __init__(self) -> None:
-        self._bar: Any = None  # of a notebook, drawn at the first step: quick work shows none
+        self._bar: Any = None  # of a notebook; drawn at the first step, so quick work shows none
         self._steps: set[str] = set()
 
     def __call__(self, text: str, fraction: float) -> None:

@@ -145,7 +145,7 @@ class Threads(Engine):
 
     @property
     def num_workers(self) -> int:
-        """One for each core."""
+        """Number of cores, whatever the executor."""
         return cores()
 
     def share(self, value: T) -> Shared[T]:
@@ -196,7 +196,7 @@ class Threads(Engine):
         return tree.sum()
 
     def kept_bytes(self, room: int, needed: int) -> int:
-        """All of the room."""
+        """All of `room`, which no other process shares."""
         return room
 
 

@@ -38,6 +38,7 @@ def job_summary(result: dict[str, Any] | None, message: str, code: int) -> str:
     parts = [f"### {_VERDICTS.get(code, _FAILED)}"]
     lines = message.strip().splitlines()
     if code and lines:
+        # It may quote names from the data, which must not act as Markdown.
         parts.append(literal(visible(lines[-1])[:_LONGEST]))
     if result is not None:
         models = models_of(result)

@@ -40,11 +40,10 @@ def diversity_loss(
     distinct, and 0, where all are the same. Conditional scores compare outputs of similar prompts
     only, so differences between prompts do not lower it.
 
-    The gradient is that of `score_gradient`, without a graph over the eigenvalues; so it is finite
-    where rows repeat and eigenvalues coincide, where that of `torch.linalg.eigvalsh` is fine too
-    but that of eigenvectors is not. It exists wherever the order is above 1/2: copies are not
-    pushed apart, as by symmetry the gradient between them is 0. Start from outputs that differ.
-    Second derivatives are refused. Prompts and the bank have no gradient.
+    The gradient is that of `score_gradient`, in closed form and without a graph over eigenvectors.
+    So it is finite where rows repeat and eigenvalues coincide. It exists at orders above 1/2. By
+    symmetry it is 0 between two copies, which it does not push apart: start from outputs that
+    differ. Second derivatives are refused. Prompts and the bank have no gradient.
 
     At order 2 a batch of n rows costs O(n^2 d), otherwise O(n^3) more for eigenvectors.
 
@@ -122,6 +121,7 @@ class _Loss(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, t: object, settings: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        # Both are outputs: beside a `setup_context`, nothing else of forward reaches `backward`.
         found = score_gradient(x, t, **settings)
         # Half precision holds three digits, which is too few for a loss.
         dtype = torch.promote_types(x.dtype, torch.float32)

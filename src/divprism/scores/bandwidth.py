@@ -451,6 +451,7 @@ def _first_root_from_above(function: Callable[[float], float]) -> float:
     above = _HIGHEST
     if function(above) > 0:
         return above
+    # Step by step: the variance falls again further down, so the ends may bracket no root.
     while above > _LOWEST:
         below = max(above - _STEP, _LOWEST)
         if function(below) > 0:

@@ -129,6 +129,7 @@ def _highest(whole: Spectra, parts: list[Spectra], size: int) -> int:
         of_halves = float(np.mean([_log_score(part, number) for part in parts]))
         if _log_score(whole, number) - of_halves <= _TOLERANCE:
             break
+        # At least one fewer: below 17 the rounded share is the number itself.
         number = min(number - 1, round(_STEP * number))
     return number
 

@@ -4,28 +4,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from divprism.data.items import Media
 from divprism.data.media import MEDIA_SUFFIXES, media_kind
 from divprism.data.readers.fields import Findings
 from divprism.data.readers.folders import note_strays
 from divprism.data.readers.guards import Root, listing, shown
-from divprism.data.samples import Samples
+from divprism.data.samples import Samples, files_of_item
 from divprism.data.wording import NOUNS, counted, excerpts
 from divprism.errors import DataError
 
-__all__ = ["check_one_kind", "check_surplus", "files_of", "warn_case"]
-
-
-def files_of(item: object) -> tuple[Path, ...]:
-    """Return the files of an item: one, the frames of a video, or none."""
-    if not isinstance(item, Media):
-        return ()
-    source = item.source
-    if isinstance(source, Path):
-        return (source,)
-    if isinstance(source, tuple):
-        return source
-    return ()  # the bytes of an image or a sound
+__all__ = ["check_one_kind", "check_surplus", "warn_case"]
 
 
 def check_surplus(samples: Samples, root: Root, findings: Findings) -> None:
@@ -64,7 +51,7 @@ def check_surplus(samples: Samples, root: Root, findings: Findings) -> None:
 def _all_files(items: Iterable[object]) -> list[Path]:
     files: list[Path] = []
     for item in items:
-        files += files_of(item)
+        files += files_of_item(item)
     return files
 
 

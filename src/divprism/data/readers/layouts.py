@@ -8,7 +8,7 @@ from pathlib import Path
 
 from divprism.data.items import Item, Media, Text, Video, clean_text
 from divprism.data.media import IMAGE_SUFFIXES, is_still, media_kind
-from divprism.data.readers.checks import check_one_kind, files_of, warn_case
+from divprism.data.readers.checks import check_one_kind, warn_case
 from divprism.data.readers.fields import Fields, Findings
 from divprism.data.readers.folders import (
     MEDIA_SUFFIXES,
@@ -27,7 +27,7 @@ from divprism.data.readers.natural_order import natural
 from divprism.data.readers.pairing import by_list, by_name
 from divprism.data.readers.tables import read_table
 from divprism.data.readers.values import as_file
-from divprism.data.samples import Samples, Side
+from divprism.data.samples import Samples, Side, files_of_item
 from divprism.data.wording import NOUNS, counted
 from divprism.errors import DataError
 
@@ -102,7 +102,7 @@ def read_media_folder(
     if paired is not None:
         side = tuple(paired)
     # macOS and Windows merge such names when the folder is copied.
-    files = [str(path) for item in items for path in files_of(item)]
+    files = [str(path) for item in items for path in files_of_item(item)]
     warn_case(files, "file name", findings)
     return Samples(tuple(items), side, models, shown(folder))
 
@@ -404,7 +404,7 @@ def _as_item(path: Path) -> Item:
 
 def _stem(item: Item) -> str:
     """Return the name that may contain the prompt: of the file, or of the folder of frames."""
-    path = files_of(item)[0]
+    path = files_of_item(item)[0]
     if isinstance(item, Video) and isinstance(item.source, tuple):
         return path.parent.name
     return path.stem

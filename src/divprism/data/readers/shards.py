@@ -157,7 +157,7 @@ def _are_consecutive(parts: Sequence[tuple[str, ...]]) -> bool:
     """Whether parts are numbers without a gap."""
     if not all(len(part) == 1 and part[0].isascii() and part[0].isdigit() for part in parts):
         return False
-    numbers = [int(part[0][:18]) for part in parts]
+    numbers = [int(part[0]) for part in parts]
     return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 

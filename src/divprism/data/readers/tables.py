@@ -241,7 +241,7 @@ def _columns_of(content: dict[str, Any], name: str) -> dict[str, list[Any]]:
             )
     elif all(isinstance(value, dict) and value.keys() == values[0].keys() for value in values):
         index = list(values[0])
-        return {name: _in_order(value, index) for name, value in content.items()}
+        return {key: _in_order(column, index) for key, column in content.items()}
     return {}
 
 
