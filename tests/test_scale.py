@@ -920,6 +920,16 @@ def test_costs_grow_with_the_data(estimator):
     assert 0 < small.bytes <= both.bytes
 
 
+def test_lanczos_needs_twice_the_memory_in_double_precision():
+    estimator, x = dp.Lanczos(8, 4), np.random.default_rng(0).standard_normal((300, 3))
+    options = {"kernel": dp.Gaussian(1.0), "estimator": estimator}
+    single = int(estimator.least_bytes(300, 1))
+    assert dp.vendi(x, memory=single, **options) > 1
+    assert dp.vendi(x, order=0.5, memory=2 * single, **options) > 1
+    with pytest.raises(dp.ArgumentError, match=r"Lanczos\(\) on 300 items"):
+        dp.vendi(x, order=0.5, memory=2 * single - 1, **options)
+
+
 def test_the_memory_that_fourier_states_is_what_it_needs(monkeypatch):
     monkeypatch.setattr("divprism.engines.threads.cores", lambda: 2)
     estimator, x = dp.Fourier(64), np.random.default_rng(0).standard_normal((50, 3))

@@ -94,6 +94,7 @@ def differences_of(
 
 def _with_error(difference: Difference, error: float, parts: int, level: float) -> Difference:
     """A difference with its interval and its p-value, by Student's t of this number of parts."""
+    # On the log scale the interval is symmetric, and the ratio the other way round has the inverse.
     gap = math.log(difference.ratio)
     reach = quantile(parts, level) * error
     return replace(

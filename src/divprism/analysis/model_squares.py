@@ -66,7 +66,7 @@ class ModelSquares:
 
     def without_prompts(self) -> np.ndarray:
         """`total` without each of the prompts in turn, shape (prompts, m, m)."""
-        # Rows and columns of the prompt go; what is in both is subtracted twice.
+        # Rows and columns of the prompt go; what is in both is subtracted twice, so added once.
         both = self.by_prompt + self.by_prompt.transpose(0, 2, 1)
         return np.asarray(self.total - both + self.within)
 

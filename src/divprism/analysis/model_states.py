@@ -204,6 +204,7 @@ class ModelStates:
 
     def codes(self, rows: np.ndarray) -> np.ndarray:
         """One integer for each pair of an output and a prompt, equal where both are."""
+        # The remainder by t.size is the prompt, the quotient the output: `state` takes them apart.
         flat, t = np.ravel(rows), self.prompt_state
         return np.asarray(self.problem.x.index[flat] * t.size + t.index[flat])
 

@@ -30,7 +30,7 @@ _SEPARATE = 0.05
 _TAIL_SPREAD = 2.0
 
 # Below this order all errors of random features are widened, and by how much for each unit below:
-# where no frequency of a sample shows the smallest eigenvalues, nothing else tells that they exist.
+# where no frequency of a sample shows the smallest eigenvalues, nothing else shows that they exist.
 _UNSEEN_ORDER, _UNSEEN_WIDENING = 0.5, 5.0
 
 # Errors of a value between two bounds, as shares of the gap between them, by

@@ -78,6 +78,7 @@ class FeatureMoments:
 
     def _shares(self, count: int) -> np.ndarray:
         """Share of each frequency in each of the largest `count` eigenvectors."""
+        # The mass is a factor of the total, which leaves its eigenvectors as they are.
         _, vectors = np.linalg.eigh(self.total)
         squares = vectors[:, ::-1][:, :count] ** 2
         # A frequency takes its cosine and its sine along.

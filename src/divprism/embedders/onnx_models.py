@@ -205,6 +205,7 @@ class Onnx(Embedder):
         length = settings.num_samples
         most = settings.windows or _MAX_WINDOWS
         sound = np.pad(sound, (0, max(0, length - len(sound))))
+        # Enough windows to cover the sound, if that many are allowed.
         count = min(most, -(-len(sound) // length))
         last = len(sound) - length
         starts = np.linspace(0, last, count).round().astype(int)

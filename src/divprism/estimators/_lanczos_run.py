@@ -124,6 +124,12 @@ class Run:
         return operators, {operator: rounding(operator) for operator in operators}
 
     @property
+    def _works_in_double(self) -> bool:
+        """Whether the basis of any operator is in double precision, as at orders below one."""
+        factors = itertools.chain.from_iterable(operator.factors for operator in self.operators)
+        return any(factor.dtype != factor.single for factor in factors)
+
+    @property
     def _may_solve_exactly(self) -> bool:
         """Whether an exact solution replaces further probes: it takes about a second."""
         is_open = self.settings.num_probes is None and self.settings.depth is None
@@ -132,6 +138,8 @@ class Run:
     def _build_sweeps(self) -> list[Sweep]:
         largest = max(operator.size for operator in self.operators)
         least = self.settings.least_bytes(largest, len(self.operators))
+        if self._works_in_double:
+            least *= 2
         if self._may_solve_exactly:
             # Required in advance: whether the memory suffices must not change the answer.
             least = max(least, direct_bytes(self.given))

@@ -43,7 +43,7 @@ class Lanczos(Estimator):
 
     O(n^2 d) for the kernel values, once if they fit the memory budget, else in each of `depth`
     sweeps; O(n^2 num_probes depth) for the products. 4 n^2 bytes for the kept kernel values of both
-    sides, or as little as 12 n num_probes depth.
+    sides, or as little as 12 n num_probes (depth + 8), twice that at orders below one.
 
     Attributes
     ----------
