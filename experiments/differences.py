@@ -1,6 +1,7 @@
 """Are planted differences between models found, and planted copies of the training data?
 
     python -m experiments.differences                           # planted worlds, some ten minutes
+    python -m experiments.differences --only large --data DIR   # up to 100,000 outputs
     python -m experiments.differences --data DIR                # real models and images, too
     python -m experiments.differences --data DIR --sheets DIR2  # and contact sheets of what differs
     python -m experiments.differences --data DIR --json out.json --write
@@ -170,6 +171,172 @@ def difference_table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+# --- above 4,000 outputs, by landmarks
+
+
+LARGE = ((8_000, 0.1), (20_000, 0.1), (100_000, 0.1), (20_000, 0.01), (100_000, 0.01))
+EXACT = 8_000  # outputs of which the whole kernel matrix is computed
+NULL_SIZE, NULL_SEEDS = 5_000, 20
+BANDWIDTH = 4.0
+
+
+def large_world(size: int, planted: float, seed: int) -> tuple[dp.Samples, dp.Samples, np.ndarray]:
+    """Two models of eight kinds, of which the second has a ninth; `size` counts both models."""
+    prompts = np.repeat(np.arange(size // 10), 5)
+    rng = np.random.default_rng([seed, size])
+    a, _ = of_kinds(rng, 0.0, prompts)
+    b, is_planted = of_kinds(rng, planted, prompts)
+    return a, b, is_planted
+
+
+def large_run(size: int, planted: float, seed: int = 0) -> dict[str, Any]:
+    """Time, memory and the planted mode of one comparison."""
+    import resource
+    import time
+
+    a, b, is_planted = large_world(size, planted, seed)
+    start = time.process_time()
+    kernels: dict[str, Any] = {"kernel_x": dp.Gaussian(BANDWIDTH), "kernel_t": dp.Categorical()}
+    found = dp.diff(a, b, **kernels)
+    run = _run(found, is_planted)
+    return run | {
+        "size": size,
+        "planted": float(is_planted.mean()),
+        "seconds": time.process_time() - start,
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "unseen": found.unseen,
+        "smallest p": min(mode.p_value or 0.0 for mode in found.modes),
+        "total": found.total,
+        "baseline": found.baseline,
+    }
+
+
+def exact_share(size: int, planted: float, seed: int = 0) -> float:
+    """Share of the mode that the second model has most more of, without landmarks."""
+    a, b, _ = large_world(size, planted, seed)
+    return exact_mode(np.concatenate([a.outputs, b.outputs]), len(a), BANDWIDTH)[1]
+
+
+def exact_mode(x: np.ndarray, num_first: int, bandwidth: float) -> tuple[float, float]:
+    """Eigenvalue and share of the mode that the second model has most more of.
+
+    By Arnoldi iterations on K D: v = F u are the loadings of all points, K D v = l v, and the
+    squared norm of u is v' D v / l.
+    """
+    from scipy.sparse.linalg import LinearOperator, eigs
+    from scipy.spatial.distance import cdist
+
+    matrix = cdist(x, x, "sqeuclidean")
+    matrix *= -1 / (2 * bandwidth**2)
+    np.exp(matrix, out=matrix)
+    is_first = np.arange(x.shape[0]) < num_first
+    masses = np.where(is_first, 1 / num_first, -1 / (x.shape[0] - num_first))
+    product = LinearOperator(matrix.shape, lambda v: matrix @ (masses * v.ravel()), dtype=float)
+    values, vectors = eigs(product, k=1, which="SR", v0=np.ones(x.shape[0]))
+    value, loadings = float(values[0].real), vectors[:, 0].real
+    squares = loadings**2 / (loadings @ (masses * loadings) / value)
+    return value, float(squares[~is_first].mean())
+
+
+def large_runs() -> list[dict[str, Any]]:
+    """Each comparison in a process of its own, whose memory is its own."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    rows = []
+    for size, planted in LARGE:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            row = pool.submit(large_run, size, planted).result()
+        if size <= EXACT:
+            row["exact share"] = exact_share(size, planted)
+        rows.append(row)
+        print(row, flush=True)
+    return rows
+
+
+def large_null(seeds: int) -> dict[str, Any]:
+    """How often equal models differ: the p-values of the total and of the largest mode."""
+    runs = []
+    for seed in range(seeds):
+        run = large_run(NULL_SIZE, 0.0, seed + 1)
+        runs.append(run)
+        shown = {key: run[key] for key in ("smallest p", "any p", "total p", "clear")}
+        print(shown, flush=True)
+    row = {key: float(np.mean([run[key] for run in runs])) for key in ("any p", "total p", "clear")}
+    return row | {"runs": seeds, "size": NULL_SIZE}
+
+
+def large_table(rows: list[dict[str, Any]]) -> str:
+    """Large worlds as Markdown."""
+    lines = [
+        "| outputs of both | planted share | its share | exact | on other data | clear, rank | "
+        "outside of the landmarks | seconds of a processor | memory |",
+        "|---" * 9 + "|",
+    ]
+    for row in rows:
+        exact = "-"
+        if "exact share" in row:
+            exact = f"{row['exact share']:.2%}"
+        clear = f"no, {row['rank']}"
+        if row["found"]:
+            clear = f"yes, {row['rank']}"
+        cells = [f"{row['size']:,}", f"{row['planted']:.1%}"]
+        cells += [f"{row['share']:.2%}", exact, f"{row['held out']:.2%}", clear]
+        cells += [f"{row['unseen']:.1%}", f"{row['seconds']:.0f}", f"{row['megabytes']:.0f} MB"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def large_real(folder: Path) -> list[dict[str, Any]]:
+    """The largest real data: answers of two groups of models, captioners beside people."""
+    from dataclasses import replace
+
+    from divprism.embedders.embedding import embed
+
+    rows = []
+    answers = dp.load(folder / "noveltybench_curated" / "dev.jsonl.gz")
+    by_model = answers.by_model()
+    for count in (4, 6):
+        parts = []
+        for number in range(2):
+            # Every other model, so that families of models are in both groups.
+            names = sorted(by_model)[number : 2 * count : 2]
+            kept = [row for row, name in enumerate(answers.models or ()) if name in names]
+            parts.append(replace(answers.select(kept), models=("AB"[number],) * len(kept)))
+        name = f"NoveltyBench, {count} models and {count} others"
+        found, row = _timed(name, lambda parts=parts: dp.diff(*parts, num_modes=6))
+        if 2 * found.data["n"] <= EXACT:
+            kernel: Any = found.settings.kernel_x
+            rows_of_both = [found.samples[model] for model in (found.first, found.second)]
+            vectors = [np.asarray(embed(part).outputs, float) for part in rows_of_both]
+            value, share = exact_mode(np.concatenate(vectors), found.data["n"], kernel.bandwidth)
+            row["exact eigenvalue"], row["exact share"] = value, share
+            largest = next(mode for mode in found.modes if mode.model == found.second)
+            row["its eigenvalue"], row["its share"] = largest.eigenvalue, largest.share_second
+        rows.append(row)
+        print(row, found, sep="\n", flush=True)
+    captions = dp.load(folder / "coco_captioners" / "data.jsonl.gz")
+    people = [row for row, name in enumerate(captions.models or ()) if name == "human"]
+    others = [row for row, name in enumerate(captions.models or ()) if name != "human"]
+    written = replace(captions.select(others), models=None)
+    real = replace(captions.select(people), models=None)
+    novel, row = _timed("COCO, captioners and people", lambda: dp.novelty(written, real))
+    rows.append(row)
+    print(row, novel, sep="\n", flush=True)
+    return rows
+
+
+def _timed(name: str, compute: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
+    """A result, and its figures with seconds of a processor."""
+    import time
+
+    start = time.process_time()
+    found = compute()
+    row = {"data": name, "unseen": found.unseen, "total": found.total, "p": found.p_value}
+    row["clear"] = sum(mode.is_clear(found.level) for mode in found.modes)
+    return found, row | {"baseline": found.baseline, "seconds": time.process_time() - start}
+
+
 # --- copies
 
 
@@ -333,7 +500,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sheets", type=Path, help="folder for contact sheets")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--no-digits", action="store_true")
-    parser.add_argument("--only", choices=["planted", "copies", "real"])
+    parser.add_argument("--only", choices=["planted", "large", "copies", "real"])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args(arguments)
@@ -346,6 +513,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(difference_table(rows), "\n")
         if options.write:
             write_table("planted", difference_table(rows))
+    if options.only == "large":
+        results["large"] = large_runs()
+        print(large_table(results["large"]), "\n")
+        results["null"] = large_null(NULL_SEEDS)
+        print(results["null"], "\n")
+        if options.data is not None:
+            results["large real"] = large_real(options.data)
+        if options.write:
+            write_table("large", large_table(results["large"]))
     if options.data is not None and options.only in (None, "copies"):
         copies = image_copies(options.data) + text_copies(options.data)
         results["copies"] = copies

@@ -13,6 +13,7 @@ __all__ = ["Chance", "total_of"]
 _TESTED = 200  # widest directions in which exchanged samples are compared
 _TESTED_ENTRIES = 1 << 25  # and their features: of many points, fewer directions
 _STEPS_WHILE = 0.1  # p-value up to which a mode counts as real when the next ones are tested
+_UNASKED = 0.02  # the same for a side of which no p-values are given; more would lower the others
 _ROUNDING = 1e-9  # eigenvalues of samples with the same items differ by no more
 
 
@@ -85,7 +86,7 @@ class Chance:
             next_p = max(so_far, share)
             if sign in signs:
                 found[sign].append(next_p)
-            elif next_p > _STEPS_WHILE:
+            elif next_p > _UNASKED:
                 # The side that is not asked for: a direction that may be chance stays, because
                 # exchanges are large in it by chance too.
                 continue
