@@ -448,6 +448,48 @@ def test_the_closed_form_of_order_2_is_the_jackknife():
     assert np.linalg.norm(error.deviations["conditional_rke"]) == pytest.approx(jackknife, rel=0.05)
 
 
+@pytest.mark.parametrize("kernel_t", [dp.Categorical(), WIDE])
+def test_the_closed_form_of_order_2_leaves_out_prompts(kernel_t):
+    """Leaving out one prompt after another gives the same error, up to terms of 1 / prompts."""
+    x, t = repeated(np.random.default_rng(0), prompts=40)
+    ids = np.unique(t, axis=0, return_inverse=True)[1].ravel()
+    if isinstance(kernel_t, dp.Categorical):
+        t = ids
+    settings = dp.Settings(kernel_x=NARROW, kernel_t=kernel_t, order=2.0, num_permutations=0)
+    error = sampling_error(pose(x, t, settings=settings), "prompt")
+    left = [
+        dp.evaluate(x[ids != prompt], t[ids != prompt], settings=settings).scores
+        for prompt in range(40)
+    ]
+    for name in ("rke", "conditional_rke", "per_prompt_rke"):
+        logs = np.array([scores[name].entropy for scores in left])
+        jackknife = math.sqrt(39 / 40 * ((logs - logs.mean()) ** 2).sum())
+        assert np.linalg.norm(error.deviations[name]) == pytest.approx(jackknife, rel=0.06)
+
+
+def test_prompts_of_different_kinds_have_the_error_of_a_mean():
+    """The sum over pairs is then a mean over prompts, whose error is known on paper."""
+    rng = np.random.default_rng(0)
+    counts = rng.integers(1, 9, 30)  # of equal outputs; the ninth and the others all differ
+    outputs = np.arange(30 * 10).reshape(30, 10)
+    for prompt, count in enumerate(counts):
+        outputs[prompt, :count] = outputs[prompt, 0]
+    x = np.eye(300)[outputs.ravel()]
+    t = np.repeat(np.arange(30), 10)
+    quality = np.repeat(rng.uniform(0.5, 1, 30), 10)
+    found = dp.evaluate(x, t, quality=quality, kernel_x=dp.Cosine(), order=2, interval=0.95)
+    inside = (counts**2 + 10 - counts) / 100  # sum of squared shares of a prompt
+    q = quality[::10]
+    expected = {
+        "conditional_vendi": -inside / inside.mean(),
+        "quality_conditional_vendi": q / q.mean() - inside / inside.mean(),
+    }
+    for name, parts in expected.items():
+        error = np.std(parts, ddof=1) / math.sqrt(30)
+        relative = found.intervals[name].standard_error / found.scores[name]
+        assert relative == pytest.approx(error)
+
+
 def test_deviations_add_up_as_the_scores_do():
     x, t = repeated(np.random.default_rng(0))
     parts = sampling_error(pose(x, t, settings=PAIRED)).deviations

@@ -211,6 +211,13 @@ class Sample:
         return {False: sums, True: np.bincount(prompts, weights=self.weights)[prompts]}
 
     @cached_property
+    def _within_units(self) -> dict[bool, np.ndarray]:
+        # Units are prompts here, and the operators of exact prompts have visited them already.
+        if "prompt_ids" in self.points:
+            return self._within_ids
+        return self._similarities_within(self.units)
+
+    @cached_property
     def _within_ids(self) -> dict[bool, np.ndarray]:
         return self._similarities_within(self.points["prompt_ids"])
 
@@ -232,13 +239,17 @@ class Sample:
 
     def shares_of(self, name: str, similarities: np.ndarray) -> np.ndarray:
         """Contribution of each unit to the entropy of order 2 of an operator."""
-        if self.unit != "prompt" or name not in _BLOCKED:
+        if self.unit != "prompt":
             return self.shares(similarities)
-        # Here a unit is a block, and the sum over i and j one term for each unit: leaving out a
-        # unit takes its term away once. The derivative by its weight would count it twice.
-        terms = np.bincount(self.units, weights=self.weights * similarities)
+        # Leaving out a unit takes away its pairs with others twice, as (i, j) and (j, i), and those
+        # among its own outputs once. The derivative by its weight would count the latter twice, and
+        # they may be most of the sum: where prompts differ in kind, all of it.
+        own = similarities
+        if name not in _BLOCKED:
+            own = self._within_units[name in _OF_PROMPTS]
+        terms = np.bincount(self.units, weights=self.weights * (2 * similarities - own))
         masses = np.bincount(self.units, weights=self.weights)
-        total = 2 * masses - terms / terms.sum()
+        total = 2 * masses - terms / float(self.weights @ similarities)
         return np.asarray(math.sqrt(total.size / (total.size - 1)) * (total - total.mean()))
 
     def shares(self, similarities: np.ndarray) -> np.ndarray:
