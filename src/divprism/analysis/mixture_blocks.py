@@ -74,6 +74,10 @@ class Block(ABC):
             curvature -= (flat * factors.ravel()) @ flat.T
         return curvature
 
+    def forget(self) -> None:
+        """Free what `curvature` needs: a matrix of the size of the spectrum."""
+        self._keep(np.zeros(0, int), np.zeros(0), np.zeros((0, 0)))
+
     def _keep(self, points: np.ndarray, values: np.ndarray, coordinates: np.ndarray) -> None:
         """Keep eigenvalues, and the coordinates <v_k, phi_i> of some points, for `curvature`."""
         self._points, self._values, self._coordinates = points, values, coordinates
@@ -120,8 +124,7 @@ class KernelBlock(Block):
 
     def slopes(self, masses: np.ndarray) -> tuple[float, np.ndarray]:
         """The entropy, and -<phi_i, log rho phi_i> of each point."""
-        # Frees the memory of the last spectrum.
-        self._keep(np.zeros(0, int), np.zeros(0), np.zeros((0, 0)))
+        self.forget()
         points = np.flatnonzero(masses > 0)
         values, vectors = _eigenvectors(self._matrix(points, masses))
         terms = _entropy_terms(values)

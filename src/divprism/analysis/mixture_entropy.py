@@ -111,6 +111,11 @@ class MixtureEntropy:
             total += block.curvature(self.masses[:, points])
         return total
 
+    def forget(self) -> None:
+        """Free what `curvature` needs, once the search is over."""
+        for block in self.blocks:
+            block.forget()
+
     def value(self, weights: np.ndarray) -> float:
         """The entropy of a mixture; weights may be zero."""
         if self.is_large:
