@@ -57,21 +57,29 @@ class Block(ABC):
         by_model : ndarray, shape (m, points)
             The mass of each point in each model.
         """
-        # Of each model only its own points; most points belong to one model.
-        parts = []
+        # Of each model only its own points, as long as the copies take no more than the original:
+        # of models that share most of their points, they would take many times as much.
+        parts, copied = [], 0
         for masses in by_model[:, self._points]:
             own = np.flatnonzero(masses)
-            parts.append(self._coordinates[own] * np.sqrt(masses[own])[:, None])
-        self._coordinates = np.zeros((0, 0))  # as large as all parts together
+            copied += own.size
+            if copied <= self._points.size:
+                parts.append((self._coordinates[own], masses[own]))
+            else:
+                parts.append((self._coordinates, masses))
         curvature = np.zeros((len(parts), len(parts)))
         for start in range(0, self._values.size, _CHUNK):
             chunk = slice(start, start + _CHUNK)
-            products = np.stack([part[:, chunk].T @ part[:, start:] for part in parts])
+            products = []
+            for coordinates, masses in parts:
+                weighted = coordinates[:, chunk] * masses[:, None]
+                products.append(weighted.T @ coordinates[:, start:])
             factors = _divided_logarithms(self._values[chunk], self._values[start:])
             # Each pair of different chunks stands for its mirror image too.
             factors[:, _CHUNK:] *= 2
-            flat = products.reshape(len(parts), -1)
+            flat = np.stack(products).reshape(len(parts), -1)
             curvature -= (flat * factors.ravel()) @ flat.T
+        self.forget()
         return curvature
 
     def forget(self) -> None:
