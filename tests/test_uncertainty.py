@@ -164,7 +164,12 @@ def test_intervals_of_order_2_cover_the_population_of_given_prompts():
         )
         low, high = (
             dp.evaluate(
-                x, np.repeat([0, 1], 20), kernel_x=NARROW, interval=0.95, num_permutations=0
+                x,
+                np.repeat([0, 1], 20),
+                kernel_x=NARROW,
+                interval=0.95,
+                num_permutations=0,
+                order=2,
             )
             .intervals["rke"]
             .population
@@ -375,7 +380,7 @@ def test_intervals_of_order_2_cover_the_population():
     held = {"population": 0, "plain": 0}
     for seed in range(DRAWS):
         x = np.random.default_rng(seed).standard_normal((60, 2))
-        interval = dp.evaluate(x, kernel_x=NARROW, interval=0.95).intervals["rke"]
+        interval = dp.evaluate(x, kernel_x=NARROW, interval=0.95, order=2).intervals["rke"]
         low, high = interval.population
         held["population"] += low <= truth <= high
         held["plain"] += interval.low <= truth <= interval.high
