@@ -431,9 +431,18 @@ def test_chance_of_many_outputs_is_that_of_the_estimator(monkeypatch):
     assert estimated.chance != pytest.approx(exact.chance, rel=1e-6)
 
 
+def sharing():
+    """Models that give the same few outputs, each with frequencies of its own."""
+    models, rng = clouds(), np.random.default_rng(1)
+    outputs, t = models["m0"].outputs, models["m0"].prompts
+    drawn = np.repeat(np.arange(0, 18, 3), 3) + rng.choice(3, size=(3, 18), p=[0.6, 0.3, 0.1])
+    return {f"m{index}": dp.Samples(outputs[own], t) for index, own in enumerate(drawn)}
+
+
 @pytest.mark.parametrize("kernels", [KERNELS, {"kernel_x": dp.Cosine(), "kernel_t": dp.Cosine()}])
-def test_slopes_and_curvature_are_the_derivatives_of_the_entropy(kernels):
-    entropy = MixtureEntropy(states_of(clouds(), **kernels))
+@pytest.mark.parametrize("draw", [clouds, sharing])
+def test_slopes_and_curvature_are_the_derivatives_of_the_entropy(draw, kernels):
+    entropy = MixtureEntropy(states_of(draw(), **kernels))
     weights, step = np.array([0.5, 0.3, 0.2]), 1e-5
     # All points have a mass, so that the entropy is smooth.
     _, slopes = entropy(weights)

@@ -57,22 +57,34 @@ class Block(ABC):
         by_model : ndarray, shape (m, points)
             The mass of each point in each model.
         """
-        # Of each model only its own points; most points belong to one model.
-        parts = []
+        # Of each model only its own points, as long as the copies take no more than the original:
+        # of models that share most of their points, they would take many times as much.
+        parts, copied = [], 0
         for masses in by_model[:, self._points]:
             own = np.flatnonzero(masses)
-            parts.append(self._coordinates[own] * np.sqrt(masses[own])[:, None])
-        self._coordinates = np.zeros((0, 0))  # as large as all parts together
+            copied += own.size
+            if copied <= self._points.size:
+                parts.append((self._coordinates[own], masses[own]))
+            else:
+                parts.append((self._coordinates, masses))
         curvature = np.zeros((len(parts), len(parts)))
         for start in range(0, self._values.size, _CHUNK):
             chunk = slice(start, start + _CHUNK)
-            products = np.stack([part[:, chunk].T @ part[:, start:] for part in parts])
+            products = []
+            for coordinates, masses in parts:
+                weighted = coordinates[:, chunk] * masses[:, None]
+                products.append(weighted.T @ coordinates[:, start:])
             factors = _divided_logarithms(self._values[chunk], self._values[start:])
             # Each pair of different chunks stands for its mirror image too.
             factors[:, _CHUNK:] *= 2
-            flat = products.reshape(len(parts), -1)
+            flat = np.stack(products).reshape(len(parts), -1)
             curvature -= (flat * factors.ravel()) @ flat.T
+        self.forget()
         return curvature
+
+    def forget(self) -> None:
+        """Free what `curvature` needs: a matrix of the size of the spectrum."""
+        self._keep(np.zeros(0, int), np.zeros(0), np.zeros((0, 0)))
 
     def _keep(self, points: np.ndarray, values: np.ndarray, coordinates: np.ndarray) -> None:
         """Keep eigenvalues, and the coordinates <v_k, phi_i> of some points, for `curvature`."""
@@ -120,8 +132,7 @@ class KernelBlock(Block):
 
     def slopes(self, masses: np.ndarray) -> tuple[float, np.ndarray]:
         """The entropy, and -<phi_i, log rho phi_i> of each point."""
-        # Frees the memory of the last spectrum.
-        self._keep(np.zeros(0, int), np.zeros(0), np.zeros((0, 0)))
+        self.forget()
         points = np.flatnonzero(masses > 0)
         values, vectors = _eigenvectors(self._matrix(points, masses))
         terms = _entropy_terms(values)

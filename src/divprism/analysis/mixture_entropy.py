@@ -51,6 +51,7 @@ class MixtureEntropy:
         self.blocks: list[Block] = [block_of(states, self.rows[each]) for each in self.points]
         self.masses = self._masses(self.index)
         self.num_spectra = 0
+        self._alone: dict[int, float] = {}
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None
 
     @property
@@ -111,6 +112,11 @@ class MixtureEntropy:
             total += block.curvature(self.masses[:, points])
         return total
 
+    def forget(self) -> None:
+        """Free what `curvature` needs, once the search is over."""
+        for block in self.blocks:
+            block.forget()
+
     def value(self, weights: np.ndarray) -> float:
         """The entropy of a mixture; weights may be zero."""
         if self.is_large:
@@ -118,8 +124,10 @@ class MixtureEntropy:
         return self._entropy(weights @ self.masses)
 
     def alone(self, model: int) -> float:
-        """The entropy of one model."""
-        return self._entropy(self.masses[model])
+        """The entropy of one model, which both the guide and the result need."""
+        if model not in self._alone:
+            self._alone[model] = self._entropy(self.masses[model])
+        return self._alone[model]
 
     def _entropy(self, masses: np.ndarray) -> float:
         total = 0.0

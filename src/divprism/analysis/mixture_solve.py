@@ -184,6 +184,7 @@ def _by_entropy(
     entropy = MixtureEntropy(states)
 
     optimum = _most_entropy_of_corners(entropy, corners)
+    entropy.forget()
     weights = corners.T @ optimum.weights
     own = np.array([entropy.alone(model) for model in range(states.num_models)])
     allowed = _alone_allowed(corners)
