@@ -11,7 +11,8 @@ sys.dont_write_bytecode = False
 # Parallel workers already fill the cores: several BLAS threads in each of them wait for each other
 # and take many times as long. Libraries read these variables when they load, so they come first;
 # processes that tests start inherit them.
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+for variable in THREADS:
     os.environ.setdefault(variable, "1")
 
 from collections.abc import Callable  # noqa: E402
@@ -61,7 +62,19 @@ def cache_of_the_tests(tmp_path_factory):
 @pytest.fixture
 def one_thread():
     """Limit BLAS to one thread even if the environment asks for more: the matrices are small."""
+    if {os.environ[variable] for variable in THREADS} == {"1"}:
+        yield  # limited already; looking up the libraries takes 4 ms, in each of many tests
+        return
     with threadpool_limits(1):
+        yield
+
+
+@pytest.fixture(scope="module")
+def charts_once():
+    """Draw equal charts of pages once: for tests of what stands beside the charts."""
+    from charts import each_drawn_once  # imports the report, which most workers do not need
+
+    with each_drawn_once():
         yield
 
 

@@ -242,6 +242,16 @@ def test_drawing_leaves_the_settings_of_matplotlib_alone(result):
     assert dict(matplotlib.rcParams) == before
 
 
+def test_the_same_chart_has_the_same_bytes(result):
+    """So a page can be compared with an older one, and `charts.py` draws each chart once."""
+    documents = {"one": result.to_dict()}
+    first, second = (
+        inline_svg(lambda axes: draw_factors(axes[0], documents), 1, 2.0, "label", "key")
+        for _ in range(2)
+    )
+    assert first == second
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -21,6 +21,8 @@ from divprism.report.repetition import ExactPrompts, side_by_side
 from divprism.report.texts import visible
 from divprism.report.words import headline
 
+pytestmark = pytest.mark.usefixtures("charts_once")
+
 
 def prompts_of(x, prompts):
     """Return the exact prompts of outputs and prompts as they are given."""

@@ -26,6 +26,8 @@ from divprism.report.style import FAMILY_COLORS
 from divprism.report.texts import visible
 from divprism.report.thumbnails import is_thumbnail, thumbnail
 
+pytestmark = pytest.mark.usefixtures("charts_once")
+
 SCHEMA = 2
 
 

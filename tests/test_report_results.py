@@ -18,6 +18,8 @@ from divprism.report import report_page
 from divprism.report.details import detailed
 from divprism.report.selection_details import MAX_SHOWN
 
+pytestmark = pytest.mark.usefixtures("charts_once")
+
 COSINE = {"kernel_x": dp.Cosine(), "kernel_t": dp.Categorical()}
 
 

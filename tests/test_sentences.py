@@ -20,6 +20,8 @@ from divprism.report.words import (
     headline,
 )
 
+pytestmark = pytest.mark.usefixtures("charts_once")
+
 
 @pytest.fixture(scope="module")
 def result() -> dp.Evaluation:
