@@ -23,7 +23,8 @@ _interrupted = threading.Event()
 _GC_HOOK = str(Path("distributed", "gc.py"))
 
 
-def interrupts_remembered() -> AbstractContextManager[None]:
+@contextmanager
+def interrupts_remembered() -> Iterator[None]:
     """Raise KeyboardInterrupt as usual, or at the next `raise_interrupt`.
 
     Dask hooks into the garbage collector, where Python would print and drop the exception.
@@ -35,7 +36,12 @@ def interrupts_remembered() -> AbstractContextManager[None]:
             raise KeyboardInterrupt
 
     _interrupted.clear()
-    return _interrupts_handled(interrupt)
+    try:
+        with _interrupts_handled(interrupt):
+            yield
+    finally:
+        # It was meant for this computation: the next one in the same session starts without it.
+        _interrupted.clear()
 
 
 def _is_in_hook(frame: FrameType | None) -> bool:
