@@ -244,7 +244,7 @@ def test_what_was_read_and_embedded_is_reported(tmp_path):
     [
         ("`order` must be positive (or math.inf)", "--order must be positive (or inf)"),
         ("`memory` must be a number", "--max-memory must be a number"),
-        ("pass `output_kind='video'`", "pass --output-kind 'video'"),
+        ("pass `output_kind='video'`", "pass --output-kind video"),
         ("pass `allow_outside=True` to read it", "pass --allow-outside to read it"),
         ("`x` and `t` must pair up", "the outputs and the prompts must pair up"),
         ("`kernel_t` was given, but no prompts `t`", "--kernel-t was given, but no prompts"),
