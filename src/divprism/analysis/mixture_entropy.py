@@ -23,6 +23,7 @@ __all__ = ["GuideEntropy", "MixtureEntropy", "refuse_large"]
 
 _MOST_POINTS = 15_000  # distinct outputs that are connected, up to which mixtures are solved
 _GUIDED_POINTS = 1000  # above, the search is guided, because each spectrum takes seconds
+_MINUTES_POINTS = 5000  # above, each spectrum takes minutes, and whoever waits should know
 _LANDMARKS = 300  # points of a block on which its guide is exact
 _MATRICES = 3  # matrices of all connected outputs that are held together
 
@@ -60,6 +61,14 @@ class MixtureEntropy:
         return self._largest > _GUIDED_POINTS
 
     @property
+    def _work(self) -> str:
+        """What takes the time, for the display of progress."""
+        work = f"spectra of {self._largest:,} outputs together"
+        if self._largest > _MINUTES_POINTS:
+            work += ", minutes each (order 2 takes seconds)"
+        return work
+
+    @property
     def _largest(self) -> int:
         """Points of the largest kernel matrix."""
         sizes = []
@@ -83,7 +92,7 @@ class MixtureEntropy:
         if self.is_large:
             # The search usually takes three; what follows it takes about as long.
             done = min(self.num_spectra, 3) / 6
-            self.states.problem.resources.report_progress("spectra of all outputs", done)
+            self.states.problem.resources.report_progress(self._work, done)
             self.num_spectra += 1
         masses = weights @ self.masses
         total, slopes = 0.0, np.zeros(self.size)
