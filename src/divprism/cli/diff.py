@@ -68,7 +68,10 @@ def diff(
         _show(job, found, novelty_table, novelty_records)
         return
     if num_models < 2:
-        raise ArgumentError("name two models: another source, --model-field, or --reference.")
+        raise ArgumentError(
+            "diff needs two models: name a second source or a --model-field, or compare with real "
+            "data by --reference."
+        )
     _refuse_flags(job, ("quantile",), "--reference alone")
     options |= {"reference": real, "modes_of": modes_of}
     if group_by is not None:
