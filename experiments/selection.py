@@ -214,7 +214,7 @@ def checks(data: Path) -> str:
     answer = "the same" if same else "not the same"
     return (
         f"Scores after each of 60 choices differ from recomputed ones by at most {worst:.0e} "
-        f"(`real_fruits`). The same photos in five other orders, with other seeds: {answer} 60 "
+        f"(`real_fruits`).\nThe same photos in five other orders, with other seeds: {answer} 60 "
         "choices in the same order."
     )
 
@@ -227,16 +227,18 @@ def sections(data: Path) -> Iterator[str]:
     yield (
         "### Scores that a subset was not chosen by\n\nk outputs of each of "
         f"{NUM_HALVES} random halves of five data sets: 672 photos of fruit, 800 of clothes, 1,000 "
-        "generated images, 2,000 answers of 13 models and 2,000 captions. Times random: over the "
-        "geometric mean of 20 random subsets. Subsets are chosen with "
-        "the default embedder and bandwidth, and judged by Vendi under another bandwidth or "
-        "embedder: Inception and 32 x 32 pixels, multilingual and MiniLM. A lead is of `vendi`, in "
-        "percent (100 times the difference of logarithms); ±: twice its standard deviation over "
-        "the halves, which is the error for data of this size. The best possible subset is chosen "
-        "greedily by the judge itself. Means over the data sets and judges:\n\n"
+        "generated images, 2,000 answers of\n13 models and 2,000 captions. Subsets are chosen with "
+        "the default embedder and bandwidth, and judged by Vendi under another bandwidth or\n"
+        "embedder: Inception and 32 x 32 pixels, multilingual and MiniLM.\n\n"
+        "- Times random: the score over the geometric mean of 20 random subsets.\n"
+        "- Lead: that of `vendi`, in percent (100 times the difference of logarithms).\n"
+        "- ±: twice the standard deviation of the lead over the halves, which is the error for "
+        "data of this size.\n"
+        "- Best possible: a subset chosen greedily by the judge itself.\n\n"
+        "Means over the data sets and judges:\n\n"
         f"{pooled_table(judged).to_markdown()}"
     )
-    yield f"{summary(judged)} Each other embedder:\n\n{score_table(judged).to_markdown()}"
+    yield f"{summary(judged)}\n\nEach other embedder:\n\n{score_table(judged).to_markdown()}"
     rows = [
         kinds_row(f"classes in {FEW} of 10 answers, noveltybench_curated", novelty_kinds(data)),
         kinds_row("varieties in 4 of 96 photos, real_fruits", fruit_kinds(data)),
@@ -244,8 +246,8 @@ def sections(data: Path) -> Iterator[str]:
     ]
     yield (
         "### Kinds that people know\n\nDifferent kinds in the subset, and the lead of `vendi`. The "
-        "first row is a mean over 13 models and 100 prompts, the second over seven fruits, each "
-        "with `--per prompt` (±: 95 % interval over prompts); the others are subsets of the halves "
+        "first row is a mean over 13 models and 100 prompts, the second over seven\nfruits, each "
+        "with `--per prompt` (±: 95 % interval over prompts). The others are subsets of the halves "
         f"above.\n\n{Table(KIND_COLUMNS, tuple(rows)).to_markdown()}"
     )
     yield (

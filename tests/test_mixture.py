@@ -299,7 +299,10 @@ REFUSED = [
     (lambda m: dp.mixture(m, order=3), "`order` must be 1 or 2 for a mixture"),
     (lambda m: dp.mixture(m, truncation=3), "mixture takes whole spectra"),
     (lambda m: dp.mixture(m, quality={"m0": 1}), "must be given together"),
-    (lambda m: dp.mixture(m, quality={"m0": 1}, min_quality=0), "number for each model; 'm1'"),
+    (
+        lambda m: dp.mixture(m, quality={"m0": 1}, min_quality=0),
+        "number for each model; 'm1' has none; it has numbers for 'm0'",
+    ),
     (
         lambda m: dp.mixture(m, quality={"m0": 1, "m1": 2, "m2": 3}, min_quality=4),
         "must be at most 3, the quality of the best model; got 4",

@@ -319,8 +319,8 @@ def _mean_color(images):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("one.jsonl",), 2, "name two models: another source"),
-        (("one.jsonl", "one.jsonl"), 2, "name two models"),
+        (("one.jsonl",), 2, "diff needs two models: name a second source"),
+        (("one.jsonl", "one.jsonl"), 2, "diff needs two models"),
         (("both.jsonl", "--group-by", "topic"), 2, "--group-by must be prompt, eigen, kmeans"),
         (("one.jsonl", "two.jsonl", "--quantile", "0.1"), 2, "--quantile needs --reference alone"),
         (("one.jsonl", "--reference", "real.jsonl", "--modes-of", "pairs"), 2, "needs two models"),

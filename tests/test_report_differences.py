@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import numpy as np
 import pytest
@@ -258,6 +259,16 @@ def test_a_page_shows_no_more_images_than_a_page_has_room_for(documents):
     page = report_page(broken(documents[a_diff], (D, "modes"), [mode] * 130))
     assert page.count("<img") == MAX_IMAGES
     assert "Not shown: 30 more modes; the JSON has all." in page
+
+
+@pytest.mark.parametrize("make", [lambda: a_diff(grouping=dp.ExactPromptGrouping()), a_novelty])
+def test_contents_lead_to_every_section_with_a_heading(make):
+    page = dp.html_report(make())
+    links = re.findall(r'<a href="#([^"]+)"', page)
+    headings = page[page.index("<main") :].count("<h2")
+    sections = re.findall(r'<section id="([^"]+)"', page)
+    assert sections == ["verdict", *links]
+    assert len(links) == headings
 
 
 def test_keys_of_later_versions_are_ignored(documents):

@@ -55,7 +55,9 @@ def test_the_verdict_sets_the_subset_beside_random_ones_and_all():
     x = np.eye(3)[[0] * 198 + [1, 2]]
     result = dp.select(x, k=3, kernel_x=dp.Cosine())
     page = dp.html_report(result)
-    assert "The 3 outputs chosen reach Vendi 3, random ones" in page
+    assert "The 3 outputs chosen reach Vendi 3, " in page
+    assert f"{result.score / result.random.mean:.2f} times the " in page
+    assert " of random subsets." in page
     assert "more diverse than chance" in page
     assert "All 200 outputs together reach 1.06, less than the subset" in page
 
@@ -127,9 +129,9 @@ def test_a_gain_that_more_outputs_bring_is_not_called_one_of_mixing():
     models = {"a": dp.Samples(x[:24], prompts), "b": dp.Samples(x[24:], prompts)}
     document = detailed(dp.mixture(models, by="conditional_rke"))
     document |= {"gain": 1.5, "chance": 1.6, "gain_beyond_chance": 1.5 / 1.6}
-    assert "is not to be seen here" in report_page(document)
+    assert "do not show a gain from mixing" in report_page(document)
     document |= {"gain": 1.9, "chance": 1.5, "gain_beyond_chance": 1.9 / 1.5}
-    assert "add 1.27 times to each other" in report_page(document)
+    assert "Mixing gains a factor of 1.27 beyond that." in report_page(document)
 
 
 BROKEN_SELECTIONS = [

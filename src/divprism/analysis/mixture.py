@@ -40,7 +40,10 @@ Groups = str | Mapping[Any, str] | Callable[[str], str] | None
 MIXED = ("conditional_vendi", "conditional_rke", "vendi", "rke")
 """Scores that a mixture can maximise."""
 
-_TOGETHER = "`quality` and `min_quality` must be given together, or neither."
+_TOGETHER = (
+    "`quality` and `min_quality` must be given together, or neither; outputs that have a quality "
+    "need `min_quality` alone."
+)
 _LEVEL = 0.95  # default level of the interval
 _EXCHANGES = 99  # default number of exchanges at order 1, of which few are needed
 
@@ -251,8 +254,10 @@ def _corners(
     quality = {str(name): value for name, value in quality.items()}
     missing = [name for name in names if name not in quality]
     if missing:
+        given = ", ".join(map(repr, quality)) or "no models"
         raise ArgumentError(
-            f"`quality` must have a number for each model; {missing[0]!r} has none."
+            f"`quality` must have a number for each model; {missing[0]!r} has none; it has numbers "
+            f"for {given}."
         )
     values = np.array([finite_number(quality[name], "quality", "finite") for name in names])
     least = finite_number(least, "min_quality", "finite")

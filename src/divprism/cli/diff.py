@@ -36,8 +36,10 @@ def diff(
     reference: str | None = flag("Input", None, "Real data; alone with IN: what is novel in IN."),
     first: str | None = flag("Input", None, "First model, if IN holds several."),
     second: str | None = flag("Input", None, "Second model, if IN holds several."),
-    modes_of: str = flag("Scoring", "outputs", "What modes are of.", metavar="|".join(MODES_OF)),
-    ratio: float = flag("Scoring", 1.0, "What counts is above NUMBER times the other share."),
+    modes_of: str = flag(
+        "Scoring", "outputs", "Find modes of outputs, or of pairs.", metavar="|".join(MODES_OF)
+    ),
+    ratio: float = flag("Scoring", 1.0, "List what is over NUMBER times as frequent."),
     num_modes: int = flag("Scoring", 10, "Number of modes.", min=1),
     group_by: str | None = flag(
         "Scoring", None, "Also compare inside groups of prompts.", metavar="|".join(_GROUPINGS)
@@ -66,7 +68,10 @@ def diff(
         _show(job, found, novelty_table, novelty_records)
         return
     if num_models < 2:
-        raise ArgumentError("name two models: another source, --model-field, or --reference.")
+        raise ArgumentError(
+            "diff needs two models: name a second source or a --model-field, or compare with real "
+            "data by --reference."
+        )
     _refuse_flags(job, ("quantile",), "--reference alone")
     options |= {"reference": real, "modes_of": modes_of}
     if group_by is not None:

@@ -177,7 +177,7 @@ class Job(Reading):
     )
     interval: float | None = _scoring(0.95, "Level of the intervals; 0 for none.")
     unit: str | None = _scoring(None, "What intervals resample.", metavar="|".join(UNITS))
-    num_permutations: int | None = _scoring(None, "Random pairings as baseline; 0 for none.", min=0)
+    num_permutations: int | None = _scoring(None, "Random pairings or exchanges; 0: none.", min=0)
     preset: str | None = _scoring(None, "Settings of a paper.", metavar="|".join(PRESETS))
     normalize: bool = _scoring(False, "Scale all vectors to norm one.", "--normalize")
     normalize_x: bool = _scoring(False, "Scale vectors of the outputs.", "--normalize-x")
@@ -185,7 +185,7 @@ class Job(Reading):
     quality_from: str | None = _scoring(
         None, "Have outputs rated at an endpoint: judge:NAME, reward:NAME.", metavar="MODEL"
     )
-    rubric: Path | None = _scoring(None, "File with what a judge is to look at.")
+    rubric: Path | None = _scoring(None, "File with the criteria of a judge.")
     judge_temperature: str | None = _advanced(
         None, "Temperature of a judge, default 0.", metavar="NUMBER|server"
     )

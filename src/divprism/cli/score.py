@@ -22,7 +22,7 @@ def score(
     labels: str | None = flag("Input", None, "File with a group per output, for cluster scores."),
     weights: str | None = flag("Input", None, "File with a weight per output; the sum must be 1."),
     reference: str | None = flag("Input", None, "Real data: adds distance, recall, coverage."),
-    scendi: bool = flag("Scoring", False, "Also what prompts do not explain linearly.", "--scendi"),
+    scendi: bool = flag("Scoring", False, "Add Scendi: what prompts do not explain.", "--scendi"),
 ) -> None:
     """Score outputs against their prompts: Vendi, Conditional-Vendi and Information-Vendi."""
     gates = parse_gates(job.fail_under, labels=labels is not None)

@@ -20,10 +20,10 @@ def select(
         "Scoring", None, "Outputs to choose, of each group with --per.", "--k", "-k"
     ),
     by: str = flag("Scoring", "vendi", "Score to maximise: divprism ls scores."),
-    per: str | None = flag("Scoring", None, "Choose from each.", metavar="prompt|model"),
+    per: str | None = flag("Scoring", None, "Choose k from each.", metavar="prompt|model"),
     keep: str | None = flag("Input", None, "File with rows or outputs to choose in any case."),
     drop: str | None = flag("Input", None, "File with rows or outputs not to choose."),
-    near_duplicates: float | None = flag("Scoring", None, "Similarity of near-copies, as 0.95."),
+    near_duplicates: float | None = flag("Scoring", None, "Leave out copies this similar: 0.95."),
     subset: Path | None = flag(
         "Output", None, "New file or folder for the subset.", "--output", "-o"
     ),

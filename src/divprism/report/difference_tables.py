@@ -100,12 +100,13 @@ def difference_sentences(document: Document) -> list[str]:
     clear = [mode for mode in found["modes"] if mode["clear"]]
     text = _without_clear_modes(found)
     if clear:
-        sides = []
-        for model in (found["first"], found["second"]):
-            count = sum(mode["model"] == model for mode in clear)
-            sides.append(f"{model} has more of {count}")
+        first, second = found["first"], found["second"]
+        of_first = sum(mode["model"] == first for mode in clear)
         modes = number_of(len(found["modes"]), "mode")
-        text = f"{len(clear)} of {modes} clear: {', '.join(sides)}"
+        text = (
+            f"clear differences in {len(clear)} of {modes} (kinds of output): "
+            f"{first} has more of {of_first}, {second} has more of {len(clear) - of_first}"
+        )
     return [text, _total_sentence(found, "the models")]
 
 
@@ -129,7 +130,8 @@ def _total_sentence(found: Document, samples: str) -> str:
     if found["baseline"] is None:
         return total
     chance = f"p = {found['p_value']:.2g}, {number_of(found['num_exchanges'], 'exchange')}"
-    return f"{total}; {significant(found['baseline'])} after exchanging {samples} ({chance})"
+    left = significant(found["baseline"])
+    return f"{total}; exchanging {samples} at random leaves {left} ({chance})"
 
 
 def _mode_notes(found: Document) -> list[str]:
@@ -252,7 +254,10 @@ def novelty_sentences(document: Document) -> list[str]:
     modes = number_of(len(found["modes"]), "mode")
     text = _without_clear_modes(found)
     if clear:
-        text = f"{clear} of {modes} clear: what the outputs have more of than the reference"
+        text = (
+            f"the outputs have clearly more of {clear} of {modes} (kinds of output) than the "
+            "reference has"
+        )
     sentences = [
         text,
         _total_sentence(found, "outputs with the reference")

@@ -48,13 +48,13 @@ def front_notes(document: Document) -> list[str]:
         by_standing[point["standing"]].append(point)
     on_front = _enumerated([point["model"] for point in by_standing["front"]])
     parts = [f"on the front of quality and {_title(document)}: {on_front}"]
-    for standing, opening in (("dominated", "clearly below"), ("open", "perhaps below")):
+    for standing, opening in (("dominated", "clearly"), ("open", "perhaps")):
         below = by_standing[standing]
         named = []
         for point in below[:_SHOWN]:
-            named.append(f"{isolated(point['model'])} ({_enumerated(_above(point)[:1])})")
+            named.append(f"{isolated(point['model'])} (below {_enumerated(_above(point)[:1])})")
         if below:
-            parts.append(f"{opening} another model: {_joined(named, len(below))}")
+            parts.append(f"{opening} below another model in both: {_joined(named, len(below))}")
     return ["; ".join(parts), f"{_legend(document)}; {_basis(document)}"]
 
 

@@ -99,12 +99,12 @@ def _about_chance(document: Document) -> str:
     chance = f"{document['chance']:.3f}"
     if document["chance"] >= document["gain"]:
         return (
-            f"more outputs explain all of the gain: with the same weights it is {chance} if all "
-            "models are one"
+            f"more outputs explain all of the gain: if all models were one, the same weights would "
+            f"gain a factor of {chance}"
         )
     return (
-        f"of the gain, {chance} comes from having more outputs: with the same weights that is the "
-        f"gain if all models are one; beyond it {document['gain_beyond_chance']:.3f}"
+        f"of the gain, a factor of {chance} comes from having more outputs: the same weights would "
+        f"gain it if all models were one; mixing gains {document['gain_beyond_chance']:.3f} beyond"
     )
 
 

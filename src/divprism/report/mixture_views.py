@@ -200,16 +200,16 @@ def _verdict(document: Document) -> Verdict:
     certainty = []
     if document["low"] is not None:
         level = document["settings"]["interval"]
-        ends = f"{document['low']:.2f} and {document['high']:.2f}"
-        certainty.append(f"With a confidence of {level:.0%} the gain lies between {ends} times.")
+        ends = f"{document['low']:.2f} to {document['high']:.2f}"
+        certainty.append(f"With {level:.0%} confidence, the gain is a factor of {ends}.")
     if document["chance"] is not None:
         beyond = document["gain_beyond_chance"]
         # More outputs score higher, whichever model they are from.
-        sure = "so what the models add to each other is not to be seen here."
+        sure = "These outputs do not show a gain from mixing beyond that."
         if beyond > 1 + _NOTHING:
-            sure = f"so the models add {beyond:.2f} times to each other."
-        gained = f"{document['chance']:.2f} times"
-        certainty.append(f"More outputs of one model would gain {gained} as well, {sure}")
+            sure = f"Mixing gains a factor of {beyond:.2f} beyond that."
+        gained = f"a factor of {document['chance']:.2f}"
+        certainty.append(f"More outputs of one model would also gain {gained}. {sure}")
     certainty.append(_certificate(document))
     return Verdict(sentence(mixture_verdict(document)), tuple(certainty), "", (), ())
 

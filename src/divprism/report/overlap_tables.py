@@ -62,8 +62,8 @@ def _matrix(document: Document) -> _Grid:
         cells = [values.get(frozenset((model, other))) for other in models]
         rows.append((f"{index} {model}", document["alone"][model], *cells))
     notes = [
-        "alone: distinct outputs of a model per kind of prompt (Conditional); numbers: as how many "
-        "models it counts together with the other one",
+        "alone: distinct outputs of a model per kind of prompt (Conditional); numbers: how many "
+        "models the two together count as",
         _legend(document),
     ]
     return tuple(columns), tuple(rows), notes

@@ -142,9 +142,9 @@ def overlap_section(document: Document) -> OverlapSection:
         ),
     ]
     caption = (
-        "First: as how many models two models count, from 1 (interchangeable) to 2 (nothing in "
-        "common). Second: models joined by average linkage; the further right two branches meet, "
-        "the less their models share."
+        "First: how many models two models together count as, from 1 (interchangeable) to 2 "
+        "(nothing in common). Second: models joined by average linkage; the further right two "
+        "branches meet, the less their models share."
     )
     return OverlapSection(
         sentences=tuple(map(sentence, overlap_sentences(document))),

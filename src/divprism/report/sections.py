@@ -206,9 +206,10 @@ def front_chart(document: Document) -> Chart | None:
         name="front",
     )
     caption = (
-        "Quality against diversity: no model is better in both than one on the steps, the front. "
-        "Grey dots are clearly below another model, open grey diamonds perhaps. The bars are the "
-        "intervals of each model alone; differences on the same prompts are known better."
+        "Quality against diversity. The steps are the front: for models on it, no other model is "
+        "better in both. Grey dots are clearly below another model, open grey diamonds perhaps. "
+        "The bars are intervals of each model alone; differences on the same prompts are more "
+        "certain."
     )
     return Chart(tuple(panels), caption)
 

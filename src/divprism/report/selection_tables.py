@@ -102,8 +102,8 @@ def _meaning(document: Document) -> list[str]:
     random = document["random"]
     if random is not None:
         notes.append(
-            f"random: {random['num_draws']} random subsets of this size, and where 95 of 100 lie; "
-            "more outputs score higher, so compare with these and not with all"
+            f"random: mean of {random['num_draws']} random subsets of this size, and the range of "
+            "95 in 100; compare the choice with these, not with all: more outputs score higher"
         )
     return notes
 

@@ -190,14 +190,22 @@ def _verdict(document: Document) -> Verdict:
         answer = f"The {chosen} chosen reach {spec.title} {significant(score)}."
         return Verdict(answer, tuple(_beside_all(document)), "", (), ())
     answer = (
-        f"The {chosen} chosen reach {spec.title} {significant(score)}, random ones "
-        f"{significant(random['mean'])}: {score / random['mean']:.2f} times as much."
+        f"The {chosen} chosen reach {spec.title} {significant(score)}, "
+        f"{score / random['mean']:.2f} times the {significant(random['mean'])} of random subsets"
+        f"{_mean_over(document)}."
     )
-    if document["per"] is not None:
-        answer = f"{answer[:-1]} (mean over {document['per']}s)."
     within = f"between {significant(random['low'])} and {significant(random['high'])}"
-    certainty = [f"95 of 100 random subsets of this size lie {within}, {_standing(score, random)}"]
+    certainty = [
+        f"95 of 100 random subsets of this size score {within}, {_standing(score, random)}"
+    ]
     return Verdict(answer, (*certainty, *_beside_all(document)), "", (), ())
+
+
+def _mean_over(document: Document) -> str:
+    """Return which mean of scores is meant, where a subset is chosen from each group."""
+    if document["per"] is None:
+        return ""
+    return f" (mean over {document['per']}s)"
 
 
 def _standing(score: float, random: Document) -> str:
@@ -212,7 +220,10 @@ def _beside_all(document: Document) -> list[str]:
     if document["score_of_all"] is None:
         return []
     total, score = number_of(document["data"]["n"], "output"), document["score_of_all"]
-    reached = f"All {total} together reach {significant(score)}"
+    together = " together"
+    if document["per"] is not None:
+        together = ""
+    reached = f"All {total}{together} reach {significant(score)}{_mean_over(document)}"
     if score > document["score_of_subset"]:
         return [f"{reached}: larger sets usually score higher."]
     return [f"{reached}, less than the subset, in which no kind outweighs the others as much."]
