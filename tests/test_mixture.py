@@ -498,6 +498,9 @@ def test_documents_tables_and_the_command(tmp_path):
     assert held["weights"]["m2"] == pytest.approx(1)
     # The means over the 15 outputs of each model are the numbers above.
     by_field = ["--quality-field", "judge", "--min-quality", "2.5"]
+    alone = CliRunner().invoke(app, [*call, "--quality-field", "judge"])
+    assert alone.exit_code == 2
+    assert "--quality-field needs --min-quality" in alone.stderr
     given = [*wanted[:-1], "2.5"]
     of_outputs, of_models = (
         json.loads(CliRunner().invoke(app, [*call, *each, "--format", "json"]).stdout)

@@ -26,12 +26,16 @@ def mix(
     if not job.interval:  # for score, 0 means no intervals
         raise ArgumentError("--interval must be above 0: the gain comes with an interval.")
     for flag_name, given in (("field", job.quality_field), ("from", job.quality_from)):
-        if quality and given is not None:
+        if given is None:
+            continue
+        if quality:
             raise ArgumentError(
                 f"--quality and --quality-{flag_name} both give a quality; leave one out."
             )
-    if job.quality_from is not None and min_quality is None:
-        raise ArgumentError("--quality-from needs --min-quality: how good mixtures have to be.")
+        if min_quality is None:
+            raise ArgumentError(
+                f"--quality-{flag_name} needs --min-quality: how good mixtures have to be."
+            )
     models = job.read_models([job.source, *(others or [])])
     settings = job.settings(next(iter(models.values())))
     options = {"settings": settings, "memory": job.max_memory}
