@@ -340,6 +340,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "nan": (lambda: dp.Judge("m", temperature=float("nan")), "`temperature` must be a number"),
     "timeout": (lambda: dp.RewardModel("m", timeout=0), "`timeout` must be positive"),
     "no-address": (lambda: evaluate(dp.RewardModel("m")), "address of its server in QUALITY_BASE"),
+    "no-name": (
+        lambda: dp.Settings.from_dict({"quality_from": {"id": 1, "rubric": "x" * 9_000}}),
+        "must be a name, or an object with one; got .{80}\\.$",
+    ),
     "vectors": (
         lambda: dp.evaluate(np.eye(3), [0, 1, 1], quality=dp.Judge("m")),
         "judge:m reads texts, and not all outputs and prompts of memory are texts",
