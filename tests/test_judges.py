@@ -404,6 +404,10 @@ EARLY: dict[str, tuple[Callable[[dp.QualityModel], object], str]] = {
     "keep": (
         lambda judge: dp.select(OUTPUTS, k=2, quality=judge, keep=[9]), "`keep` names row 9",
     ),
+    "too-many-to-keep": (
+        lambda judge: dp.select(OUTPUTS, k=2, quality=judge, keep=[0, 1, 2]),
+        "`keep` names 3 outputs of one source",
+    ),
     "select": (
         lambda judge: dp.select(OUTPUTS, k=2, quality=judge, embedder_x=_Missing()),
         "no model called missing",

@@ -22,7 +22,7 @@ from divprism.data.inputs import as_arrays
 from divprism.data.items import Item, Text
 from divprism.data.samples import Samples
 from divprism.engines import Resources
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import DataError
 from divprism.scores.problem import Problem
 
 __all__ = ["MOST_OF_ALL", "Choice", "exact_prompts"]
@@ -293,11 +293,7 @@ class _Candidates:
         is_first = np.isin(own, rows.keep)[by_content]
         is_open = ~np.isin(own, rows.drop)[by_content] & ~is_first
         first = by_content[is_first]
-        if request.k is not None and first.size > request.k:
-            raise ArgumentError(
-                f"`keep` names {first.size:,} outputs of one {request.per or 'source'}, which is "
-                f"more than the {request.k:,} to choose."
-            )
+        request.require_room(first.size)
         return cls(own, similarities, ranks[own], quality, first, by_content[is_open])
 
     def without_near_copies(self, problem: Problem, threshold: float) -> "_Candidates":

@@ -152,6 +152,8 @@ def select(
     items = as_arrays(read_samples(x, t, settings.kernel_t, columns, quality))
     _require_groups(items, per)
     rows = Rows.of(items, keep, drop)
+    if per is None:
+        request.require_room(rows.keep.size)
     if items.prompts is None and PROMPTS in spec.needs:
         raise _lacking(spec, PROMPTS)
     require_embedders(items, settings, resources)
