@@ -278,6 +278,8 @@ def _require_aligned(samples: Samples, labels: object, weights: object) -> None:
             f"{counted(samples.skipped, 'output is', 'outputs are')} empty and left out, so labels "
             "and weights do not fit: drop these outputs first."
         )
+    if not isinstance(samples.outputs, tuple):
+        return  # vectors are scored at once, and what does not fit them is refused there
     check_weights(weights, len(samples))
     if labels is not None:
         check_pairing(len(samples), clean_labels(labels).size, "labels")
