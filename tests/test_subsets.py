@@ -389,7 +389,7 @@ def test_sounds_can_be_kept_by_the_names_of_their_files(tmp_path):
 COMMAND_REFUSALS = [
     ((), b"--k must be the number of outputs"),
     (("-k", 3, "--per", "group"), b"--per must be prompt or model"),
-    (("-k", 3, "--order", 3), b"--order must be 1 or 2"),
+    (("-k", 3, "--order", 17), b"--order must be from 0.1 to 16, or inf"),
     (("-k", 3, "--quality-field", "nothing"), b"has no field 'nothing' (--quality-field)"),
     (("-k", 3, "--quality-field", "model"), b"has a quality that is no number, a,"),
     (("-k", 3, "--by", "cluster_rke"), b"--by must be one of vendi"),
