@@ -305,7 +305,8 @@ def _assert_refused(judge: dp.QualityModel, error: type, message: str) -> None:
     with pytest.raises(error, match=message) as caught:
         evaluate(judge, ["a text"], ["x"])
     assert_one_clean_sentence(caught.value)
-    assert not dp.Cache().entries()
+    # The embedder has been tried, and its vector is kept.
+    assert judge.name not in {entry.embedder["id"] for entry in dp.Cache().entries()}
 
 
 @pytest.mark.parametrize("case", JUDGED)
@@ -339,6 +340,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "nan": (lambda: dp.Judge("m", temperature=float("nan")), "`temperature` must be a number"),
     "timeout": (lambda: dp.RewardModel("m", timeout=0), "`timeout` must be positive"),
     "no-address": (lambda: evaluate(dp.RewardModel("m")), "address of its server in QUALITY_BASE"),
+    "no-name": (
+        lambda: dp.Settings.from_dict({"quality_from": {"id": 1, "rubric": "x" * 9_000}}),
+        "must be a name, or an object with one; got .{80}\\.$",
+    ),
     "vectors": (
         lambda: dp.evaluate(np.eye(3), [0, 1, 1], quality=dp.Judge("m")),
         "judge:m reads texts, and not all outputs and prompts of memory are texts",
@@ -361,6 +366,118 @@ def test_what_cannot_be_asked_is_refused_before_a_request(case, judging):
         ask()
     assert_one_clean_sentence(caught.value)
     assert not judging.seen
+
+
+class _Missing(dp.Embedder):
+    """A model that is not there, as one whose package is not installed."""
+
+    modality, batch_size = "text", 8
+    name, revision, dimension = "missing", "1", 3
+
+    def embed_batch(self, batch):
+        raise dp.MissingModelError("there is no model called missing.")
+
+
+IMAGES = dp.EfficientNetLite0()
+
+EARLY: dict[str, tuple[Callable[[dp.QualityModel], object], str]] = {
+    "missing-embedder": (lambda judge: evaluate(judge, embedder_x=_Missing()), "no model called"),
+    "missing-embedder-of-prompts": (
+        lambda judge: evaluate(judge, embedder_t=_Missing()), "no model called missing",
+    ),
+    "other-modality": (lambda judge: evaluate(judge, embedder_x=IMAGES), "must embed texts"),
+    "labels": (lambda judge: evaluate(judge, labels=[0, 1]), "got 6 outputs and 2 labels"),
+    "weights": (lambda judge: evaluate(judge, weights=np.ones(6)), "`weights` must sum to one"),
+    "reference": (lambda judge: evaluate(judge, reference="no-file.jsonl"), "no-file.jsonl"),
+    "models": (
+        lambda judge: dp.evaluate_models(records(), quality=judge, embedder_x=_Missing()),
+        "no model called missing",
+    ),
+    "reference-of-models": (
+        lambda judge: dp.evaluate_models(records(), quality=judge, reference="no-file.jsonl"),
+        "no-file.jsonl",
+    ),
+    "compare": (
+        lambda judge: dp.compare(records(), quality=judge, embedder_x=_Missing()),
+        "no model called missing",
+    ),
+    "keep": (
+        lambda judge: dp.select(OUTPUTS, k=2, quality=judge, keep=[9]), "`keep` names row 9",
+    ),
+    "too-many-to-keep": (
+        lambda judge: dp.select(OUTPUTS, k=2, quality=judge, keep=[0, 1, 2]),
+        "`keep` names 3 outputs of one source",
+    ),
+    "select": (
+        lambda judge: dp.select(OUTPUTS, k=2, quality=judge, embedder_x=_Missing()),
+        "no model called missing",
+    ),
+    "no-prompts": (
+        lambda judge: dp.select(OUTPUTS, k=2, quality=judge, by="conditional_vendi"),
+        "conditional_vendi needs prompts",
+    ),
+    "mixture": (
+        lambda judge: dp.mixture(
+            records(), quality=judge, min_quality=1.0, embedder_x=_Missing()
+        ),
+        "no model called missing",
+    ),
+    "least-quality": (
+        lambda judge: dp.mixture(records(), quality=judge, min_quality=float("nan")),
+        "`min_quality` must be finite",
+    ),
+    "groups": (
+        lambda judge: dp.mixture(records(), quality=judge, min_quality=1.0, per_group="topic"),
+        "`per_group` must be",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EARLY)
+def test_whatever_is_wrong_is_refused_before_ratings_are_paid_for(case, judging):
+    ask, message = EARLY[case]
+    with pytest.raises(dp.DivprismError, match=message) as caught:
+        ask(dp.Judge("m"))
+    assert_one_clean_sentence(caught.value)
+    assert not judging.seen
+
+
+def test_an_embedder_of_vectors_is_not_tried(source, judging, tmp_path, monkeypatch):
+    vectors = tmp_path / "vectors"
+    assert command("embed", source, "-o", vectors).exit_code == 0
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a model ran although the outputs are vectors")
+
+    monkeypatch.setattr("divprism.embedders.text.WordLlama.embed_batch", refuse)
+    for analysis in (dp.evaluate_models, dp.compare):
+        analysis(vectors, quality=dp.Judge("m"), cache=tmp_path / "ratings")
+
+
+def test_a_function_that_embeds_is_called_as_without_a_judge(judging):
+    calls = []
+
+    def embedder(batch: list[str]) -> np.ndarray:
+        calls.append(len(batch))
+        return np.array([[len(text), 1.0] for text in batch])
+
+    evaluate(dp.Judge("m"), embedder_x=embedder)
+    assert calls == [len(set(OUTPUTS))]
+
+
+def test_no_request_follows_one_that_failed(judging):
+    judging.respond = sends(b"{}", 401)
+    # The next turns are minutes away: the error neither waits for them nor sends what was theirs.
+    judge = dp.Judge("m", num_at_once=4, requests_per_minute=0.5, **FAST)
+    with pytest.raises(dp.MissingModelError, match="does not accept the key"):
+        evaluate(judge)
+    assert len(judging.seen) == 1
+
+
+def test_an_address_with_a_password_names_the_variable_of_its_key(judging, monkeypatch):
+    monkeypatch.setenv("QUALITY_BASE_URL", "http://user:word@127.0.0.1/v1")
+    with pytest.raises(dp.ArgumentError, match="Use QUALITY_API_KEY"):
+        evaluate(dp.Judge("m"))
 
 
 def test_a_key_without_its_address_is_refused(judging, monkeypatch):

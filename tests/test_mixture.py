@@ -510,3 +510,23 @@ def test_documents_tables_and_the_command(tmp_path):
     assert of_outputs["quality"] == pytest.approx(of_models["quality"]) == pytest.approx(2.5)
     for wrong in (["--quality", "m0"], ["--interval", "0"], [*wanted, *by_field]):
         assert CliRunner().invoke(app, [*call, *wrong]).exit_code == 2
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
+def test_a_guided_search_ends_where_models_share_outputs(noise, monkeypatch):
+    """Half of the model d is that of a and half that of b, or nearly."""
+    monkeypatch.setattr("divprism.analysis.mixture_entropy._GUIDED_POINTS", 20)
+    t = np.repeat(np.random.default_rng(0).normal(size=(30, 2)), 4, axis=0)
+    centres, widths = {"a": 0, "b": 1, "c": 0}, {"a": 1, "b": 1, "c": 0.2}
+    outputs = {}
+    for seed, name in enumerate(centres):
+        drawn = np.random.default_rng(seed).normal(size=(120, 3))
+        outputs[name] = drawn * widths[name] + centres[name]
+    outputs["d"] = np.concatenate([outputs["b"][:60], outputs["a"][60:]])
+    outputs["d"] += noise * np.random.default_rng(9).normal(size=(120, 3))
+    models = {name: dp.Samples(x, t) for name, x in outputs.items()}
+    kernels = {"kernel_x": dp.Gaussian(0.7), "kernel_t": dp.Gaussian(0.5)}
+    found = dp.mixture(models, **kernels, **QUICK)
+    assert found.gap <= 1e-6
+    if noise == 0:
+        assert found.num_iterations <= 4

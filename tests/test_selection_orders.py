@@ -263,3 +263,16 @@ X = np.random.default_rng(7).normal(size=(8, 2))
 def test_what_takes_hours_or_is_not_exact_is_refused(options, message):
     with pytest.raises(ArgumentError, match=message):
         dp.select(X, **options)
+
+
+@pytest.mark.parametrize("order", [0.1, 1.0, 2.5, math.inf])
+@pytest.mark.parametrize("n", [12, 90])
+def test_equal_outputs_of_different_quality_are_chosen_in_any_order_of_rows(order, n):
+    quality = np.random.default_rng(0).uniform(size=n)
+    x = np.ones((n, 2))
+    chosen = []
+    for seed in range(3):
+        rows = np.random.default_rng(seed).permutation(n)
+        found = dp.select(x, k=5, quality=quality[rows], order=order, kernel_x=dp.Gaussian(1.0))
+        chosen.append(rows[list(found.indices)].tolist())
+    assert chosen[0] == chosen[1] == chosen[2]

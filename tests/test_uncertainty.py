@@ -495,6 +495,45 @@ def test_prompts_of_different_kinds_have_the_error_of_a_mean():
         assert relative == pytest.approx(error)
 
 
+def _weighted(generator, n):
+    weights = generator.lognormal(size=n)
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize("kernel", [dp.Cosine(), NARROW])
+def test_a_pair_with_itself_counts_once_where_weights_differ(kernel):
+    """Leaving out one pair after another gives the same error, up to terms of 1 / pairs."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(150, 3))
+    if isinstance(kernel, dp.Cosine):
+        x = np.eye(150)  # the score is then 1 over the sum of squared weights
+    weights = _weighted(generator, 150)
+    settings = dp.Settings(kernel_x=kernel, order=2.0)
+    error = sampling_error(pose(x, settings=settings, weights=weights), "pair")
+    logs = np.zeros(150)
+    for pair in range(150):
+        kept = np.where(np.arange(150) == pair, 0.0, weights)
+        problem = pose(x, settings=settings, weights=kept / kept.sum())
+        logs[pair] = -math.log(squared_norms([problem.x])[0])
+    jackknife = math.sqrt(149 / 150 * ((logs - logs.mean()) ** 2).sum())
+    assert np.linalg.norm(error.deviations["rke"]) == pytest.approx(jackknife, rel=0.06)
+
+
+def test_outputs_of_given_prompts_may_differ_in_weight():
+    """A prompt keeps its weight when one of its outputs is left out; all outputs of one are."""
+    generator = np.random.default_rng(0)
+    prompts = np.repeat(np.arange(4), 10)
+    weights = _weighted(generator, 40)
+    # Outputs differ between prompts and not inside of them: so do scores, whatever is left out.
+    x = np.eye(4)[prompts]
+    quality = np.arange(1.0, 5.0)[prompts]
+    settings = dp.Settings(kernel_x=dp.Cosine(), order=2.0)
+    problem = pose(x, prompts, settings=settings, weights=weights, quality=quality)
+    error = sampling_error(problem, "pair")
+    for name in ("rke", "prompt_rke", "quality"):
+        assert np.linalg.norm(error.deviations[name]) == pytest.approx(0, abs=1e-12)
+
+
 def test_deviations_add_up_as_the_scores_do():
     x, t = repeated(np.random.default_rng(0))
     parts = sampling_error(pose(x, t, settings=PAIRED)).deviations

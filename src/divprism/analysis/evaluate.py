@@ -14,6 +14,7 @@ from divprism.analysis.inputs import (
     pool_bandwidths,
     rate_samples,
     read_samples,
+    require_embedders,
     require_one_model,
     require_some_quality,
     with_quality_model,
@@ -21,13 +22,15 @@ from divprism.analysis.inputs import (
 )
 from divprism.analysis.matching import inequality_warnings
 from divprism.analysis.reference import Fidelity, embed_reference, fidelity_of
-from divprism.data.inputs import model_keyword
+from divprism.core.validation import check_pairing, check_weights
+from divprism.data.inputs import as_samples, model_keyword
 from divprism.data.quality import column_of_quality
 from divprism.data.readers.fields import Fields
 from divprism.data.samples import Samples
 from divprism.data.wording import counted
 from divprism.engines import Resources
 from divprism.errors import ArgumentError, BandwidthWarning, DataError, Notice
+from divprism.scores.problem import clean_labels
 from divprism.scores.score import SATURATION
 from divprism.scores.settings import EvaluationOptions, Settings, read_options
 
@@ -180,6 +183,8 @@ def evaluate(
     require_one_model(samples, "an evaluation is")
     if reference is not None and weights is not None:
         raise ArgumentError("`reference` does not go with `weights`: its metrics have none.")
+    reference = _read_reference(reference)
+    require_embedders(samples, settings, resources)
     samples, settings = rate_samples(samples, settings, resources)
     embedded, settings = embed_samples(samples, settings, resources)
     fidelity = None
@@ -241,6 +246,8 @@ def _evaluate_each(
     samples: Samples, reference: object, settings: Settings, resources: Resources
 ) -> Results:
     """The evaluation of each model of some samples."""
+    reference = _read_reference(reference)
+    require_embedders(samples, settings, resources)
     samples, settings = rate_samples(samples, settings, resources)
     by_model = samples.by_model()
     require_some_quality(by_model)
@@ -271,6 +278,18 @@ def _require_aligned(samples: Samples, labels: object, weights: object) -> None:
             f"{counted(samples.skipped, 'output is', 'outputs are')} empty and left out, so labels "
             "and weights do not fit: drop these outputs first."
         )
+    if not isinstance(samples.outputs, tuple):
+        return  # vectors are scored at once, and what does not fit them is refused there
+    check_weights(weights, len(samples))
+    if labels is not None:
+        check_pairing(len(samples), clean_labels(labels).size, "labels")
+
+
+def _read_reference(reference: object) -> Samples | None:
+    """Real data, read before anything is embedded or rated."""
+    if reference is None:
+        return None
+    return as_samples(reference, None, None)
 
 
 def _require_no_rows(labels: object, weights: object) -> None:

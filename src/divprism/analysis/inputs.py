@@ -13,7 +13,7 @@ from divprism.data.readers.fields import Fields
 from divprism.data.readers.guards import shown
 from divprism.data.samples import Samples
 from divprism.data.wording import counted
-from divprism.embedders.embedding import embed, resolve_embedder
+from divprism.embedders.embedding import embed, resolve_embedder, try_embedders
 from divprism.engines import Resources
 from divprism.errors import ArgumentError, DataError
 from divprism.judges import QualityModel
@@ -32,6 +32,7 @@ __all__ = [
     "pool_bandwidths",
     "rate_samples",
     "read_samples",
+    "require_embedders",
     "require_model",
     "require_one_model",
     "require_some_quality",
@@ -65,6 +66,15 @@ def with_quality_model(settings: Settings, quality: object) -> Settings:
     if quality is not None:
         return replace(settings, quality_from=None)
     return settings
+
+
+def require_embedders(samples: Samples, settings: Settings, resources: Resources) -> None:
+    """Refuse an embedder that is missing before a model rates, which may cost money."""
+    if settings.quality_from is None or samples.quality is not None:
+        return
+    cache: Any = resources.cache
+    chosen = settings.embedder_x, settings.embedder_t
+    try_embedders(samples, *chosen, cache=cache, engine=resources.engine)
 
 
 def rate_samples(

@@ -239,17 +239,20 @@ class Sample:
 
     def shares_of(self, name: str, similarities: np.ndarray) -> np.ndarray:
         """Contribution of each unit to the entropy of order 2 of an operator."""
-        if self.unit != "prompt":
-            return self.shares(similarities)
         # Leaving out a unit takes away its pairs with others twice, as (i, j) and (j, i), and those
         # among its own outputs once. The derivative by its weight would count the latter twice, and
         # they may be most of the sum: where prompts differ in kind, all of it.
-        own = similarities
-        if name not in _BLOCKED:
+        if self.design is not None:
+            # The weight of an output that is left out goes to outputs that may be like it.
+            return self.shares(similarities)
+        if self.unit != "prompt":
+            own = self.weights  # a pair with itself, where k_ii = 1
+        elif name in _BLOCKED:
+            own = similarities
+        else:
             own = self._within_units[name in _OF_PROMPTS]
-        terms = np.bincount(self.units, weights=self.weights * (2 * similarities - own))
-        masses = np.bincount(self.units, weights=self.weights)
-        total = 2 * masses - terms / float(self.weights @ similarities)
+        slopes = 2 - (2 * similarities - own) / float(self.weights @ similarities)
+        total = np.bincount(self.units, weights=self.weights * slopes)
         return np.asarray(math.sqrt(total.size / (total.size - 1)) * (total - total.mean()))
 
     def shares(self, similarities: np.ndarray) -> np.ndarray:
@@ -270,10 +273,13 @@ class Sample:
         total = np.bincount(self.units, weights=self.weights * slopes)
         if self.design is None:
             return math.sqrt(total.size / (total.size - 1)) * total
-        # Every prompt has a mean of its own, so every prompt loses a degree of freedom.
+        # Every prompt has a mean of its own, so every prompt loses a degree of freedom. What an
+        # output leaves goes to the others of its prompt, so its slope counts from theirs. A unit
+        # is a pair here.
         counts = np.bincount(self.design)
-        means = np.bincount(self.design, weights=total) / counts
-        centred = total - means[self.design]
+        masses = np.bincount(self.design, weights=self.weights)
+        means = np.bincount(self.design, weights=total) / masses
+        centred = total - self.weights * means[self.design]
         return np.asarray(np.sqrt(counts / (counts - 1))[self.design] * centred)
 
     def left_out(self, name: str, order: float, truncation: int | None) -> np.ndarray:

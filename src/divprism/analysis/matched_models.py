@@ -11,6 +11,7 @@ from divprism.analysis.inputs import (
     pool_bandwidths,
     rate_samples,
     read_samples,
+    require_embedders,
     require_some_quality,
 )
 from divprism.analysis.matching import match_prompts
@@ -77,14 +78,15 @@ def matched_models(
     _require_one_quality(given)
     kept, notes = match_prompts(given, model_keyword(models))
     compared = {model: part.select(kept[model]) for model, part in given.items()}
-    compared, notices, settings = _rated(compared, settings, resources)
-    require_some_quality(compared)
     # Outputs that are left out take part in the choice of bandwidths, so that it is the choice of
     # `evaluate_models`, and a model has the same score in both.
     pooled = _pool(given)
     if isinstance(settings.kernel_t, Categorical):
         # Numbered for all models together, and not embedded: different texts may share a vector.
         pooled = pooled.with_prompt_ids()
+    require_embedders(pooled, settings, resources)
+    compared, notices, settings = _rated(compared, settings, resources)
+    require_some_quality(compared)
     embedded, settings = embed_samples(pooled, settings, resources)
     settings = pool_bandwidths(embedded, settings)
     return MatchedModels(

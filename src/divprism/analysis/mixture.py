@@ -139,6 +139,10 @@ def mixture(
         if isinstance(quality, QualityModel):
             raise ArgumentError(_TOGETHER)
         settings = replace(settings, quality_from=None)
+    else:
+        min_quality = finite_number(min_quality, "min_quality", "finite")
+    if per_group is not None:
+        _group_names(per_group)
     columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
     of_outputs = None if isinstance(quality, Mapping) else quality
     kept = matched_models(models, settings, resources, columns, of_outputs)
@@ -260,7 +264,6 @@ def _corners(
             f"for {given}."
         )
     values = np.array([finite_number(quality[name], "quality", "finite") for name in names])
-    least = finite_number(least, "min_quality", "finite")
     if least > values.max():
         raise ArgumentError(
             f"`min_quality` must be at most {values.max():g}, the quality of the best model; got "

@@ -198,8 +198,9 @@ class GuideEntropy:
     """An entropy of mixtures that is close to the exact one, for the search of the best weights.
 
     Points are projected onto the span of some hundred of them. What the projections leave out of
-    the models is taken to be disjoint, and each model alone has its exact entropy. Decides which
-    weights are tried, never what is reported of them.
+    different points is taken to be disjoint, and each model alone has its exact entropy. So outputs
+    that several models share are shared here, too. Decides which weights are tried, never what is
+    reported of them.
     """
 
     def __init__(self, exact: MixtureEntropy) -> None:
@@ -215,7 +216,7 @@ class GuideEntropy:
             block = landmark_block(exact.states, exact.rows[points], chosen)
             lengths[points] = np.sum(block.features**2, axis=1)
             self.blocks.append(block)
-        self.left_out = np.maximum(0.0, self.masses @ (1 - lengths))
+        self.left_out = np.maximum(0.0, 1 - lengths)
         self.linear = np.zeros(len(self.masses))
         own = np.eye(len(self.masses))
         alone = [exact.alone(model) - self._value(own[model]) for model in range(len(own))]
@@ -231,12 +232,13 @@ class GuideEntropy:
             total += entropy
             # The derivative of -l log l has a term -1, for masses that do not sum to one.
             slopes[points] -= np.sum(block.features**2, axis=1)
-        of_rest = self.left_out * (np.log(_positive(weights)) + 1)
-        return total, self.masses @ slopes - of_rest + self.linear
+        slopes -= self.left_out * (np.log(_positive(masses)) + 1)
+        return total, self.masses @ slopes + self.linear
 
     def _of_rest(self, weights: np.ndarray) -> float:
-        """What the projections leave out, as if that of different models were disjoint."""
-        terms = self.left_out * weights * np.log(_positive(weights))
+        """What the projections leave out, as if that of different points were disjoint."""
+        masses = weights @ self.masses
+        terms = self.left_out * masses * np.log(_positive(masses))
         return float(self.linear @ weights - terms.sum())
 
     def _value(self, weights: np.ndarray) -> float:
@@ -249,7 +251,8 @@ class GuideEntropy:
     def curvature(self, weights: np.ndarray) -> np.ndarray:
         """The second derivatives in the weights."""
         self(weights)
-        total = np.diag(-self.left_out / _positive(weights))
+        shares = self.left_out / _positive(weights @ self.masses)
+        total = -(self.masses * shares) @ self.masses.T
         for points, block in zip(self.points, self.blocks, strict=True):
             total += block.curvature(self.masses[:, points])
         return total

@@ -120,7 +120,11 @@ def _least_on(gram: np.ndarray, weights: np.ndarray, active: np.ndarray) -> np.n
 
 
 def most_entropy(
-    entropy_and_slopes: EntropyAndSlopes, num_models: int, *, least_gap: float = _ENTROPY_GAP
+    entropy_and_slopes: EntropyAndSlopes,
+    num_models: int,
+    *,
+    least_gap: float = _ENTROPY_GAP,
+    start: np.ndarray | None = None,
 ) -> Optimum:
     """Weights that maximise a concave entropy of the mixture.
 
@@ -136,6 +140,8 @@ def most_entropy(
         Number of weights.
     least_gap : float, optional
         The search ends below this gap, in nats.
+    start : ndarray, optional
+        Weights to begin with, in place of equal ones.
     """
     from scipy.optimize import minimize
 
@@ -147,10 +153,11 @@ def most_entropy(
         entropy, slopes = entropy_and_slopes(_inside(weights))
         return -entropy, -slopes
 
-    even = np.full(num_models, 1 / num_models)
+    if start is None:
+        start = np.full(num_models, 1 / num_models)
     searched = minimize(
         negative,
-        even,
+        start,
         jac=True,
         method="SLSQP",
         bounds=[(_LEAST, 1.0)] * num_models,
@@ -226,7 +233,10 @@ def guided_entropy(
         highest, base = value, inside
         linear = slopes - guide(inside)[1]
         bend = exact_curvature() - guide_curvature(inside)
-        weights = most_entropy(corrected, num_models, least_gap=_ENTROPY_GAP / 10).weights
+        # From the last weights: far from them the two need not be concave together.
+        weights = most_entropy(
+            corrected, num_models, least_gap=_ENTROPY_GAP / 10, start=base
+        ).weights
     return replace(best, num_iterations=step)
 
 

@@ -69,15 +69,16 @@ class Proxy:
     authorization: str = field(default="", repr=False)
 
 
-def parse_address(text: str, variable: str) -> Address:
+def parse_address(text: str, variable: str, key: str) -> Address:
     """Return the parts of an address.
 
     Raises
     ------
     ArgumentError
-        If it cannot be used. `variable` is named, but the address is not quoted.
+        If it cannot be used. `variable` is named, but the address is not quoted. `key` is the name
+        of the variable that passwords belong into.
     """
-    reason = _problem(text)
+    reason = _problem(text, key)
     match = _ADDRESS.fullmatch(text)
     if match is None or not _is_host(match["host"]):
         reason = reason or "its host or path is not valid"
@@ -96,7 +97,7 @@ def parse_address(text: str, variable: str) -> Address:
     return Address(scheme, host.strip("[]"), port, path, shown + path)
 
 
-def _problem(text: str) -> str:
+def _problem(text: str, key: str) -> str:
     """Return what the most frequent mistake in an address is, or an empty string."""
     if len(text) > _MAX_LENGTH:
         return f"it is longer than {_MAX_LENGTH:,} characters"
@@ -108,7 +109,7 @@ def _problem(text: str) -> str:
     if not rest or scheme.lower() not in _PORTS:
         return "it does not start with http:// or https://"
     if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
-        return "it contains a user or a password, which are not sent. Use OPENAI_API_KEY"
+        return f"it contains a user or a password, which are not sent. Use {key}"
     if "?" in rest or "#" in rest:
         return "it contains a query or a fragment, which are not sent"
     return ""

@@ -76,7 +76,7 @@ class Service:
             raise ArgumentError(
                 f"{self.url} must be an address without the key; it contains {self.key}."
             )
-        return parse_address(text, self.url)
+        return parse_address(text, self.url, self.key)
 
     def read_key(self, way_out: str) -> Key:
         """Return the key for that address, which is empty for a server without keys."""
@@ -134,7 +134,7 @@ class Wording:
 
 
 class Pace:
-    """Spaces calls of `wait` by a number of seconds, in whatever threads they are."""
+    """Spaces requests by a number of seconds, in whatever threads they are."""
 
     def __init__(self, requests_per_minute: float | None) -> None:
         self.seconds = 0.0
@@ -147,13 +147,18 @@ class Pace:
         # A lock is not pickled, and another process has a pace of its own.
         return Pace, (60.0 / self.seconds if self.seconds else None,)
 
-    def wait(self) -> None:
-        """Return when the next request may be sent."""
+    def turn(self) -> float:
+        """Take the next turn, and return the seconds until it comes."""
         with self._lock:
             now = time.monotonic()
             pause = self.next_call - now
             # Counted from the planned time, not from the end of the sleep: delays do not add up.
             self.next_call = max(now, self.next_call) + self.seconds
+        return max(0.0, pause)
+
+    def wait(self) -> None:
+        """Return when the next request may be sent."""
+        pause = self.turn()
         if pause > 0:
             time.sleep(pause)
 

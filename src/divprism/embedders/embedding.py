@@ -39,6 +39,7 @@ __all__ = [
     "resolve_cache",
     "resolve_embedder",
     "save_embedded",
+    "try_embedders",
 ]
 
 DEFAULTS: dict[str, Embedder] = {
@@ -142,6 +143,30 @@ def _may_leave(embedder: Embedder, engine: Engine) -> bool:
     """Whether workers of the engine can embed: a key of an endpoint stays in this process."""
     is_cluster = not isinstance(engine, Threads)
     return is_cluster and embedder.revision is not None and not isinstance(embedder, OpenAI)
+
+
+def try_embedders(
+    samples: Samples,
+    embedder_x: EmbedderLike | None,
+    embedder_t: EmbedderLike | None,
+    *,
+    cache: Cache | str | Path | bool | None,
+    engine: object,
+) -> None:
+    """Embed the first item of each side, so that what is missing is refused now and not later.
+
+    For those who are about to pay for something else. An item whose vector is in the cache runs no
+    model. Functions are not called, and neither is what runs on the workers of a cluster.
+    """
+    kept, _ = resolve_cache(cache)
+    sides = (("x", embedder_x, samples.outputs), ("t", embedder_t, samples.prompts))
+    for side, given, items in sides:
+        embedder = resolve_embedder(given, items, side)
+        if embedder is None or not isinstance(items, tuple) or embedder.revision is None:
+            continue
+        if kept is not None and _may_leave(embedder, as_engine(engine)):
+            continue
+        embed_items(items[:1], embedder, cache=kept)
 
 
 def embed_into_cache(

@@ -174,6 +174,7 @@ class _Round:
         self.errors: dict[str, Exception] = {}
         self._waiting = list(reversed(batch))
         self._lock = threading.Lock()
+        self._stopped = threading.Event()
 
     def run(self) -> None:
         """Return when all pairs are rated, or one has failed and no request is under way."""
@@ -193,7 +194,11 @@ class _Round:
         while (content := self._next()) is not None:
             pair = json.loads(content)
             try:
-                self.ratings[content] = self.model.rate(pair["output"], pair.get("prompt"))
+                # A turn may be minutes away, and nothing is sent after an error or Ctrl-C.
+                if self._stopped.wait(self.model.turn()):
+                    return
+                rating = self.model.rate_at_once(pair["output"], pair.get("prompt"))
+                self.ratings[content] = rating
             # Raised again by the thread that waits: here it would only be printed.
             except Exception as error:
                 self.errors[content] = error
@@ -207,5 +212,6 @@ class _Round:
 
     def _stop(self) -> None:
         """Send no further request: the error will be the same, or Ctrl-C was pressed."""
+        self._stopped.set()
         with self._lock:
             self._waiting.clear()

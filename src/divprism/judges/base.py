@@ -131,9 +131,17 @@ class QualityModel(ABC):
         UnusableRatingError
             If the answer has no usable rating.
         """
+        self._pace.wait()
+        return self.rate_at_once(output, prompt)
+
+    def turn(self) -> float:
+        """Take the next turn of `requests_per_minute`; returns the seconds until it comes."""
+        return self._pace.turn()
+
+    def rate_at_once(self, output: str, prompt: str | None) -> float:
+        """`rate`, for those who have waited for their turn."""
         wording = Wording(self.model, self.noun, "raise that", _WAY_OUT)
         budget = Budget(self.max_retries, self.timeout, self.max_seconds, self.max_bytes)
-        self._pace.wait()
         reply, key = ask(self.service, self.path, self.content(output, prompt), budget, wording)
         try:
             require_plain(reply)

@@ -443,7 +443,10 @@ def quality_model_of(plain: object) -> QualityModel:
     if isinstance(plain, str):
         return quality_model(plain)
     if not isinstance(plain, dict) or not isinstance(plain.get("id"), str):
-        raise ArgumentError(f"`quality_from` must be a name, or an object with one; got {plain!r}.")
+        shortened = repr(plain)[:80]
+        raise ArgumentError(
+            f"`quality_from` must be a name, or an object with one; got {shortened}."
+        )
     chosen = quality_model(plain["id"])
     fields = {field.name for field in dataclasses.fields(chosen) if field.init}
     given = {name: value for name, value in plain.items() if name in fields - {"model"}}

@@ -22,7 +22,7 @@ from divprism.data.inputs import as_arrays
 from divprism.data.items import Item, Text
 from divprism.data.samples import Samples
 from divprism.engines import Resources
-from divprism.errors import ArgumentError, DataError
+from divprism.errors import DataError
 from divprism.scores.problem import Problem
 
 __all__ = ["MOST_OF_ALL", "Choice", "exact_prompts"]
@@ -64,18 +64,22 @@ class _ByContent:
         prompts = side_hashes(prompts_of(embedded), problem.t, rows)
         return cls(scrambled(scrambled(prompts) + outputs), prompts)
 
-    def ranks(self, items: Samples) -> np.ndarray:
+    def ranks(self, items: Samples, quality: np.ndarray | None) -> np.ndarray:
         """The position of each output in the order by content.
 
-        Equal pairs are ordered by their models and by the texts or files behind equal vectors.
+        Equal pairs are ordered from the highest quality down, and then by their models and by the
+        texts or files behind equal vectors.
         """
-        order = np.argsort(self.pairs, kind="stable")
+        if quality is None:
+            quality = np.zeros(self.pairs.size)
+        order = np.lexsort((-quality, self.pairs))
         ranks = np.empty(order.size, int)
         ranks[order] = np.arange(order.size)
         if not _are_named(items):
             return ranks
-        # Runs of equal hashes in the sorted order.
-        cuts = np.flatnonzero(np.diff(self.pairs[order])) + 1
+        # Runs of equal hashes and qualities in the sorted order.
+        is_new = (np.diff(self.pairs[order]) != 0) | (np.diff(quality[order]) != 0)
+        cuts = np.flatnonzero(is_new) + 1
         for members in np.split(order, cuts):
             if members.size > 1:
                 own = np.sort(ranks[members])
@@ -165,7 +169,7 @@ class Choice:
         """Choose outputs of a problem; `embedded` is what it was posed with."""
         by_content = _ByContent.of(problem, as_arrays(embedded))
         given = embedded.given or embedded
-        ranks = by_content.ranks(given)
+        ranks = by_content.ranks(given, rows.quality)
         groups = by_content.groups(problem, given, request.per)
         results = []
         rng = np.random.default_rng(problem.settings.rng)
@@ -289,11 +293,7 @@ class _Candidates:
         is_first = np.isin(own, rows.keep)[by_content]
         is_open = ~np.isin(own, rows.drop)[by_content] & ~is_first
         first = by_content[is_first]
-        if request.k is not None and first.size > request.k:
-            raise ArgumentError(
-                f"`keep` names {first.size:,} outputs of one {request.per or 'source'}, which is "
-                f"more than the {request.k:,} to choose."
-            )
+        request.require_room(first.size)
         return cls(own, similarities, ranks[own], quality, first, by_content[is_open])
 
     def without_near_copies(self, problem: Problem, threshold: float) -> "_Candidates":

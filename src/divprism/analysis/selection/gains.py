@@ -156,7 +156,7 @@ class SpectralTerm(Term):
         if item is not None and self.trace.order < 1:
             squares = self._squared_projections(np.array([item]))[:, 0]
         error = self.trace.rounding(self._values, squares)
-        return float(abs(self.rises(np.array([-error]))[0]))
+        return self.trace.largest_fall(error, self.total, self.num_members)
 
     def rises(self, gains: np.ndarray) -> np.ndarray:
         """m + 1 times what gains change in the entropy of m + 1 items."""

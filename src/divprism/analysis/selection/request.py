@@ -92,6 +92,14 @@ class Request:
             _require_possible(spec, k, order, settings)
         return cls(spec, k, per, near_duplicates, order)
 
+    def require_room(self, num_kept: int) -> None:
+        """Refuse more outputs in `keep`, of one group, than are to be chosen from it."""
+        if self.k is not None and num_kept > self.k:
+            raise ArgumentError(
+                f"`keep` names {num_kept:,} outputs of one {self.per or 'source'}, which is more "
+                f"than the {self.k:,} to choose."
+            )
+
 
 def _require_possible(spec: ScoreSpec, k: int, order: float, settings: Settings) -> None:
     """Refuse what would take hours, or would maximise something else than it says."""

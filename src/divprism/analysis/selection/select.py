@@ -14,6 +14,7 @@ from divprism.analysis.inputs import (
     pool_bandwidths,
     rate_samples,
     read_samples,
+    require_embedders,
     with_quality_model,
     with_rule_of,
 )
@@ -30,7 +31,7 @@ from divprism.errors import DataError, Notice
 from divprism.scores.problem import Problem, pose
 from divprism.scores.score import Score, compute_scores
 from divprism.scores.settings import EmbeddedPairOptions, Settings, read_options
-from divprism.scores.spec import ScoreSpec, score_spec
+from divprism.scores.spec import PROMPTS, ScoreSpec, score_spec
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -150,8 +151,14 @@ def select(
     columns = Fields(output, prompt, model, suffix="", quality=column_of_quality(quality))
     items = as_arrays(read_samples(x, t, settings.kernel_t, columns, quality))
     _require_groups(items, per)
-    items, settings = rate_samples(items, settings, resources)
     rows = Rows.of(items, keep, drop)
+    if per is None:
+        request.require_room(rows.keep.size)
+    if items.prompts is None and PROMPTS in spec.needs:
+        raise _lacking(spec, PROMPTS)
+    require_embedders(items, settings, resources)
+    items, settings = rate_samples(items, settings, resources)
+    rows = replace(rows, quality=items.quality)
     embedded, settings = embed_samples(items, settings, resources)
     pooled = settings
     if items.models is not None:
@@ -201,10 +208,14 @@ def _require_operators(problem: Problem, spec: ScoreSpec) -> None:
     """Refuse a score that the data do not allow."""
     missing = spec.missing_need(problem.present)
     if missing is not None:
-        raise DataError(
-            f"{spec.name} needs {missing}, which these outputs do not have; select by another "
-            "score, such as vendi."
-        )
+        raise _lacking(spec, missing)
+
+
+def _lacking(spec: ScoreSpec, need: str) -> DataError:
+    return DataError(
+        f"{spec.name} needs {need}, which these outputs do not have; select by another score, such "
+        "as vendi."
+    )
 
 
 def _pose(embedded: Samples, settings: Settings, resources: Resources, order: float) -> Problem:

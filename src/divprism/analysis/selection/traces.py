@@ -134,6 +134,19 @@ class Trace(ABC):
         rest = 1 - self.order
         return np.asarray((size + 1) / rest * np.log1p(rest * gains / (size + 1 + rest * total)))
 
+    def largest_fall(self, error: float, total: float, size: int) -> float:
+        """m + 1 times how far the entropy of m + 1 items may fall if F is wrong by an error."""
+        if error == 0:
+            return 0.0
+        rest = 1 - self.order
+        share = rest * error / (size + 1 + rest * total)
+        # Entropies are from 0 to log(m + 1). The error may exceed all that the eigenvalues have:
+        # of copies at the lowest orders nothing is left but rounding.
+        most = (size + 1) * math.log(size + 1)
+        if share >= 1:
+            return most
+        return min(most, -(size + 1) / rest * math.log1p(-share))
+
     def rounding(self, eigenvalues: np.ndarray, squares: np.ndarray) -> float:
         """How far rounding may move F, or the gain of an item, beyond what counts as a tie.
 
