@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from divprism.embedders._answer import UnusableAnswerError
+from divprism.embedders._answer import UnusableAnswerError, parse_answer
 from divprism.embedders._key import Key
 from divprism.embedders._requests import (
     Budget,
@@ -20,7 +20,7 @@ from divprism.embedders._requests import (
 from divprism.embedders.base import check_at_least
 from divprism.errors import ArgumentError, DataError
 
-__all__ = ["QualityModel", "UnusableRatingError"]
+__all__ = ["QualityModel", "UnusableRatingError", "only_entry"]
 
 # A server without keys is as frequent as one with: the judge of a cluster, a model on this machine.
 _OWN = Service("QUALITY_BASE_URL", "QUALITY_API_KEY", needs_key=False)
@@ -166,3 +166,20 @@ class QualityModel(ABC):
     def asked_at(self, address: str) -> None:
         """Record the address that was asked."""
         object.__setattr__(self, "_asked", address)
+
+
+def only_entry(body: bytes, name: str, expected: str) -> dict[str, Any]:
+    """Return the object in the list `name` of an answer about one output, which has no other.
+
+    Raises
+    ------
+    UnusableAnswerError
+        If there is none, or more than one: the answer is not what was `expected`.
+    """
+    answer: Any = parse_answer(body, 1, expected)
+    entries = None
+    if isinstance(answer, dict):
+        entries = answer.get(name)
+    if not isinstance(entries, list) or len(entries) != 1 or not isinstance(entries[0], dict):
+        raise UnusableAnswerError(f"it is not {expected}")
+    return dict(entries[0])

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from divprism.data.files import read_file
 from divprism.data.wording import escaped
-from divprism.embedders._answer import UnusableAnswerError, parse_answer
+from divprism.embedders._answer import UnusableAnswerError
 from divprism.embedders._key import Key
 from divprism.embedders._requests import OPENAI, Service, quoted
 from divprism.errors import ArgumentError, DataError
-from divprism.judges.base import QualityModel
+from divprism.judges.base import QualityModel, only_entry
 
 __all__ = ["DEFAULT_RUBRIC", "Judge", "read_rubric"]
 
@@ -142,14 +142,7 @@ def read_rubric(path: Path) -> str:
 
 def _message_of(body: bytes) -> str:
     """Return what the model said, from the body of an answer."""
-    expected = "an answer with one message"
-    answer: Any = parse_answer(body, 1, expected)
-    choices = None
-    if isinstance(answer, dict):
-        choices = answer.get("choices")
-    if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
-        raise UnusableAnswerError(f"it is not {expected}")
-    message = choices[0].get("message")
+    message = only_entry(body, "choices", "an answer with one message").get("message")
     text = None
     if isinstance(message, dict):
         text = message.get("content")

@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from divprism.core.validation import MAX_QUALITY
-from divprism.embedders._answer import UnusableAnswerError, parse_answer
+from divprism.embedders._answer import UnusableAnswerError
 from divprism.embedders._key import Key
-from divprism.judges.base import QualityModel
+from divprism.judges.base import QualityModel, only_entry
 
 __all__ = ["RewardModel"]
 
@@ -60,14 +60,7 @@ class RewardModel(QualityModel):
 
 
 def _only_number(body: bytes) -> float:
-    expected = "an answer about one output"
-    answer: Any = parse_answer(body, 1, expected)
-    entries = None
-    if isinstance(answer, dict):
-        entries = answer.get("data")
-    if not isinstance(entries, list) or len(entries) != 1 or not isinstance(entries[0], dict):
-        raise UnusableAnswerError(f"it is not {expected}")
-    numbers = entries[0].get("probs")
+    numbers = only_entry(body, "data", "an answer about one output").get("probs")
     # `type`, because True is an int.
     if not isinstance(numbers, list) or not set(map(type, numbers)) <= {int, float}:
         raise UnusableAnswerError("its `probs` are not a list of numbers")
